@@ -1,0 +1,35 @@
+# The two commands are `make demo` and `make test`; each sets itself up in .venv from the lock file.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check e2e bench schema lock clean
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: $(READY)  ## a real workload on embedded defaults
+	$(BIN)/muster demo
+
+check: $(READY)  ## lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check  ## everything that needs neither Go nor a cluster
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not e2e" tests
+
+e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
+	$(BIN)/python -m deploy.e2e.build
+	$(BIN)/pytest -m e2e tests/e2e
+
+bench: $(READY)  ## every figure in benchmarks/README.md
+	$(BIN)/python -m benchmarks
+
+lock:  ## pin anew what pyproject.toml asks for
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header --python-version 3.11 -o requirements.lock

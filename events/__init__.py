@@ -1,0 +1,117 @@
+"""The language of Muster: every event that can stand in a cluster's log.
+
+A cluster's log is one stream of *commits*. A commit is what one writer appended together: a `Header` that its service
+stamped and a tuple of events. An event's place is (stream sequence, index in its commit), and the state of the cluster
+at a place is the fold of everything up to it (`services.state`).
+
+A gang's life, in events:
+
+    PodObserved ×4, PodGroupObserved       ingest saw a gang of four and its declaration
+    GangPlaced                             a planner shard proposes nodes for all of it
+    GangPermitted                          the binder judged the proposal: quorum, and the intent to bind
+    PodBound ×4                            the API server said yes
+    PodAssigned ×4                         ingest saw it
+
+or, when there is no room,
+
+    GroupsRefused                          with the numbers: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu
+
+`facts` are ingest's, `decisions` everybody else's, `objects` what they share, `policy` the bounds that decisions obey.
+`envelope` is the commit and its bytes, `subjects` who may write what, `log` the interface to the log's three homes:
+`memory`, `sqlite`, `jetstream`.
+"""
+
+from __future__ import annotations
+
+from events.decisions import (
+    BinderTaken,
+    BindingFailed,
+    BindingRenewed,
+    ConditionsReported,
+    Decision,
+    DisagreementDetected,
+    EvictionFailed,
+    EvictionIntended,
+    GangHeld,
+    GangPermitted,
+    GangPlaced,
+    GangReleased,
+    GroupsRefused,
+    NominationEnded,
+    PartitionsAssigned,
+    PlannerTaken,
+    PodBound,
+    PodEvicted,
+    PolicyAdopted,
+    PolicyChanged,
+    ProposalRefused,
+    RoomNominated,
+    Ticked,
+)
+from events.facts import (
+    ClusterSynced,
+    DeclarationRejected,
+    Fact,
+    IngestTaken,
+    NodeDeleted,
+    NodeObserved,
+    PodAssigned,
+    PodDeleted,
+    PodFinished,
+    PodGroupDeleted,
+    PodGroupObserved,
+    PodObserved,
+    PodTerminating,
+    PriorityClassDeleted,
+    PriorityClassObserved,
+    SchedulingClassObserved,
+)
+
+Facts = (
+    IngestTaken
+    | ClusterSynced
+    | NodeObserved
+    | NodeDeleted
+    | SchedulingClassObserved
+    | PodObserved
+    | PodAssigned
+    | PodTerminating
+    | PodFinished
+    | PodDeleted
+    | PodGroupObserved
+    | PodGroupDeleted
+    | PriorityClassObserved
+    | PriorityClassDeleted
+    | DeclarationRejected
+)
+PlannerEvents = PlannerTaken | GangPlaced | GroupsRefused | Ticked
+BinderEvents = (
+    BinderTaken
+    | PolicyAdopted
+    | PartitionsAssigned
+    | GangHeld
+    | GangPermitted
+    | ProposalRefused
+    | GangReleased
+    | PodBound
+    | BindingFailed
+    | BindingRenewed
+    | ConditionsReported
+    | RoomNominated
+    | NominationEnded
+    | EvictionIntended
+    | PodEvicted
+    | EvictionFailed
+    | DisagreementDetected
+    | Ticked
+)
+AdminEvents = PolicyChanged
+Event = Facts | PlannerEvents | BinderEvents | AdminEvents
+
+__all__ = sorted(name for name, thing in globals().items() if isinstance(thing, type)) + [
+    "AdminEvents",
+    "BinderEvents",
+    "Event",
+    "Facts",
+    "PlannerEvents",
+]

@@ -1,0 +1,235 @@
+"""Decisions and outcomes: what planner, binder and admin append.
+
+A planner proposes (`GangPlaced`) or says why not (`GroupsRefused`); the binder disposes. A group is named by its key:
+``namespace/gang`` for a gang group (the smallest of its gangs), ``pod/namespace/name`` for a pod without a gang.
+"""
+
+from __future__ import annotations
+
+from events.objects import NodeAssignment, NodeBindings, Place, Value
+from events.policy import Policy
+
+
+class Decision(Value, tag_field="type", tag=True):
+    """Written by a planner shard, the binder or the admin."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- both
+
+
+class Ticked(Decision):
+    """Time enters the log. `time_ns`: the writer's clock, monotone; deadlines of this writer are judged by it alone.
+
+    `jumped_ns` is not zero when the clock leapt by more than 30 s: logged, and no deadline moves.
+    """
+
+    time_ns: int
+    jumped_ns: int
+
+
+# ------------------------------------------------------------------------------------------------------------- planner
+
+
+class PlannerTaken(Decision):
+    """A process became the writer of this shard."""
+
+    shard: str
+    holder: str
+
+
+class GangPlaced(Decision):
+    """A proposal: the whole group's assignments in one event.
+
+    `required` reach the minimum together and are judged as one; each assignment of `optional` is judged alone.
+    """
+
+    group: str
+    partition: int
+    required: tuple[NodeAssignment, ...]
+    optional: tuple[NodeAssignment, ...]
+
+
+class GroupsRefused(Decision):
+    """Groups that cannot be placed now, for one shared reason with the numbers behind it.
+
+    `reason` is a code: InsufficientRoom (autoscalers may act), TooFewPods, GangNotDeclared, PodsGated,
+    UnsupportedConstraint, GangTooLarge, SetAside.
+    """
+
+    partition: int
+    reason: str
+    detail: str
+    """What is missing, in words: the constraint, the gang that is not declared."""
+    needed: int
+    """Pods that had to be placed together."""
+    placeable: int
+    """Of these, how many found a node."""
+    nodes: int
+    """Nodes that were looked at."""
+    node_reasons: dict[str, int]
+    """Why nodes were turned down, in the kube-scheduler's words, with how many nodes each."""
+    groups: tuple[str, ...]
+
+
+# -------------------------------------------------------------------------------------------------------------- binder
+
+
+class BinderTaken(Decision):
+    """A process became the binder of this cluster."""
+
+    holder: str
+
+
+class PolicyAdopted(Decision):
+    """The log had no policy; the binder wrote this version's defaults into it."""
+
+    policy: Policy
+
+
+class PartitionsAssigned(Decision):
+    """Which shard owns which of the 64 partitions from here on."""
+
+    epoch: int
+    owners: tuple[str, ...]
+    """64 shard names."""
+
+
+class GangHeld(Decision):
+    """Permit said wait: the proposal is good, the quorum is not there. Its room stays reserved for the waiting time."""
+
+    group: str
+    proposal: Place
+    waiting_ms: int
+
+
+class GangPermitted(Decision):
+    """Quorum: every pod named here is to be bound. Permit and intent in one event.
+
+    `proposals` are those that this settles; an optional pod that failed its judgement is in `dropped`.
+    """
+
+    group: str
+    proposals: tuple[Place, ...]
+    bindings: tuple[NodeBindings, ...]
+    dropped: tuple[str, ...]
+
+
+class ProposalRefused(Decision):
+    """The proposal was judged and refused as a whole; the group is planned again."""
+
+    group: str
+    proposal: Place
+    reason: str
+    """NodeGone, NodeUnfit, NoRoom, PodGone, PodGated, PodClaimed, Quorum, SetAside."""
+    node: str
+    pod: str
+
+
+class GangReleased(Decision):
+    """Held assignments were given back (seed 000, Unreserve): Timeout, LeftQueue, MemberDeleted, HoldBroken."""
+
+    group: str
+    reason: str
+    pods: tuple[str, ...]
+
+
+class PodBound(Decision):
+    """Outcome: the Binding was accepted, or the pod was found on the intended node."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    resource_version: str
+
+
+class BindingFailed(Decision):
+    """Outcome: a definite no. `assigned_node` is where somebody else had bound the pod, if that was the reason."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    reason: str
+    """AlreadyAssigned, PodGone, Forbidden, Rejected."""
+    message: str
+    assigned_node: str
+
+
+class BindingRenewed(Decision):
+    """The pod had changed since the intent (409 on its resourceVersion) in no way that matters: intent with the new one."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    resource_version: str
+
+
+class ConditionsReported(Decision):
+    """Outcome: PodScheduled conditions were written; the pods' new resourceVersions."""
+
+    pods: tuple[tuple[str, str], ...]
+    """(uid, resourceVersion)."""
+
+
+class RoomNominated(Decision):
+    """A member of a running gang failed for good; its room is kept for its replacement (design, section 4)."""
+
+    gang: str
+    pod: str
+    """The UID of the member that failed; the nominated claim is held under it."""
+    node: str
+    waiting_ms: int
+
+
+class NominationEnded(Decision):
+    """The room is free again: Taken by the replacement, Expired, GangGone."""
+
+    gang: str
+    pod: str
+    reason: str
+
+
+class EvictionIntended(Decision):
+    """The pod is to be evicted: its gang stayed below its minimum and the policy says evict."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    reason: str
+
+
+class PodEvicted(Decision):
+    """Outcome: the eviction was accepted, or the pod was already gone."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+class EvictionFailed(Decision):
+    """Outcome: a definite no to an eviction."""
+
+    uid: str
+    namespace: str
+    name: str
+    message: str
+
+
+class DisagreementDetected(Decision):
+    """A proposal was refused although nothing since its basis touched those nodes: a bug. The group is set aside."""
+
+    group: str
+    proposal: Place
+    node: str
+
+
+# --------------------------------------------------------------------------------------------------------------- admin
+
+
+class PolicyChanged(Decision):
+    """The admin set the policy."""
+
+    policy: Policy

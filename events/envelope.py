@@ -1,0 +1,106 @@
+"""A commit and its bytes: a header that the service stamps, a payload that is the events as one JSON array.
+
+The payload of a deciding writer is ``decide(fold(basis), writer, epoch)`` and nothing else, so that deciding again gives
+the same bytes; whatever depends on the process, the clock or the trace stands in the header.
+
+`EventCodec` turns payloads to events and back. Old versions stay readable: an event of an older form is decoded by its
+own struct or upcast in `events.upcasts`, never edited in the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from events import Event
+
+RULES_VERSION = 1
+"""Raised by whatever changes what is decided; a commit of another rules version is 'not verifiable here'."""
+STATE_VERSION = 1
+"""Raised by whatever changes the fold."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service says of its commit."""
+
+    writer: str
+    """The token(s) of the subject behind the cluster: ingest, planner.<shard>, binder, admin."""
+    epoch: int
+    """The epoch of `PartitionsAssigned` under which the writer decided; 0 where none."""
+    basis: int
+    """The sequence up to which the log was folded when this was decided; facts name what they compared with."""
+    time_ns: int
+    """Wall clock of the service, for people; no decision reads it."""
+    cause: str
+    """taken, facts, decide, outcome, tick, admin: `verify` decides again exactly those of cause ``decide``."""
+    rules: int = RULES_VERSION
+    state: int = STATE_VERSION
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit as the log holds it: bytes at a sequence. Decoding is the reader's affair."""
+
+    sequence: int
+    """From 1, contiguous in a cluster's stream."""
+    subject: str
+    message_id: str
+    header: bytes
+    payload: bytes
+    traceparent: str = ""
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """A decoded commit."""
+
+    sequence: int
+    subject: str
+    header: Header
+    events: list[Event]
+
+
+class MalformedCommit(ValueError):
+    """Bytes in the stream that are not a commit of this version's language. Names the sequence and what was expected."""
+
+
+_encoder = msgspec.json.Encoder()
+_payload_decoder = msgspec.json.Decoder(list[Event])
+_header_decoder = msgspec.json.Decoder(Header)
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """The payload: one JSON array. The same events give the same bytes on every machine."""
+    return _encoder.encode(events)
+
+
+def encode_header(header: Header) -> bytes:
+    return _encoder.encode(header)
+
+
+def decode_header(stored: Stored) -> Header:
+    """Raises MalformedCommit."""
+    try:
+        return _header_decoder.decode(stored.header)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise MalformedCommit(f"commit {stored.sequence} on {stored.subject}: header: {error}") from error
+
+
+def decode(stored: Stored) -> Commit:
+    """Raises MalformedCommit, which names the sequence, the subject and what did not fit."""
+    header = decode_header(stored)
+    try:
+        events = _payload_decoder.decode(stored.payload)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise MalformedCommit(f"commit {stored.sequence} on {stored.subject}: {error}") from error
+    return Commit(sequence=stored.sequence, subject=stored.subject, header=header, events=events)
+
+
+def message_id(subject: str, expected: int, payload: bytes) -> str:
+    """The id under which a commit is deduplicated: what is appended, where, behind what.
+
+    The same commit retried has the same id; another commit at that place, by whomever, has another.
+    """
+    digest = hashlib.blake2b(f"{subject}:{expected}:".encode(), digest_size=12)
+    digest.update(payload)
+    return digest.hexdigest()

@@ -1,0 +1,115 @@
+"""Values that several events share: what a pod asks of a node, what a node offers, how a gang was declared.
+
+Integers carry their unit in the name. The keys of `Resources` follow the same rule: ``cpu_milli``, ``memory_bytes``,
+``ephemeral_storage_bytes``, ``pods``; every other key is Kubernetes' own name of an extended resource
+(``nvidia.com/gpu``) and its value a count, or bytes for ``hugepages-*``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Resources = dict[str, int]
+"""A quantity for each resource, in the unit that the key names. Never negative, at most `MAX_QUANTITY`."""
+
+MAX_QUANTITY = 1 << 52
+"""Quantities beyond this are rejected: sums of them must stay exact in 64-bit integers on every machine."""
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen part of an event. No default is ever omitted on the wire, so none can change under an old log."""
+
+
+class Taint(Value, gc=False):
+    """A node's taint. Effects as Kubernetes writes them: NoSchedule, PreferNoSchedule, NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Toleration(Value, gc=False):
+    """A pod's toleration. Empty `key` with operator Exists tolerates everything; empty `effect` matches each effect."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+class SelectorRequirement(Value):
+    """One expression of a node selector: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+class SelectorTerm(Value):
+    """Requirements that must all hold: on labels, and on fields (only ``metadata.name`` exists)."""
+
+    match_expressions: tuple[SelectorRequirement, ...]
+    match_fields: tuple[SelectorRequirement, ...]
+
+
+class PreferredTerm(Value):
+    """A term that adds `weight` (1 to 100) to the score of the nodes that match it."""
+
+    weight: int
+    term: SelectorTerm
+
+
+class HostPort(Value, gc=False):
+    """A port that the pod opens on its node. `host_ip` 0.0.0.0 collides with every address."""
+
+    host_ip: str
+    protocol: str
+    port: int
+
+
+class Declaration(Value):
+    """What a dialect says of one gang, normalised. The defaults are those of the dialect, filled in by ingest."""
+
+    min_member: int
+    """Pods that must have a place before any of the gang is bound; at least 1."""
+    waiting_time_ms: int
+    """How long an assignment may wait at permit for the rest of its gang; 0: the policy's own."""
+
+
+class Membership(Value):
+    """How a pod says that it belongs to a gang."""
+
+    gang: str
+    """``namespace/name`` of the gang."""
+    dialect: str
+    """Who declared it and in which generation, e.g. ``coscheduling/v1alpha1``, ``coscheduling/2020``."""
+    declared: Declaration | None
+    """The declaration, where the dialect puts it on the pod itself; None where a PodGroup carries it."""
+
+
+class NodeAssignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Pods (by UID) that go to one node. On the wire: ``["node-7", ["uid", …]]``."""
+
+    node: str
+    pods: tuple[str, ...]
+
+
+class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The intent to bind one pod, with the preconditions that its effect carries. Wire: ``["uid", "resourceVersion"]``."""
+
+    uid: str
+    resource_version: str
+
+
+class NodeBindings(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The intents to bind pods to one node. Wire: ``["node-7", [["uid", "rv"], …]]``."""
+
+    node: str
+    pods: tuple[Binding, ...]
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """An event's place in a cluster's total order: (stream sequence, index in the commit)."""
+
+    sequence: int
+    index: int

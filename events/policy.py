@@ -1,0 +1,51 @@
+"""The policy: every bound and default that a decision depends on. Part of the log, so that a log decides again alike."""
+
+from __future__ import annotations
+
+from events.objects import Value
+
+
+class Profile(Value):
+    """Which rules run together."""
+
+    name: str
+    queue_order: str
+    """coscheduling (seed 000)."""
+    node_score: str
+    """least-allocated or binpack."""
+
+
+class Policy(Value):
+    """Every bound with its unit. Changed as a whole by `PolicyChanged`, adopted first by `PolicyAdopted`."""
+
+    profile: Profile
+    permit_waiting_ms: int
+    """How long a held assignment waits for its gang (seed 000, Permit: 10 s)."""
+    backoff_initial_ms: int
+    """First backoff of a group that was refused; doubles with each further refusal (Kubernetes: 1 s)."""
+    backoff_max_ms: int
+    """Largest backoff (Kubernetes: 10 s)."""
+    retry_ms: int
+    """A refused group is tried again after this long even if nothing changed."""
+    cycle_pods: int
+    """Pods that one planning cycle, hence one commit, considers at most (at least one group)."""
+    gang_pods: int
+    """Pods that one gang may have: its proposal and its permit must each fit one message."""
+    replacement_hold_ms: int
+    """How long the room of a failed member of a running gang is kept for its replacement."""
+    replacement_policy: str
+    """What happens to a gang below its minimum when that time is over: keep (seed 002, After Gang) or evict."""
+
+
+DEFAULT_POLICY = Policy(
+    profile=Profile(name="default", queue_order="coscheduling", node_score="least-allocated"),
+    permit_waiting_ms=10_000,
+    backoff_initial_ms=1_000,
+    backoff_max_ms=10_000,
+    retry_ms=300_000,
+    cycle_pods=4_096,
+    gang_pods=50_000,
+    replacement_hold_ms=60_000,
+    replacement_policy="keep",
+)
+"""What a binder adopts in a log that has no policy yet. A default never changes: the log carries its own copy."""

@@ -1,0 +1,49 @@
+"""Who may write what: subjects name the writer, and one table says which events each writer may append.
+
+The server's permissions in `deploy/` are generated from this table (`events.permissions`), and `fold` sets aside, counts
+and shows what an outsider wrote onto a subject that is not his.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from events import AdminEvents, BinderEvents, Event, Facts, PlannerEvents
+
+
+def stream(cluster: str) -> str:
+    """The name of a cluster's stream."""
+    return f"muster-{cluster}"
+
+
+def subject(cluster: str, writer: str) -> str:
+    """The subject of a writer: ``muster.<cluster>.<writer>``."""
+    return f"muster.{cluster}.{writer}"
+
+
+def writer_of(subject: str) -> str:
+    """``ingest``, ``planner.<shard>``, ``binder``, ``admin``: what follows the cluster."""
+    return subject.split(".", 2)[2] if subject.count(".") >= 2 else ""
+
+
+def role_of(writer: str) -> str:
+    """ingest, planner, binder, admin."""
+    return writer.partition(".")[0]
+
+
+WRITES: dict[str, frozenset[type]] = {
+    "ingest": frozenset(get_args(Facts)),
+    "planner": frozenset(get_args(PlannerEvents)),
+    "binder": frozenset(get_args(BinderEvents)),
+    "admin": frozenset(get_args(AdminEvents) or (AdminEvents,)),
+}
+"""For each role the events that it may append; one writer for each kind of event, but for `Ticked`, each owner's own."""
+
+
+def may_write(role: str, event: Event) -> bool:
+    return type(event) in WRITES.get(role, frozenset())
+
+
+def valid_cluster(name: str) -> bool:
+    """A cluster's name is one subject token: letters, digits, '-' and '_', at most 64."""
+    return 0 < len(name) <= 64 and all(c.isalnum() or c in "-_" for c in name) and name.isascii()
