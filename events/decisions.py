@@ -10,14 +10,14 @@ from events.objects import NodeAssignment, NodeBindings, Place, Value
 from events.policy import Policy
 
 
-class Decision(Value, tag_field="type", tag=True):
+class Decision(Value, frozen=True, tag_field="type", tag=True):
     """Written by a planner shard, the binder or the admin."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- both
 
 
-class Ticked(Decision):
+class Ticked(Decision, frozen=True):
     """Time enters the log. `time_ns`: the writer's clock, monotone; deadlines of this writer are judged by it alone.
 
     `jumped_ns` is not zero when the clock leapt by more than 30 s: logged, and no deadline moves.
@@ -30,14 +30,14 @@ class Ticked(Decision):
 # ------------------------------------------------------------------------------------------------------------- planner
 
 
-class PlannerTaken(Decision):
+class PlannerTaken(Decision, frozen=True):
     """A process became the writer of this shard."""
 
     shard: str
     holder: str
 
 
-class GangPlaced(Decision):
+class GangPlaced(Decision, frozen=True):
     """A proposal: the whole group's assignments in one event.
 
     `required` reach the minimum together and are judged as one; each assignment of `optional` is judged alone.
@@ -49,17 +49,18 @@ class GangPlaced(Decision):
     optional: tuple[NodeAssignment, ...]
 
 
-class GroupsRefused(Decision):
+class GroupsRefused(Decision, frozen=True):
     """Groups that cannot be placed now, for one shared reason with the numbers behind it.
 
     `reason` is a code: InsufficientRoom (autoscalers may act), TooFewPods, GangNotDeclared, PodsGated,
     UnsupportedConstraint, GangTooLarge, SetAside.
     """
 
-    partition: int
     reason: str
     detail: str
     """What is missing, in words: the constraint, the gang that is not declared."""
+    attempt: int
+    """Which refusal in a row this is for each of these groups; it sets their backoff."""
     needed: int
     """Pods that had to be placed together."""
     placeable: int
@@ -74,19 +75,19 @@ class GroupsRefused(Decision):
 # -------------------------------------------------------------------------------------------------------------- binder
 
 
-class BinderTaken(Decision):
+class BinderTaken(Decision, frozen=True):
     """A process became the binder of this cluster."""
 
     holder: str
 
 
-class PolicyAdopted(Decision):
+class PolicyAdopted(Decision, frozen=True):
     """The log had no policy; the binder wrote this version's defaults into it."""
 
     policy: Policy
 
 
-class PartitionsAssigned(Decision):
+class PartitionsAssigned(Decision, frozen=True):
     """Which shard owns which of the 64 partitions from here on."""
 
     epoch: int
@@ -94,7 +95,7 @@ class PartitionsAssigned(Decision):
     """64 shard names."""
 
 
-class GangHeld(Decision):
+class GangHeld(Decision, frozen=True):
     """Permit said wait: the proposal is good, the quorum is not there. Its room stays reserved for the waiting time."""
 
     group: str
@@ -102,7 +103,7 @@ class GangHeld(Decision):
     waiting_ms: int
 
 
-class GangPermitted(Decision):
+class GangPermitted(Decision, frozen=True):
     """Quorum: every pod named here is to be bound. Permit and intent in one event.
 
     `proposals` are those that this settles; an optional pod that failed its judgement is in `dropped`.
@@ -114,7 +115,7 @@ class GangPermitted(Decision):
     dropped: tuple[str, ...]
 
 
-class ProposalRefused(Decision):
+class ProposalRefused(Decision, frozen=True):
     """The proposal was judged and refused as a whole; the group is planned again."""
 
     group: str
@@ -125,7 +126,7 @@ class ProposalRefused(Decision):
     pod: str
 
 
-class GangReleased(Decision):
+class GangReleased(Decision, frozen=True):
     """Held assignments were given back (seed 000, Unreserve): Timeout, LeftQueue, MemberDeleted, HoldBroken."""
 
     group: str
@@ -133,7 +134,7 @@ class GangReleased(Decision):
     pods: tuple[str, ...]
 
 
-class PodBound(Decision):
+class PodBound(Decision, frozen=True):
     """Outcome: the Binding was accepted, or the pod was found on the intended node."""
 
     uid: str
@@ -143,7 +144,7 @@ class PodBound(Decision):
     resource_version: str
 
 
-class BindingFailed(Decision):
+class BindingFailed(Decision, frozen=True):
     """Outcome: a definite no. `assigned_node` is where somebody else had bound the pod, if that was the reason."""
 
     uid: str
@@ -156,7 +157,7 @@ class BindingFailed(Decision):
     assigned_node: str
 
 
-class BindingRenewed(Decision):
+class BindingRenewed(Decision, frozen=True):
     """The pod had changed since the intent (409 on its resourceVersion) in no way that matters: intent with the new one."""
 
     uid: str
@@ -166,14 +167,16 @@ class BindingRenewed(Decision):
     resource_version: str
 
 
-class ConditionsReported(Decision):
-    """Outcome: PodScheduled conditions were written; the pods' new resourceVersions."""
+class ConditionsReported(Decision, frozen=True):
+    """Outcome: PodScheduled conditions were written for one reason; the pods' new resourceVersions."""
 
+    reason: str
+    """The refusal's reason and the resources behind it: written again only when this changes."""
     pods: tuple[tuple[str, str], ...]
     """(uid, resourceVersion)."""
 
 
-class RoomNominated(Decision):
+class RoomNominated(Decision, frozen=True):
     """A member of a running gang failed for good; its room is kept for its replacement (design, section 4)."""
 
     gang: str
@@ -183,7 +186,7 @@ class RoomNominated(Decision):
     waiting_ms: int
 
 
-class NominationEnded(Decision):
+class NominationEnded(Decision, frozen=True):
     """The room is free again: Taken by the replacement, Expired, GangGone."""
 
     gang: str
@@ -191,7 +194,7 @@ class NominationEnded(Decision):
     reason: str
 
 
-class EvictionIntended(Decision):
+class EvictionIntended(Decision, frozen=True):
     """The pod is to be evicted: its gang stayed below its minimum and the policy says evict."""
 
     uid: str
@@ -201,7 +204,7 @@ class EvictionIntended(Decision):
     reason: str
 
 
-class PodEvicted(Decision):
+class PodEvicted(Decision, frozen=True):
     """Outcome: the eviction was accepted, or the pod was already gone."""
 
     uid: str
@@ -209,7 +212,7 @@ class PodEvicted(Decision):
     name: str
 
 
-class EvictionFailed(Decision):
+class EvictionFailed(Decision, frozen=True):
     """Outcome: a definite no to an eviction."""
 
     uid: str
@@ -218,7 +221,7 @@ class EvictionFailed(Decision):
     message: str
 
 
-class DisagreementDetected(Decision):
+class DisagreementDetected(Decision, frozen=True):
     """A proposal was refused although nothing since its basis touched those nodes: a bug. The group is set aside."""
 
     group: str
@@ -229,7 +232,7 @@ class DisagreementDetected(Decision):
 # --------------------------------------------------------------------------------------------------------------- admin
 
 
-class PolicyChanged(Decision):
+class PolicyChanged(Decision, frozen=True):
     """The admin set the policy."""
 
     policy: Policy

@@ -19,24 +19,24 @@ from events.objects import (
 )
 
 
-class Fact(Value, tag_field="type", tag=True):
+class Fact(Value, frozen=True, tag_field="type", tag=True):
     """Written by ingest."""
 
 
-class IngestTaken(Fact):
+class IngestTaken(Fact, frozen=True):
     """An ingest became the writer of facts. Until its `ClusterSynced` nobody decides: the picture may be partial."""
 
     holder: str
 
 
-class ClusterSynced(Fact):
+class ClusterSynced(Fact, frozen=True):
     """Every list was read after the last `IngestTaken`, and what differed from the log stands before this event."""
 
     nodes: int
     pods: int
 
 
-class NodeObserved(Fact):
+class NodeObserved(Fact, frozen=True):
     """A node as it is now. `allocatable` is what the kubelet offers to pods; `pods` is one of its resources."""
 
     name: str
@@ -48,14 +48,14 @@ class NodeObserved(Fact):
     allocatable: Resources
 
 
-class NodeDeleted(Fact):
+class NodeDeleted(Fact, frozen=True):
     """The node is gone. Claims on it stay until their pods go."""
 
     name: str
     uid: str
 
 
-class SchedulingClassObserved(Fact):
+class SchedulingClassObserved(Fact, frozen=True):
     """What pods of one scheduling class ask for; `digest` names it in `PodObserved`.
 
     `requests` are Kubernetes' PodRequests (init containers, sidecars, overhead, pod level), rounded up, with ``pods: 1``.
@@ -74,7 +74,7 @@ class SchedulingClassObserved(Fact):
     unsupported: tuple[str, ...]
 
 
-class PodObserved(Fact):
+class PodObserved(Fact, frozen=True):
     """A pod that matters here: a candidate of ours, or anyone's that occupies a node."""
 
     uid: str
@@ -95,7 +95,7 @@ class PodObserved(Fact):
     """spec.nodeName; empty while there is none."""
 
 
-class PodAssigned(Fact):
+class PodAssigned(Fact, frozen=True):
     """spec.nodeName appeared: by our binding or by somebody else's."""
 
     uid: str
@@ -105,7 +105,7 @@ class PodAssigned(Fact):
     node: str
 
 
-class PodTerminating(Fact):
+class PodTerminating(Fact, frozen=True):
     """The pod is being deleted; it holds its room until `PodDeleted`."""
 
     uid: str
@@ -114,7 +114,7 @@ class PodTerminating(Fact):
     resource_version: str
 
 
-class PodFinished(Fact):
+class PodFinished(Fact, frozen=True):
     """The pod succeeded or failed; its room is free. `reason` is the kubelet's, e.g. OutOfcpu."""
 
     uid: str
@@ -125,7 +125,7 @@ class PodFinished(Fact):
     reason: str
 
 
-class PodDeleted(Fact):
+class PodDeleted(Fact, frozen=True):
     """The object is gone."""
 
     uid: str
@@ -133,7 +133,7 @@ class PodDeleted(Fact):
     name: str
 
 
-class PodGroupObserved(Fact):
+class PodGroupObserved(Fact, frozen=True):
     """A PodGroup object of some dialect, as the declaration of the gang ``namespace/name``."""
 
     namespace: str
@@ -145,7 +145,7 @@ class PodGroupObserved(Fact):
     declaration: Declaration
 
 
-class PodGroupDeleted(Fact):
+class PodGroupDeleted(Fact, frozen=True):
     """The PodGroup is gone; its pods wait for a new declaration."""
 
     namespace: str
@@ -154,7 +154,7 @@ class PodGroupDeleted(Fact):
     dialect: str
 
 
-class PriorityClassObserved(Fact):
+class PriorityClassObserved(Fact, frozen=True):
     """A PriorityClass, kept for dialects that name one on the group."""
 
     name: str
@@ -164,14 +164,14 @@ class PriorityClassObserved(Fact):
     preempts: bool
 
 
-class PriorityClassDeleted(Fact):
+class PriorityClassDeleted(Fact, frozen=True):
     """The PriorityClass is gone."""
 
     name: str
     uid: str
 
 
-class DeclarationRejected(Fact):
+class DeclarationRejected(Fact, frozen=True):
     """An object that cannot be taken as it is: which one, which field, what stood there and what was expected.
 
     It costs that object only; the binder tells its owner by a Kubernetes event.

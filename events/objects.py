@@ -20,7 +20,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen part of an event. No default is ever omitted on the wire, so none can change under an old log."""
 
 
-class Taint(Value, gc=False):
+class Taint(Value, frozen=True, gc=False):
     """A node's taint. Effects as Kubernetes writes them: NoSchedule, PreferNoSchedule, NoExecute."""
 
     key: str
@@ -28,7 +28,7 @@ class Taint(Value, gc=False):
     effect: str
 
 
-class Toleration(Value, gc=False):
+class Toleration(Value, frozen=True, gc=False):
     """A pod's toleration. Empty `key` with operator Exists tolerates everything; empty `effect` matches each effect."""
 
     key: str
@@ -37,7 +37,7 @@ class Toleration(Value, gc=False):
     effect: str
 
 
-class SelectorRequirement(Value):
+class SelectorRequirement(Value, frozen=True):
     """One expression of a node selector: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str
@@ -45,21 +45,21 @@ class SelectorRequirement(Value):
     values: tuple[str, ...]
 
 
-class SelectorTerm(Value):
+class SelectorTerm(Value, frozen=True):
     """Requirements that must all hold: on labels, and on fields (only ``metadata.name`` exists)."""
 
     match_expressions: tuple[SelectorRequirement, ...]
     match_fields: tuple[SelectorRequirement, ...]
 
 
-class PreferredTerm(Value):
+class PreferredTerm(Value, frozen=True):
     """A term that adds `weight` (1 to 100) to the score of the nodes that match it."""
 
     weight: int
     term: SelectorTerm
 
 
-class HostPort(Value, gc=False):
+class HostPort(Value, frozen=True, gc=False):
     """A port that the pod opens on its node. `host_ip` 0.0.0.0 collides with every address."""
 
     host_ip: str
@@ -67,7 +67,7 @@ class HostPort(Value, gc=False):
     port: int
 
 
-class Declaration(Value):
+class Declaration(Value, frozen=True):
     """What a dialect says of one gang, normalised. The defaults are those of the dialect, filled in by ingest."""
 
     min_member: int
@@ -76,7 +76,7 @@ class Declaration(Value):
     """How long an assignment may wait at permit for the rest of its gang; 0: the policy's own."""
 
 
-class Membership(Value):
+class Membership(Value, frozen=True):
     """How a pod says that it belongs to a gang."""
 
     gang: str

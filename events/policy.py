@@ -5,7 +5,7 @@ from __future__ import annotations
 from events.objects import Value
 
 
-class Profile(Value):
+class Profile(Value, frozen=True):
     """Which rules run together."""
 
     name: str
@@ -15,7 +15,7 @@ class Profile(Value):
     """least-allocated or binpack."""
 
 
-class Policy(Value):
+class Policy(Value, frozen=True):
     """Every bound with its unit. Changed as a whole by `PolicyChanged`, adopted first by `PolicyAdopted`."""
 
     profile: Profile

@@ -1,0 +1,232 @@
+"""The one answer to 'does this go there', for planner and binder alike.
+
+`feasible` is about what a node is (labels, taints, name), `capacity` and `room` about what it has left. The filters and
+their words are the kube-scheduler's: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit.
+Readiness counts through taints only.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from events.objects import HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
+from services.state.nodes import UNSCHEDULABLE_TAINT, ClassInfo, Ints, Mask, NodeTable
+
+NO_LIMIT = 1 << 40
+"""Pods of a class that asks for nothing; larger than any gang."""
+
+
+# ------------------------------------------------------------------------------------------------------ what a node is
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Kubernetes' ToleratesTaint: empty effect and empty key with Exists match everything."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return bool(toleration.key) and toleration.value == taint.value
+        case "Gt" | "Lt":
+            return _compares(toleration.operator, taint.value, toleration.value)
+    return False
+
+
+def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> Taint | None:
+    """The first taint that keeps the pod off: NoSchedule or NoExecute and tolerated by none."""
+    for taint in taints:
+        if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+def _compares(operator: str, found: str, wanted: str) -> bool:
+    try:
+        return int(found) > int(wanted) if operator == "Gt" else int(found) < int(wanted)
+    except ValueError:
+        return False
+
+
+def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
+    """Kubernetes' node selector requirement on one label; `value` None: the label is absent."""
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return (
+                value is not None
+                and len(requirement.values) == 1
+                and _compares(requirement.operator, value, requirement.values[0])
+            )
+    return False
+
+
+def _label_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
+    codes, column = table.labels(requirement.key)
+    allowed = np.zeros(len(codes) + 1, np.bool_)
+    allowed[0] = _value_matches(requirement, None)
+    if requirement.operator == "In":
+        allowed[[codes[value] for value in requirement.values if value in codes]] = True
+    else:
+        for value, code in codes.items():
+            allowed[code] = _value_matches(requirement, value)
+    return cast(Mask, allowed[column])
+
+
+def _field_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
+    """Only ``metadata.name`` exists, with In and NotIn (DaemonSets name their node so)."""
+    mask = np.zeros(len(table.present), np.bool_)
+    if requirement.key == "metadata.name":
+        named = [table.rows[name] for name in requirement.values if name in table.rows]
+        mask[named] = True
+        if requirement.operator == "NotIn":
+            mask = ~mask
+    return mask
+
+
+def term_mask(table: NodeTable, term: SelectorTerm) -> Mask:
+    """Rows that match the term; a term without requirements matches none, as in Kubernetes."""
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(len(table.present), np.bool_)
+    mask = table.present.copy()
+    for requirement in term.match_expressions:
+        mask &= _label_mask(table, requirement)
+    for requirement in term.match_fields:
+        mask &= _field_mask(table, requirement)
+    return mask
+
+
+def _selected(table: NodeTable, info: ClassInfo) -> Mask:
+    mask = table.present.copy()
+    for key, value in info.fact.node_selector.items():
+        mask &= _label_mask(table, SelectorRequirement(key=key, operator="In", values=(value,)))
+    if info.fact.required_affinity is not None:
+        either = np.zeros(len(mask), np.bool_)
+        for term in info.fact.required_affinity:
+            either |= term_mask(table, term)
+        mask &= either
+    return mask
+
+
+def _tolerated(table: NodeTable, info: ClassInfo) -> Mask:
+    allowed = [untolerated(taints, info.fact.tolerations) is None for taints in table.taint_sets]
+    return cast(Mask, np.array(allowed, np.bool_)[table.taint_codes])
+
+
+def feasible(table: NodeTable, info: ClassInfo) -> Mask:
+    """Rows whose node the class may run on, whatever room there is. Kept until a node changes; do not write to it."""
+    key = ("feasible", info.constraint)
+    mask = table.cache.get(key)
+    if mask is None:
+        mask = table.cache[key] = _selected(table, info) & _tolerated(table, info)
+    return cast(Mask, mask)
+
+
+# ---------------------------------------------------------------------------------------------------- what a node has
+
+
+def capacity(free: Ints, info: ClassInfo) -> Ints:
+    """How many pods of the class go into each row of `free` (rows × resources), by resources alone; never negative."""
+    if not info.columns:
+        return np.full(len(free), NO_LIMIT, np.int64)
+    column, amount = info.columns[0]
+    pods = free[:, column] // amount
+    for column, amount in info.columns[1:]:
+        np.minimum(pods, free[:, column] // amount if amount > 1 else free[:, column], out=pods)
+    return np.maximum(pods, 0, out=pods)
+
+
+def has_room(free: Ints, info: ClassInfo) -> Mask:
+    """Rows of `free` that take one pod of the class, by resources alone."""
+    mask: Mask | None = None
+    for column, amount in info.columns:
+        enough = free[:, column] >= amount
+        mask = enough if mask is None else np.logical_and(mask, enough, out=mask)
+    return np.ones(len(free), np.bool_) if mask is None else mask
+
+
+def fits(free: Ints, need: Ints) -> Mask:
+    """For each row whether `need` goes into `free` (both k × resources); what is not asked for may be overdrawn."""
+    return cast(Mask, ((need <= free) | (need == 0)).all(axis=1))
+
+
+def ports_collide(one: HostPort, held: tuple[str, int, str]) -> bool:
+    """Two pods cannot open the same protocol and port unless both name different addresses."""
+    protocol, port, address = held
+    return (one.protocol, one.port) == (protocol, port) and (
+        one.host_ip == address or "0.0.0.0" in (one.host_ip, address)
+    )
+
+
+def ports_free(table: NodeTable, row: int, ports: tuple[HostPort, ...]) -> bool:
+    """Whether none of `ports` collides with one that a pod on the row holds."""
+    held = table.ports.get(row)
+    return not held or not any(ports_collide(port, key) for port in ports for key in held)
+
+
+def ports_mask(table: NodeTable, info: ClassInfo) -> Mask | None:
+    """Rows whose ports are free for the class; None when it asks for none."""
+    if not info.fact.host_ports:
+        return None
+    mask = np.ones(len(table.present), np.bool_)
+    for row in table.ports:
+        mask[row] = ports_free(table, row, info.fact.host_ports)
+    return mask
+
+
+# ------------------------------------------------------------------------------------------------------- and why not
+
+
+RESOURCE_WORDS = {
+    "cpu_milli": "Insufficient cpu",
+    "memory_bytes": "Insufficient memory",
+    "ephemeral_storage_bytes": "Insufficient ephemeral-storage",
+    "pods": "Too many pods",
+}
+
+
+def why_not(table: NodeTable, free: Ints, info: ClassInfo) -> dict[str, int]:
+    """Reason → number of nodes, in the kube-scheduler's words and its order of filters; sorted by reason.
+
+    A node is counted under the first filter that turns it down; lack of room counts under each resource that lacks.
+    """
+    counts: dict[str, int] = {}
+
+    def count(reason: str, nodes: int) -> None:
+        if nodes:
+            counts[reason] = counts.get(reason, 0) + nodes
+
+    left = table.present.copy()
+    for code, taints in enumerate(table.taint_sets):
+        taint = untolerated(taints, info.fact.tolerations)
+        if taint is None:
+            continue
+        tainted = left & (table.taint_codes == code)
+        if any(t is UNSCHEDULABLE_TAINT for t in taints) and untolerated((UNSCHEDULABLE_TAINT,), info.fact.tolerations):
+            count("node(s) were unschedulable", int(tainted.sum()))
+        else:
+            count(f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}", int(tainted.sum()))
+        left &= ~tainted
+    selected = _selected(table, info)
+    count("node(s) didn't match Pod's node affinity/selector", int((left & ~selected).sum()))
+    left &= selected
+    ports = ports_mask(table, info)
+    if ports is not None:
+        count("node(s) didn't have free ports for the requested pod ports", int((left & ~ports).sum()))
+        left &= ports
+    names = list(table.resources)
+    for column, amount in info.columns:
+        word = RESOURCE_WORDS.get(names[column], f"Insufficient {names[column]}")
+        count(word, int((left & (free[:, column] < amount)).sum()))
+    return dict(sorted(counts.items()))

@@ -1,0 +1,202 @@
+"""The table of nodes: room as one integer matrix, labels and taints as columns of codes.
+
+`allocatable`, `held` and `proposed` are ``rows × resources`` (int64, units as in `events.objects.Resources`; a column
+for each resource in the order of first mention). Everything here is derived from the records of the state: rows come and
+go with node facts and their order means nothing. Where an order is needed, `rank` gives one that depends on the nodes'
+names alone.
+
+A *label column* holds for each row the code of its value of one key (0: the label is absent), so that a selector is one
+look-up table over the distinct values and one gather over the rows. Taints work alike: one code for each distinct set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from events.facts import NodeObserved, SchedulingClassObserved
+from events.objects import Taint
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+BASE_RESOURCES = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes", "pods")
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
+
+
+class ClassInfo:
+    """A scheduling class, ready for arithmetic."""
+
+    __slots__ = ("columns", "constraint", "fact", "request")
+
+    def __init__(self, fact: SchedulingClassObserved, request: Ints) -> None:
+        self.fact = fact
+        self.request = request
+        """Length: the table's resources when it was made; columns that came later are 0."""
+        self.columns: list[tuple[int, int]] = [(int(c), int(request[c])) for c in np.flatnonzero(request)]
+        """(column, amount) of what is asked for."""
+        self.constraint = (
+            tuple(sorted(fact.node_selector.items())),
+            fact.required_affinity,
+            fact.preferred_affinity,
+            fact.tolerations,
+        )
+        """Classes with an equal constraint share their masks."""
+
+
+class NodeTable:
+    """Rows for the nodes that have a fact. `size` rows are in use; some of them may be empty (not `present`)."""
+
+    def __init__(self) -> None:
+        self.resources: dict[str, int] = {name: column for column, name in enumerate(BASE_RESOURCES)}
+        self.rows: dict[str, int] = {}
+        self.facts: list[NodeObserved | None] = []
+        self.size = 0
+        self.allocatable: Ints = np.zeros((0, len(BASE_RESOURCES)), np.int64)
+        self.held: Ints = self.allocatable.copy()
+        self.proposed: Ints = self.allocatable.copy()
+        self.present: Mask = np.zeros(0, np.bool_)
+        self.touched: Ints = np.zeros(0, np.int64)
+        """The sequence of the last commit that changed the row's node or its claims."""
+        self.version = 0
+        """Raised when a node comes, goes, or changes its labels, taints or allocatable."""
+        self.ports: dict[int, dict[tuple[str, int, str], int]] = {}
+        """row → (protocol, port, ip) → pods that hold it."""
+        self.classes: dict[str, ClassInfo] = {}
+        self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
+        self._free_rows: list[int] = []
+        self._labels: dict[str, tuple[dict[str, int], npt.NDArray[np.int32]]] = {}
+        self._rank: npt.NDArray[np.uint32] | None = None
+        self.cache: dict[Any, Any] = {}
+        """Masks and scores by constraint, valid for this `version`; emptied when it rises."""
+
+    # ----------------------------------------------------------------------------------------------------------- nodes
+
+    def put(self, fact: NodeObserved) -> int:
+        """Add or replace a node; returns its row. Claims on a new row are the caller's to add."""
+        row = self.rows.get(fact.name)
+        if row is None:
+            row = self._free_rows.pop() if self._free_rows else self._grow()
+            self.rows[fact.name] = row
+            self._rank = None
+        self.facts[row] = fact
+        for name in fact.allocatable:
+            self.column(name)
+        self.allocatable[row] = self._vector(fact.allocatable)
+        self.present[row] = True
+        taints = fact.taints + ((UNSCHEDULABLE_TAINT,) if fact.unschedulable else ())
+        self.taint_codes[row] = self._taint_sets.setdefault(taints, len(self._taint_sets))
+        for key, (codes, column) in self._labels.items():
+            column[row] = self._label_code(codes, fact, key)
+        self._changed()
+        return row
+
+    def remove(self, name: str) -> None:
+        row = self.rows.pop(name)
+        self.facts[row] = None
+        self.allocatable[row] = self.held[row] = self.proposed[row] = 0
+        self.present[row] = False
+        self.ports.pop(row, None)
+        self._free_rows.append(row)
+        self._rank = None
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.cache.clear()
+
+    def _grow(self) -> int:
+        if self.size == len(self.present):
+            more = max(64, self.size)
+            wide = ((0, more), (0, 0))
+            self.allocatable = np.pad(self.allocatable, wide)
+            self.held = np.pad(self.held, wide)
+            self.proposed = np.pad(self.proposed, wide)
+            self.present = np.pad(self.present, (0, more))
+            self.touched = np.pad(self.touched, (0, more))
+            self.taint_codes = np.pad(self.taint_codes, (0, more))
+            self._labels = {key: (codes, np.pad(column, (0, more))) for key, (codes, column) in self._labels.items()}
+        self.facts.append(None)
+        self.size += 1
+        return self.size - 1
+
+    # ------------------------------------------------------------------------------------------------------- resources
+
+    def column(self, name: str) -> int:
+        """The resource's column, made if it is new."""
+        column = self.resources.get(name)
+        if column is None:
+            column = self.resources[name] = len(self.resources)
+            wide = ((0, 0), (0, 1))
+            self.allocatable = np.pad(self.allocatable, wide)
+            self.held = np.pad(self.held, wide)
+            self.proposed = np.pad(self.proposed, wide)
+            for info in self.classes.values():
+                info.request = np.pad(info.request, (0, 1))
+            self.cache.clear()
+        return column
+
+    def _vector(self, amounts: dict[str, int]) -> Ints:
+        vector = np.zeros(len(self.resources), np.int64)
+        for name, amount in amounts.items():
+            vector[self.resources[name]] = amount
+        return vector
+
+    def add_class(self, fact: SchedulingClassObserved) -> None:
+        for name, amount in fact.requests.items():
+            if amount:
+                self.column(name)
+        asked = {name: amount for name, amount in fact.requests.items() if amount}
+        self.classes[fact.digest] = ClassInfo(fact, self._vector(asked))
+
+    def claim(self, row: int, info: ClassInfo, pods: int, proposed: bool) -> None:
+        """Count `pods` more (or fewer, when negative) of the class on the row."""
+        (self.proposed if proposed else self.held)[row] += info.request if pods == 1 else info.request * pods
+        if info.fact.host_ports and not proposed:
+            held = self.ports.setdefault(row, {})
+            for port in info.fact.host_ports:
+                key = (port.protocol, port.port, port.host_ip)
+                held[key] = held.get(key, 0) + pods
+                if not held[key]:
+                    del held[key]
+
+    # ------------------------------------------------------------------------------------------------- labels and order
+
+    def labels(self, key: str) -> tuple[dict[str, int], npt.NDArray[np.int32]]:
+        """The label's distinct values with their codes (from 1), and the column of codes (0: absent)."""
+        found = self._labels.get(key)
+        if found is None:
+            codes: dict[str, int] = {}
+            column = np.zeros(len(self.present), np.int32)
+            for row in self.rows.values():
+                fact = self.facts[row]
+                if fact is not None:
+                    column[row] = self._label_code(codes, fact, key)
+            found = self._labels[key] = (codes, column)
+        return found
+
+    @staticmethod
+    def _label_code(codes: dict[str, int], fact: NodeObserved, key: str) -> int:
+        value = fact.labels.get(key)
+        return 0 if value is None else codes.setdefault(value, len(codes) + 1)
+
+    @property
+    def taint_sets(self) -> list[tuple[Taint, ...]]:
+        """Distinct sets of taints; a row's `taint_codes` points here."""
+        return list(self._taint_sets)
+
+    def rank(self) -> npt.NDArray[np.uint32]:
+        """For each row a number that depends on the set of node names alone: 0 … n-1 in order of the names' hash."""
+        if self._rank is None:
+            ordered = sorted(self.rows, key=_name_hash)
+            self._rank = np.zeros(len(self.present), np.uint32)
+            self._rank[[self.rows[name] for name in ordered]] = np.arange(len(ordered), dtype=np.uint32)
+        return self._rank
+
+
+def _name_hash(name: str) -> tuple[bytes, str]:
+    return hashlib.blake2b(name.encode(), digest_size=8).digest(), name

@@ -1,0 +1,177 @@
+"""The nouns of the state. Mutable, but only the fold changes them; they refer to each other by key, never by reference,
+so that a snapshot is nothing but their encoding.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from events.facts import NodeObserved, PodObserved, SchedulingClassObserved
+from events.objects import Declaration, NodeAssignment
+
+# A pod's status: pending, bound, terminating, succeeded, failed (as in `PodObserved`).
+PENDING, BOUND, TERMINATING, SUCCEEDED, FAILED = "pending", "bound", "terminating", "succeeded", "failed"
+
+# A claim's stage. `proposed` counts for planners only; the binder counts all the others.
+PROPOSED, HELD, PERMITTED, BOUND_CLAIM, NOMINATED = "proposed", "held", "permitted", "bound", "nominated"
+
+# Why a group is not tried now.
+IDLE, READY, AWAITING, PARKED = "idle", "ready", "awaiting", "parked"
+
+
+class Pod(msgspec.Struct):
+    """A pod that the log knows. `fact` is the last full observation; the other fields are newer where they differ."""
+
+    fact: PodObserved
+    status: str
+    node: str
+    resource_version: str
+    group: str
+    """Key of its group; empty for pods that are not ours to schedule."""
+    gang: str = ""
+    """The gang it counts for: frozen from proposal to settlement."""
+    reported: str = ""
+    """The reason last written to its PodScheduled condition."""
+
+
+class Node(msgspec.Struct):
+    """A node, or only its name when claims came before its fact."""
+
+    name: str
+    fact: NodeObserved | None = None
+    claims: dict[str, None] = {}
+
+
+class Claim(msgspec.Struct):
+    """Room on a node, held under a pod's UID."""
+
+    uid: str
+    node: str
+    scheduling_class: str
+    stage: str
+    group: str
+    proposal: int = 0
+    resource_version: str = ""
+    """The precondition of the intent, from the permit."""
+
+
+class Gang(msgspec.Struct):
+    """One gang: its declaration and its members (UIDs, in the order in which they were first seen)."""
+
+    key: str
+    dialect: str = ""
+    declaration: Declaration | None = None
+    source: str = ""
+    """The UID of the PodGroup or pod that declared it."""
+    members: dict[str, None] = {}
+    satisfied: bool = False
+    """Whether it ever reached its minimum."""
+
+
+class Group(msgspec.Struct):
+    """What is planned as one: a gang group, or a pod without a gang (`pod` is its UID)."""
+
+    key: str
+    partition: int
+    since: int
+    """The sequence at which it appeared: older decisions do not mean it."""
+    queued_ns: int
+    pod: str = ""
+    gangs: tuple[str, ...] = ()
+    priority: int = 0
+    phase: str = IDLE
+    attempts: int = 0
+    cohort: int = 0
+    woken: bool = False
+    proposals: int = 0
+    """Proposals of this group that await their verdict."""
+    held: dict[str, None] = {}
+    """UIDs whose assignment waits at permit."""
+    permit_due: bool = False
+
+
+class Proposal(msgspec.Struct):
+    """A `GangPlaced` that awaits its verdict."""
+
+    place: int
+    sequence: int
+    index: int
+    group: str
+    shard: str
+    basis: int
+    required: tuple[NodeAssignment, ...]
+    optional: tuple[NodeAssignment, ...]
+
+
+class Cohort(msgspec.Struct):
+    """Groups that one `GroupsRefused` refused together: they back off, wake and are tried again together."""
+
+    place: int
+    reason: str
+    condition: str
+    message: str
+    needed: int
+    basis: int
+    attempt: int
+    shard: str
+    groups: dict[str, None]
+    backing_off: bool = False
+    woken: bool = False
+
+
+class Nomination(msgspec.Struct):
+    """Room kept for the replacement of a failed member; its claim is held under the failed pod's UID."""
+
+    uid: str
+    gang: str
+    node: str
+    scheduling_class: str
+    due: bool = False
+
+
+class Lost(msgspec.Struct):
+    """A bound member of a satisfied gang that failed for good: the binder decides whether its room is kept."""
+
+    uid: str
+    gang: str
+    node: str
+    scheduling_class: str
+
+
+class Eviction(msgspec.Struct):
+    """An eviction that is intended and not settled."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    reason: str
+
+
+class Deadline(msgspec.Struct, array_like=True, order=True):
+    """Something that falls due on its owner's clock (`due_ns`); `serial` keeps equal ones in order."""
+
+    due_ns: int
+    serial: int
+    kind: str
+    key: str
+
+
+class Clock(msgspec.Struct):
+    """A writer's log time. `counted_ns` leaves jumps out, so that no jump moves a deadline.
+
+    A deadline starts to run at its owner's first tick after it was set (`unarmed` until then, with its length).
+    """
+
+    time_ns: int = 0
+    counted_ns: int = 0
+    serial: int = 0
+    unarmed: list[tuple[int, str, str]] = []
+    armed: list[Deadline] = []
+
+
+class SchedulingClass(msgspec.Struct):
+    """A scheduling class and how many pods are of it."""
+
+    fact: SchedulingClassObserved
+    pods: int = 0
