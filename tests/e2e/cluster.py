@@ -1,0 +1,210 @@
+"""Muster as it is deployed: each service an OS process of its own, under a service account of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.e2e.api import Api, ApiError, Object
+from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.processes import Process
+from deploy.e2e.workload import GANG_LABEL
+from events.server import EmbeddedServer
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFESTS = ROOT / "deploy" / "manifests"
+SHARED = ROOT.parent / "shared"
+COMMAND = Path(sys.executable).with_name("muster")
+NAMESPACE = "muster-system"
+WITH_ACCOUNT = ("ingest", "binder")
+"""Services that talk to the API; the others have no token at all."""
+
+
+def documents(file: Path) -> list[Object]:
+    return [document for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+async def install(api: Api) -> None:
+    """Applies what Muster needs in a cluster: its namespace, the PodGroup CRD, accounts and roles."""
+    for name in ("00-namespace.yaml", "10-podgroup-crd.yaml", "20-rbac.yaml"):
+        for document in documents(MANIFESTS / name):
+            await api.apply(document)
+
+    async def served() -> bool:
+        try:
+            await api.get("/apis/scheduling.x-k8s.io/v1alpha1/podgroups")
+        except ApiError:
+            return False
+        return True
+
+    await until(served, "PodGroups are served")
+
+
+async def clear(api: Api) -> None:
+    """Removes every workload, pod, group and node."""
+    for path in (
+        "/apis/apps/v1/namespaces/default/deployments",
+        "/apis/apps/v1/namespaces/default/replicasets",
+        "/apis/batch/v1/namespaces/default/jobs",
+        "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups",
+        "/api/v1/namespaces/default/pods",
+        "/api/v1/namespaces/default/events",
+        "/api/v1/nodes",
+    ):
+        await api.delete(path)
+
+    async def empty() -> bool:
+        await api.delete("/api/v1/namespaces/default/pods")  # a controller may have made another one
+        return not await api.items("/api/v1/pods") and not await api.items("/api/v1/nodes")
+
+    await until(empty, "the cluster is empty")
+
+
+async def until(condition: Callable[[], Awaitable[object]], what: str, *, timeout_s: float = 90) -> None:
+    """Polls until the condition holds; TimeoutError says what did not come."""
+    deadline = time.monotonic() + timeout_s
+    while not await condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s} s")
+        await asyncio.sleep(0.1)
+
+
+class Muster:
+    """One cluster's log and the services on it. Several of one kind may run: one of them is active."""
+
+    cluster = "e2e"
+
+    def __init__(self, control_plane: ControlPlane, api: Api, directory: Path) -> None:
+        self.control_plane, self.api, self.directory = control_plane, api, directory
+        self.nats = EmbeddedServer(directory / "nats")
+        self.kubeconfigs: dict[str, Path] = {}
+        self.processes: list[Process] = []
+
+    async def prepare(self) -> None:
+        self.nats.start()
+        for account in WITH_ACCOUNT:
+            token = await self.api.token_for(NAMESPACE, account)
+            user = f"system:serviceaccount:{NAMESPACE}:{account}"
+            self.kubeconfigs[account] = self.control_plane.kubeconfig(user, token)
+
+    def start(self, service: str, *flags: str, environment: dict[str, str] | None = None) -> Process:
+        """``muster SERVICE …`` as a process; returns at once."""
+        command = [str(COMMAND), service, "--nats", self.nats.url, "--cluster", self.cluster, *flags]
+        if service in self.kubeconfigs:
+            command += ["--kubeconfig", str(self.kubeconfigs[service])]
+        name = f"{service}-{len(self.processes)}"
+        process = Process(name, command, self.directory / f"{name}.log", environment)
+        self.processes.append(process)
+        return process
+
+    def start_all(self) -> tuple[Process, Process, Process]:
+        """(ingest, planner, binder)."""
+        return self.start("ingest"), self.start("planner"), self.start("binder")
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.stop(timeout_s=10)
+        self.nats.stop()
+
+    def show_logs(self) -> None:
+        for process in self.processes:
+            print(f"---- {process.name} (pid {process.pid}, exit {process.popen.returncode}), {process.log}")
+            print(process.tail(60))
+
+    async def bound(self) -> dict[str, str]:
+        """pod name → node, of the pods in the default namespace that have one."""
+        pods = await self.api.items("/api/v1/namespaces/default/pods")
+        return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+
+    async def until_bound(self, count: int, *, timeout_s: float = 120) -> dict[str, str]:
+        """Waits until at least so many pods have a node."""
+        found: dict[str, str] = {}
+
+        async def enough() -> bool:
+            nonlocal found
+            for process in self.processes:
+                if process.popen.poll() not in (None, 0, -9):
+                    raise RuntimeError(f"{process.name} ended with {process.popen.returncode}:\n{process.tail()}")
+            found = await self.bound()
+            return len(found) >= count
+
+        try:
+            await until(enough, f"{count} pods are bound", timeout_s=timeout_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {len(found)} are") from None
+        return found
+
+    async def condition(self, pod: str) -> Object:
+        """The PodScheduled condition of a pod; {} while it has none."""
+        conditions = (await self.api.get(f"/api/v1/namespaces/default/pods/{pod}"))["status"].get("conditions", [])
+        return next((one for one in conditions if one["type"] == "PodScheduled"), {})
+
+    async def verify(self) -> Object:
+        """``muster verify`` on the live log: every decision must come out again. Returns what it printed."""
+        command = [str(COMMAND), "verify", self.nats.url, "--cluster", self.cluster, "--json"]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = await process.communicate()
+        assert process.returncode == 0, f"muster verify: exit {process.returncode}\n{out.decode()}\n{err.decode()}"
+        answer: Object = json.loads(out.decode().strip().splitlines()[-1])
+        return answer
+
+    async def check(self) -> None:
+        """What must hold of the cluster and of the log once things have settled."""
+        await check_room(self.api)
+        await check_gangs(self.api)
+        assert (await self.verify())["verified"]
+
+
+async def check_room(api: Api) -> None:
+    """No node holds more than it offers."""
+    used: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pod in await api.items("/api/v1/pods"):
+        if pod["spec"].get("nodeName") and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+            used[pod["spec"]["nodeName"]]["pods"] += 1000
+            for container in pod["spec"]["containers"]:
+                for name, quantity in container.get("resources", {}).get("requests", {}).items():
+                    used[pod["spec"]["nodeName"]][name] += thousandths(quantity)
+    offered = {node["metadata"]["name"]: node["status"]["allocatable"] for node in await api.items("/api/v1/nodes")}
+    over = [
+        f"{node}: {name} {amount} of {offered[node].get(name, '0')}"
+        for node, amounts in used.items()
+        for name, amount in amounts.items()
+        if node in offered and amount > thousandths(offered[node].get(name, "0"))
+    ]
+    assert not over, f"nodes over their allocatable (in thousandths): {over}"
+
+
+async def check_gangs(api: Api) -> None:
+    """No gang is half bound: of each gang none of the live pods has a node, or at least the minimum."""
+    groups = await api.items("/apis/scheduling.x-k8s.io/v1alpha1/podgroups")
+    minimum = {group["metadata"]["name"]: group["spec"]["minMember"] for group in groups}
+    bound: dict[str, int] = defaultdict(int)
+    for pod in await api.items("/api/v1/namespaces/default/pods"):
+        if pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
+            bound[pod["metadata"].get("labels", {}).get(GANG_LABEL, "")] += 1
+    half = {name: f"{bound[name]} of {least}" for name, least in minimum.items() if 0 < bound[name] < least}
+    assert not half, f"gangs half bound: {half}"
+
+
+SUFFIXES = {"": 1000, "m": 1, "k": 10**6, "M": 10**9, "G": 10**12, "Ki": 1000 << 10, "Mi": 1000 << 20, "Gi": 1000 << 30}
+
+
+def thousandths(quantity: str) -> int:
+    """A quantity as these tests write it, in thousandths of its unit."""
+    match = re.fullmatch(r"(\d+)(\w*)", quantity)
+    assert match, f"quantity {quantity!r}: expected digits and a suffix"
+    return int(match[1]) * SUFFIXES[match[2]]
+
+
+def by_name(things: Iterable[Object]) -> dict[str, Any]:
+    return {thing["metadata"]["name"]: thing for thing in things}

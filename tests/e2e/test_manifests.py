@@ -1,0 +1,70 @@
+"""What `deploy/` says to Kubernetes: each manifest is accepted, and each service may do what it calls and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.e2e.api import Api, path_of
+from tests.e2e.cluster import MANIFESTS, NAMESPACE, documents
+
+
+async def test_every_manifest_passes_a_server_side_dry_run(api: Api) -> None:
+    applied = 0
+    for file in sorted(MANIFESTS.glob("*.yaml")):
+        for document in documents(file):
+            answer = await api.apply(document, dry_run=True)
+            assert path_of(answer) == path_of(document), file
+            applied += 1
+    assert applied > 10
+
+
+ALLOWED = {
+    "ingest": {
+        ("list", "", "nodes"),
+        ("watch", "", "nodes"),
+        ("list", "", "pods"),
+        ("watch", "", "pods"),
+        ("list", "scheduling.k8s.io", "priorityclasses"),
+        ("watch", "scheduling.k8s.io", "priorityclasses"),
+        ("list", "scheduling.x-k8s.io", "podgroups"),
+        ("watch", "scheduling.x-k8s.io", "podgroups"),
+    },
+    "binder": {
+        ("get", "", "pods"),
+        ("create", "", "pods/binding"),
+        ("create", "", "pods/eviction"),
+        ("patch", "", "pods/status"),
+        ("create", "", "events"),
+        ("patch", "", "events"),
+        ("patch", "scheduling.x-k8s.io", "podgroups/status"),
+    },
+    "planner": set(),
+    "feed": set(),
+    "nats": set(),
+}
+
+
+@pytest.mark.parametrize("service", sorted(ALLOWED))
+async def test_a_service_may_do_what_it_calls_and_no_more(api: Api, service: str) -> None:
+    asked = {one for allowed in ALLOWED.values() for one in allowed} | {
+        ("delete", "", "pods"),
+        ("create", "", "pods"),
+        ("update", "", "pods"),
+        ("list", "", "secrets"),
+        ("get", "", "secrets"),
+        ("patch", "", "nodes"),
+        ("create", "", "serviceaccounts/token"),
+    }
+    granted = {one for one in asked if await may(api, service, *one)}
+    assert granted == ALLOWED[service]
+
+
+async def may(api: Api, service: str, verb: str, group: str, resource: str) -> bool:
+    """Asks the apiserver's own authorizer."""
+    name, _, sub = resource.partition("/")
+    attributes = {"namespace": "default", "verb": verb, "group": group, "resource": name, "subresource": sub}
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
+    spec = {"user": f"system:serviceaccount:{NAMESPACE}:{service}", "groups": groups, "resourceAttributes": attributes}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    answer = await api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
