@@ -12,6 +12,9 @@ from typing import Protocol
 
 from events.envelope import Header, Stored
 
+MAX_COMMIT_BYTES = 8_000_000
+"""What a commit may take with its header, in every home: one message of a server with `max_payload` 8 MB."""
+
 
 class LogError(Exception):
     """The log could not do what was asked."""

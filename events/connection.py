@@ -1,0 +1,186 @@
+"""One connection to NATS: how it reconnects, and requests whose answers can be lost.
+
+nats-py's own `request` waits out its timeout where more is known at once: a publish that the server's permissions deny
+comes back only as an asynchronous error, and an answer that was under way when the connection broke never comes. Here
+every request is a future under a token of one standing inbox, so that both end it with what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from typing import Any
+
+import msgspec
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from events.log import LogError, Unavailable
+
+REQUEST_WITHIN_S = 5.0
+CONNECT_WITHIN_S = 10.0
+
+_OPTIONS: dict[str, Any] = {
+    "allow_reconnect": True,
+    "connect_timeout": 2,
+    "max_reconnect_attempts": -1,
+    "reconnect_time_wait": 0.1,
+    # A stopped server is found within three seconds; with nats-py's 120 s the client would stall.
+    "ping_interval": 1,
+    "max_outstanding_pings": 2,
+    # What is published while reconnecting waits here; a commit is at most 8 MB.
+    "pending_size": 16 * 1024 * 1024,
+}
+_DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
+
+
+class Unanswered(Unavailable):
+    """The request may or may not have been carried out: its answer did not come."""
+
+
+class Denied(LogError):
+    """The server's permissions forbid the subject that is named."""
+
+
+class Refused(LogError):
+    """JetStream answered with an error; `number` is its err_code."""
+
+    def __init__(self, subject: str, code: int, number: int, description: str) -> None:
+        self.code, self.number = code, number
+        super().__init__(f"{subject}: {description} (JetStream error {number})")
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: _Error | None = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
+class Connection:
+    """A NATS connection that never stops reconnecting. Get one from `connect`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.client = Client()
+        self.generation = 0
+        """Counts the reconnections: what a consumer had asked of the server in an earlier one is gone."""
+        self.wake: set[asyncio.Event] = set()
+        """Set at every reconnection, for those who wait for messages."""
+        self.last_error: Exception | None = None
+        self._answers: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
+        self._tokens = itertools.count()
+        self._inbox = ""
+
+    async def connect(self, **credentials: Any) -> Connection:
+        """`credentials` are nats-py's: user, password, token, user_credentials, nkeys_seed, tls.
+
+        Raises Unavailable when the server does not answer in time, Denied when it does not know the credentials.
+        """
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def on_error(error: Exception) -> None:
+            self.last_error = error
+            self._deny(str(error))
+            if isinstance(error, nats.errors.AuthorizationError) and not refused.done():
+                refused.set_result(None)
+
+        connecting = asyncio.ensure_future(
+            self.client.connect(
+                self.url,
+                error_cb=on_error,
+                disconnected_cb=self._on_disconnect,
+                reconnected_cb=self._on_reconnect,
+                **_OPTIONS,
+                **credentials,
+            )
+        )
+        await asyncio.wait({connecting, refused}, timeout=CONNECT_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            if refused.done():
+                raise Denied(f"{self.url}: the NATS server refused the credentials")
+            raise Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s: {self.last_error}")
+        try:
+            connecting.result()
+        except (nats.errors.Error, OSError, ValueError) as error:
+            raise Unavailable(f"{self.url}: {error}") from error
+        self._inbox = self.client.new_inbox()
+        await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+        return self
+
+    async def request(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float = REQUEST_WITHIN_S
+    ) -> Msg:
+        """Raises Unanswered, Denied, and Unavailable when this connection was closed."""
+        token = str(next(self._tokens))
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._answers[token] = subject, answer
+        try:
+            async with asyncio.timeout(within_s):
+                await self.client.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
+                message = await answer
+        except TimeoutError as error:
+            raise Unanswered(f"{subject}: no answer within {within_s:g} s") from error
+        except nats.errors.OutboundBufferLimitError as error:
+            raise Unanswered(f"{subject}: not connected to {self.url}") from error
+        except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError) as error:
+            raise Unavailable(f"{subject}: the connection to {self.url} is closed") from error
+        finally:
+            del self._answers[token]
+        if message.headers and message.headers.get("Status") == "503":
+            raise Unanswered(f"{subject}: nothing at {self.url} answers it (is JetStream up, does the stream exist?)")
+        return message
+
+    async def ask(
+        self, subject: str, body: Any = None, headers: dict[str, str] | None = None, within_s: float = REQUEST_WITHIN_S
+    ) -> bytes:
+        """A request that JetStream answers in JSON; `body` is bytes, or anything that becomes JSON.
+
+        Raises Refused for a definite no, Unanswered for 'not now', and what `request` raises.
+        """
+        payload = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        answer: bytes = (await self.request(subject, payload, headers, within_s)).data
+        error = _decode_answer(answer).error
+        if error is None:
+            return answer
+        if error.code == 503:
+            raise Unanswered(f"{subject}: {error.description}")
+        raise Refused(subject, error.code, error.err_code, error.description)
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def _on_answer(self, message: Msg) -> None:
+        _, answer = self._answers.get(message.subject.rpartition(".")[2], (None, None))
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    async def _on_disconnect(self) -> None:
+        for subject, answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(Unanswered(f"{subject}: the connection to {self.url} broke"))
+
+    async def _on_reconnect(self) -> None:
+        self.generation += 1
+        for event in self.wake:
+            event.set()
+
+    def _deny(self, error: str) -> None:
+        """A denied publish is not answered: the requests on its subject end here."""
+        denied = _DENIED.search(error)
+        if denied is None:
+            return
+        for subject, answer in self._answers.values():
+            if subject.lower() == denied[2].lower() and not answer.done():  # nats-py lowers the server's words
+                answer.set_exception(Denied(f"{subject}: the NATS server denies publishing to this subject"))

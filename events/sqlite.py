@@ -1,0 +1,222 @@
+"""The log in an SQLite file: an exported log, or one that a single machine keeps for itself.
+
+One table of commits, in WAL mode: other processes read while one appends. A commit is one transaction, fenced as in
+JetStream by the last sequence of its subject. A follower looks for more at short intervals, and at once when something
+is appended through the same object.
+
+The file is one thread's; its queries take microseconds and block the loop for so long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from events import envelope, subjects
+from events.envelope import Header, Stored
+from events.log import MAX_COMMIT_BYTES, Conflict, LogError, TooLarge, Unavailable
+
+FORMAT = 1
+BATCH_COMMITS = 512
+POLL_S = 0.02
+BUSY_S = 30.0
+"""How long to wait for another process's transaction."""
+
+_COLUMNS = {
+    "sequence": int,
+    "subject": str,
+    "message_id": str,
+    "header": bytes,
+    "payload": bytes,
+    "traceparent": str,
+}
+_SELECT = "SELECT sequence, subject, message_id, header, payload, traceparent FROM commits"
+_INSERT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class SqliteLog:
+    """An `EventLog` in a file. Sequences are contiguous, but may begin behind 1: a log that was purged and exported."""
+
+    def __init__(self, path: Path | str, cluster: str | None = None, *, create: bool = False) -> None:
+        """With `create` a file that is absent is made, for `cluster`.
+
+        Raises LogError when the file is no log, or that of another cluster; the message names the file.
+        """
+        self.path = Path(path)
+        self._connection = _open(self.path, cluster, create)
+        self._appended = asyncio.Event()
+        try:
+            with self._errors():
+                self.cluster = self._check(cluster)
+        except LogError:
+            self._connection.close()
+            raise
+
+    async def append(
+        self, subject: str, header: Header, payload: bytes, expected: int, *, traceparent: str = ""
+    ) -> int:
+        """Raises Conflict, TooLarge, Unavailable when another process keeps the file locked."""
+        message_id = envelope.message_id(subject, expected, payload)
+        header_bytes = envelope.encode_header(header)
+        if len(payload) + len(header_bytes) > MAX_COMMIT_BYTES:
+            raise TooLarge(f"{subject}: a commit of {len(payload)} bytes; at most {MAX_COMMIT_BYTES}")
+        with self._transaction() as cursor:
+            last = cursor.execute(f"{_SELECT} WHERE subject = ? ORDER BY sequence DESC LIMIT 1", (subject,)).fetchone()
+            actual = last[0] if last else 0
+            if actual != expected:
+                if last and last[2] == message_id:
+                    return int(actual)
+                raise Conflict(subject, expected, actual)
+            sequence = self._end() + 1
+            cursor.execute(_INSERT, (sequence, subject, message_id, header_bytes, payload, traceparent))
+        self._appended.set()
+        return sequence
+
+    def append_stored(self, commits: list[Stored]) -> None:
+        """Export: commits of another home at their own sequences, in one transaction.
+
+        Raises LogError when they do not continue the file; into an empty one they may begin anywhere.
+        """
+        with self._transaction() as cursor:
+            expected = self._end() + 1
+            for commit in commits:
+                if commit.sequence != expected and expected > 1:
+                    raise LogError(f"{self.path}: commit {commit.sequence} does not continue it; expected {expected}")
+                cursor.execute(_INSERT, _row(commit))
+                expected = commit.sequence + 1
+        self._appended.set()
+
+    async def last(self, subject: str) -> Stored | None:
+        found = self._select("WHERE subject = ? ORDER BY sequence DESC LIMIT 1", subject)
+        return found[0] if found else None
+
+    async def end(self) -> int:
+        with self._errors():
+            return self._end()
+
+    async def read(self, after: int = 0, until: int | None = None) -> AsyncIterator[list[Stored]]:
+        """Raises LogError where the file is damaged or commits are missing."""
+        end = await self.end()
+        stop = end if until is None else min(until, end)
+        place = after
+        while place < stop:
+            batch = self._batch(place, stop)
+            if not batch:
+                return
+            place = batch[-1].sequence
+            yield batch
+
+    async def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
+        place = after
+        while True:
+            self._appended.clear()
+            batch = self._batch(place, None)
+            if batch:
+                place = batch[-1].sequence
+                yield batch
+                continue
+            try:
+                async with asyncio.timeout(POLL_S):
+                    await self._appended.wait()
+            except TimeoutError:
+                pass  # perhaps another process appended
+
+    async def close(self) -> None:
+        self._connection.close()
+
+    # ----------------------------------------------------------------------------------------------------------- inside
+
+    def _check(self, cluster: str | None) -> str:
+        """The cluster that the file is of."""
+        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not {"log", "commits"} <= tables:
+            raise LogError(f"{self.path}: an SQLite file, but no log: it has no tables 'log' and 'commits'")
+        found, version = self._connection.execute("SELECT cluster, format FROM log").fetchone() or ("", 0)
+        if version != FORMAT:
+            raise LogError(f"{self.path}: a log in format {version}; this version reads format {FORMAT}")
+        if cluster is not None and cluster != found:
+            raise LogError(f"{self.path}: the log of cluster {found!r}, not of {cluster!r}")
+        return str(found)
+
+    def _batch(self, after: int, stop: int | None) -> list[Stored]:
+        limit = BATCH_COMMITS if stop is None else min(BATCH_COMMITS, stop - after)
+        batch = self._select("WHERE sequence > ? ORDER BY sequence LIMIT ?", after, limit)
+        if stop is not None and batch and batch[-1].sequence > stop:
+            batch = [commit for commit in batch if commit.sequence <= stop]
+        if batch and (batch[-1].sequence - batch[0].sequence != len(batch) - 1 or 0 < after < batch[0].sequence - 1):
+            raise LogError(f"{self.path}: commits are missing between {after + 1} and {batch[-1].sequence}")
+        return batch
+
+    def _select(self, condition: str, *values: str | int) -> list[Stored]:
+        with self._errors():
+            rows = self._connection.execute(f"{_SELECT} {condition}", values).fetchall()
+        return [_stored(row) for row in rows]
+
+    def _end(self) -> int:
+        return int(self._connection.execute("SELECT max(sequence) FROM commits").fetchone()[0] or 0)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+        with self._errors():
+            cursor = self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.rollback()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's errors, with the name of the file."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise Unavailable(f"{self.path}: {error}") from error
+        except sqlite3.Error as error:
+            raise LogError(f"{self.path}: not a log that can be read: {error}") from error
+
+
+def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
+    """A connection in WAL mode and autocommit; the tables are there if the file is new."""
+    new = not path.exists() or not path.stat().st_size
+    if new and not create:
+        raise LogError(f"{path}: no such log; expected an SQLite file that `muster export` wrote")
+    if new and (cluster is None or not subjects.valid_cluster(cluster)):
+        raise LogError(f"{path}: a new log needs its cluster's name: letters, digits, '-' and '_', not {cluster!r}")
+    mode = "rwc" if new else "rw" if os.access(path, os.W_OK) else "ro&immutable=1"
+    try:
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_S, isolation_level=None
+        )
+    except sqlite3.Error as error:
+        raise LogError(f"{path}: {error}") from error
+    if new:
+        connection.execute("PRAGMA journal_mode = WAL")
+        database = Database(connection)
+        database.table("commits").create(_COLUMNS, pk="sequence", not_null=set(_COLUMNS))
+        database.table("commits").create_index(["subject", "sequence"])
+        database.table("log").insert({"cluster": cluster, "format": FORMAT}, pk="cluster")
+    return connection
+
+
+def _row(commit: Stored) -> tuple[int, str, str, bytes, bytes, str]:
+    return commit.sequence, commit.subject, commit.message_id, commit.header, commit.payload, commit.traceparent
+
+
+def _stored(row: tuple[int, str, str, bytes, bytes, str]) -> Stored:
+    sequence, subject, message_id, header, payload, traceparent = row
+    return Stored(
+        sequence=sequence,
+        subject=subject,
+        message_id=message_id,
+        header=header,
+        payload=payload,
+        traceparent=traceparent,
+    )
