@@ -250,7 +250,7 @@ class JetStreamLog:
         """Contiguous batches behind `after`, up to `stop` or for ever; a consumer is made as often as it takes."""
         place, gaps = after, 0
         while stop is None or place < stop:
-            consumer = await _retrying(forever=stop is None)(self._consume, place)
+            consumer: Consumer = await _retrying(forever=stop is None)(self._consume, place)
             try:
                 while stop is None or place < stop:
                     batch = await consumer.take()
