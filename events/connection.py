@@ -17,11 +17,14 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, stop_never, wait_random_exponential
 
 from events.log import LogError, Unavailable
 
 REQUEST_WITHIN_S = 5.0
 CONNECT_WITHIN_S = 10.0
+PATIENCE_S = 30.0
+"""How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
 
 _OPTIONS: dict[str, Any] = {
     "allow_reconnect": True,
@@ -184,3 +187,13 @@ class Connection:
         for subject, answer in self._answers.values():
             if subject.lower() == denied[2].lower() and not answer.done():  # nats-py lowers the server's words
                 answer.set_exception(Denied(f"{subject}: the NATS server denies publishing to this subject"))
+
+
+def retrying(forever: bool = False) -> AsyncRetrying:
+    """Again while there is no answer; the last error is raised as it is."""
+    return AsyncRetrying(
+        retry=retry_if_exception_type(Unanswered),
+        wait=wait_random_exponential(multiplier=0.02, max=1.0),
+        stop=stop_never if forever else stop_after_delay(PATIENCE_S),
+        reraise=True,
+    )

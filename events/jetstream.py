@@ -16,10 +16,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, stop_never, wait_random_exponential
 
 from events import envelope, subjects
-from events.connection import Connection, Refused, Unanswered
+from events.connection import Connection, Refused, Unanswered, retrying
 from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import MAX_COMMIT_BYTES, Conflict, LogError, TooLarge
@@ -33,8 +32,6 @@ STREAM_NAME_IN_USE = 10058
 NO_MESSAGE_FOUND = 10037
 MESSAGE_TOO_LARGE = 10054
 
-PATIENCE_S = 30.0
-"""How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3
 IMPORT_WINDOW = 64
@@ -111,13 +108,13 @@ class JetStreamLog:
             return await self._publish(subject, headers, payload)
         except (Unanswered, _NotLast) as doubt:
             try:
-                return await _retrying()(self._settle, subject, headers, payload, expected)
+                return await retrying()(self._settle, subject, headers, payload, expected)
             except Conflict as conflict:
                 raise conflict from doubt
 
     async def last(self, subject: str) -> Stored | None:
         """Asked of the stream's leader: a replica may be behind, and this settles who wrote last."""
-        return await _retrying()(self._last_now, subject)
+        return await retrying()(self._last_now, subject)
 
     async def end(self) -> int:
         return (await self._state()).last_seq
@@ -242,7 +239,7 @@ class JetStreamLog:
         return _decode_info(await self._patiently(f"STREAM.INFO.{self.stream}")).state
 
     async def _patiently(self, api: str, body: Any = None) -> bytes:
-        return await _retrying()(self.connection.ask, f"$JS.API.{api}", body)
+        return await retrying()(self.connection.ask, f"$JS.API.{api}", body)
 
     # --------------------------------------------------------------------------------------------------------- reading
 
@@ -250,7 +247,7 @@ class JetStreamLog:
         """Contiguous batches behind `after`, up to `stop` or for ever; a consumer is made as often as it takes."""
         place, gaps = after, 0
         while stop is None or place < stop:
-            consumer: Consumer = await _retrying(forever=stop is None)(self._consume, place)
+            consumer: Consumer = await retrying(forever=stop is None)(self._consume, place)
             try:
                 while stop is None or place < stop:
                     batch = await consumer.take()
@@ -281,16 +278,6 @@ class JetStreamLog:
 
 class _NotLast(Exception):
     """The expected sequence was not the subject's last, or not yet: to be settled."""
-
-
-def _retrying(forever: bool = False) -> AsyncRetrying:
-    """Again while there is no answer; the last error is raised as it is."""
-    return AsyncRetrying(
-        retry=retry_if_exception_type(Unanswered),
-        wait=wait_random_exponential(multiplier=0.02, max=1.0),
-        stop=stop_never if forever else stop_after_delay(PATIENCE_S),
-        reraise=True,
-    )
 
 
 def _stored_message(message: _Message) -> Stored:

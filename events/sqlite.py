@@ -16,8 +16,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlite_utils import Database
-
 from events import envelope, subjects
 from events.envelope import Header, Stored
 from events.log import MAX_COMMIT_BYTES, Conflict, LogError, TooLarge, Unavailable
@@ -198,6 +196,8 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise LogError(f"{path}: {error}") from error
     if new:
+        from sqlite_utils import Database
+
         connection.execute("PRAGMA journal_mode = WAL")
         database = Database(connection)
         database.table("commits").create(_COLUMNS, pk="sequence", not_null=set(_COLUMNS))

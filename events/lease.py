@@ -1,0 +1,203 @@
+"""Leases: who tries to be a role's active service. They keep nothing safe: the log's own fencing does.
+
+A lease is the last message on ``muster-leases.<cluster>.<role>``, in a stream that keeps one message for each subject.
+Its holder publishes it again under the expected sequence and with a time to live; when he stops, the server forgets it
+and the next standby's message is accepted. A clean end publishes an empty lease, which a standby hears at once.
+
+A KV bucket would not do: nats-py's `update` drops the time to live, and a renewed lease would be permanent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+
+from events.connection import Connection, Refused, Unanswered, retrying
+from events.log import LogError
+
+NO_MESSAGE_FOUND = 10037
+WRONG_LAST_SEQUENCE = (10071, 10164)
+STREAM_NAME_IN_USE = 10058
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The message. `holder` is for people; `claim` is one `Lease` object's own, and empty when nobody holds it."""
+
+    holder: str
+    claim: str
+
+
+class _Message(msgspec.Struct):
+    seq: int
+    data: bytes = b""
+
+
+class _MessageAnswer(msgspec.Struct):
+    message: _Message
+
+
+class _Published(msgspec.Struct):
+    seq: int
+
+
+def stream(cluster: str) -> str:
+    return f"muster-leases-{cluster}"
+
+
+def subject(cluster: str, role: str) -> str:
+    """`role` as in a writer's subject: binder, ingest, planner.<shard>."""
+    return f"muster-leases.{cluster}.{role}"
+
+
+class Lease:
+    """One holder's claim to one role.
+
+    `holder` is a name for people. `ttl_s`: whole seconds, at least 1; renewed three times in it. After `acquire`,
+    `lost` is set when the lease is another's or its time passed without a renewal: the service steps down.
+    """
+
+    def __init__(
+        self, connection: Connection, cluster: str, role: str, holder: str, ttl_s: int = 5, *, replicas: int = 1
+    ) -> None:
+        if ttl_s < 1:
+            raise ValueError(f"ttl_s is {ttl_s}: the server forgets messages after whole seconds, at least 1")
+        self.ttl_s = ttl_s
+        self.lost = asyncio.Event()
+        self._connection = connection
+        self._stream = stream(cluster)
+        self._subject = subject(cluster, role)
+        self._configuration = {
+            "name": self._stream,
+            "subjects": [subject(cluster, ">")],
+            "storage": "file",
+            "max_msgs_per_subject": 1,
+            "allow_msg_ttl": True,
+            "num_replicas": replicas,
+        }
+        self._held = Held(holder, secrets.token_hex(8))
+        self._sequence = 0
+        self._valid_until = 0.0
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def acquire(self) -> None:
+        """Waits as a standby until the lease is free and ours. Raises Unavailable, Denied, Refused."""
+        await self._create_stream()
+        changed = asyncio.Event()
+
+        async def on_change(_: Msg) -> None:
+            changed.set()
+
+        listening = await self._connection.client.subscribe(self._subject, cb=on_change)
+        try:
+            while not await self._try():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.ttl_s / 5):  # nobody tells when the server forgets a lease
+                        await changed.wait()
+                changed.clear()
+        finally:
+            with suppress(nats.errors.Error):
+                await listening.unsubscribe()
+        self.lost.clear()
+        self._renewing = asyncio.create_task(self._renew(), name=f"renewing {self._subject}")
+
+    async def release(self) -> None:
+        """Hands over at once. Does nothing when the lease is not held."""
+        if self._renewing is None:
+            return
+        self._renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._renewing
+        self._renewing = None
+        with suppress(LogError):  # then its time runs out
+            last = await self._last()
+            if last is not None and last[1] == self._held:
+                await self._publish(_NOBODY, last[0], ttl_s=1)
+
+    async def __aenter__(self) -> Lease:
+        await self.acquire()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.release()
+
+    async def _try(self) -> bool:
+        """Claims the lease if nobody holds it. While the server is away, somebody might."""
+        with suppress(Unanswered):
+            last = await self._last()
+            if last is None:
+                return await self._publish(self._held, 0, self.ttl_s)
+            if last[1] in (_NOBODY, self._held):  # ours: an earlier answer was lost
+                return await self._publish(self._held, last[0], self.ttl_s)
+        return False
+
+    async def _renew(self) -> None:
+        """Renews three times in the lease's life; sets `lost` when it is another's or its time is over."""
+        clock = asyncio.get_running_loop().time
+        try:
+            while clock() < self._valid_until:
+                await asyncio.sleep(self.ttl_s / 3)
+                with suppress(Unanswered):
+                    if not await self._publish(self._held, self._sequence, self.ttl_s) and not await self._is_ours():
+                        return
+        except LogError:
+            return
+        finally:
+            self.lost.set()
+
+    async def _is_ours(self) -> bool:
+        """The last message is ours after all: the answer to an earlier renewal was lost."""
+        last = await self._last()
+        if last is None or last[1] != self._held:
+            return False
+        self._sequence = last[0]
+        return True
+
+    async def _publish(self, held: Held, expected: int, ttl_s: int) -> bool:
+        """False when another message came first. Raises Unanswered, Denied, Refused."""
+        sent = asyncio.get_running_loop().time()
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(expected), "Nats-TTL": f"{ttl_s}s"}
+        try:
+            answer = await self._connection.ask(self._subject, held, headers, self.ttl_s / 3)
+        except Refused as refused:
+            if refused.number in WRONG_LAST_SEQUENCE:
+                return False
+            raise
+        self._sequence = _decode_published(answer).seq
+        self._valid_until = sent + ttl_s
+        return True
+
+    async def _last(self) -> tuple[int, Held] | None:
+        """Sequence and content of the subject's last message, as the stream's leader has it."""
+        try:
+            answer = await self._connection.ask(
+                f"$JS.API.STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._subject}, within_s=self.ttl_s / 3
+            )
+        except Refused as refused:
+            if refused.number == NO_MESSAGE_FOUND:
+                return None
+            raise
+        message = _decode_message(answer).message
+        try:
+            return message.seq, _decode_held(message.data)
+        except msgspec.DecodeError:
+            return message.seq, _NOBODY  # not a lease: whoever is next replaces it
+
+    async def _create_stream(self) -> None:
+        """Creating what is there already, as it is, changes nothing."""
+        try:
+            create = f"$JS.API.STREAM.CREATE.{self._stream}"
+            await retrying()(self._connection.ask, create, self._configuration)
+        except Refused as refused:
+            if refused.number != STREAM_NAME_IN_USE:
+                raise
+
+
+_NOBODY = Held("", "")
+_decode_published = msgspec.json.Decoder(_Published).decode
+_decode_message = msgspec.json.Decoder(_MessageAnswer).decode
+_decode_held = msgspec.json.Decoder(Held).decode
