@@ -1,0 +1,214 @@
+"""What the API server makes of an object at its creation: checks, defaults, priority.
+
+Only what a scheduler can see is modelled. Quantities are not checked on purpose: bad ones must be able to reach Muster.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from services.simulator import errors
+from services.simulator.errors import ApiError
+from services.simulator.resources import Resource
+
+Object = dict[str, Any]
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def check_metadata(resource: Resource, obj: Object) -> None:
+    """Name, labels and annotations. Raises ApiError 400 for wrong types, 422 for wrong values."""
+    metadata = obj["metadata"]
+    for field in ("labels", "annotations"):
+        pairs = metadata.get(field)
+        if pairs is None:
+            continue
+        if not isinstance(pairs, dict) or not all(isinstance(value, str) for value in pairs.values()):
+            raise errors.bad_request(
+                f"{resource.kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
+                f"json: cannot unmarshal into metadata.{field}: expected an object of strings"
+            )
+    name = metadata.get("name") or ""
+    if not name:
+        message = "Required value: name or generateName is required"
+        raise errors.invalid(resource, "", [("metadata.name", "FieldValueRequired", message)])
+    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
+        message = (
+            f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric '
+            "characters, '-' or '.', and must start and end with an alphanumeric character, of at most 253 characters"
+        )
+        raise errors.invalid(resource, name, [("metadata.name", "FieldValueInvalid", message)])
+
+
+def check_types(resource: Resource, obj: Object) -> None:
+    """That spec, status and metadata are objects. Raises ApiError 400."""
+    for field in ("metadata", "spec", "status"):
+        if field in obj and obj[field] is not None and not isinstance(obj[field], dict):
+            raise errors.bad_request(
+                f"{resource.kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
+                f"json: cannot unmarshal {type(obj[field]).__name__} into {field}: expected an object"
+            )
+
+
+def prepare(resource: Resource, obj: Object) -> None:
+    """Checks and defaults of a kind, in place, on an object that is not stored yet. Raises ApiError."""
+    if resource.status and resource.plural != "nodes":
+        obj.pop("status", None)
+    match resource.plural:
+        case "pods":
+            _prepare_pod(resource, obj)
+        case "nodes":
+            obj["spec"] = obj.get("spec") or {}
+            obj["status"] = _node_status(obj.get("status") or {})
+        case "namespaces":
+            obj["spec"] = {"finalizers": ["kubernetes"]}
+            obj["status"] = {"phase": "Active"}
+        case "priorityclasses":
+            obj["value"] = obj.get("value") or 0
+            obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        case "deployments" | "replicasets" | "statefulsets":
+            _prepare_replicated(resource, obj)
+        case "jobs":
+            _prepare_job(resource, obj)
+        case _ if resource.kind == "PodGroup" and resource.custom:
+            _check_integers(resource, obj, ("minMember", "scheduleTimeoutSeconds"))
+
+
+def _node_status(status: Object) -> Object:
+    """A node without allocatable offers its capacity, as the API server defaults it."""
+    if "capacity" in status and "allocatable" not in status:
+        return status | {"allocatable": status["capacity"]}
+    return status
+
+
+def _check_integers(resource: Resource, obj: Object, fields: tuple[str, ...]) -> None:
+    name, spec = obj["metadata"]["name"], obj.get("spec") or {}
+    for field in fields:
+        value = spec.get(field, 0)
+        if not isinstance(value, int) or isinstance(value, bool):
+            message = f'Invalid value: "{type(value).__name__}": spec.{field} must be of type integer: "{value}"'
+            raise errors.invalid(resource, name, [(f"spec.{field}", "FieldValueTypeInvalid", message)])
+        if not -(1 << 31) <= value < 1 << 31:
+            message = f"Invalid value: {value}: spec.{field} in body should be of type int32"
+            raise errors.invalid(resource, name, [(f"spec.{field}", "FieldValueInvalid", message)])
+
+
+def default_pod_spec(spec: Object) -> None:
+    """The defaults of a pod's spec that a scheduler sees, in place; also of the pods of a template."""
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
+        resources = container.setdefault("resources", {})
+        if limits := resources.get("limits"):
+            resources["requests"] = limits | (resources.get("requests") or {})
+        for port in container.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            if spec.get("hostNetwork"):
+                port.setdefault("hostPort", port.get("containerPort"))
+
+
+def _prepare_pod(resource: Resource, pod: Object) -> None:
+    name = pod["metadata"]["name"]
+    spec = pod.get("spec") or {}
+    containers = spec.get("containers")
+    if not isinstance(containers, list) or not containers:
+        raise errors.invalid(resource, name, [("spec.containers", "FieldValueRequired", "Required value")])
+    for index, container in enumerate(containers):
+        if not isinstance(container, dict) or not container.get("name"):
+            field = f"spec.containers[{index}].name"
+            raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
+    pod["spec"] = spec
+    default_pod_spec(spec)
+    spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("enableServiceLinks", True)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    tolerations = spec.setdefault("tolerations", [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    if spec.get("schedulingGates"):
+        message = "Scheduling is blocked due to non-empty scheduling gates"
+        condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}
+        pod["status"]["conditions"] = [condition]
+
+
+def _qos_class(spec: Object) -> str:
+    requests = [c["resources"].get("requests") or {} for c in spec["containers"]]
+    limits = [c["resources"].get("limits") or {} for c in spec["containers"]]
+    if not any(r.keys() & {"cpu", "memory"} for r in requests + limits):
+        return "BestEffort"
+    if all(r == at and {"cpu", "memory"} <= r.keys() for r, at in zip(requests, limits, strict=True)):
+        return "Guaranteed"
+    return "Burstable"
+
+
+def set_priority(resource: Resource, pod: Object, classes: dict[str, Object]) -> None:
+    """spec.priority from priorityClassName or the global default, as Priority admission does. Raises ApiError 403."""
+    spec, name = pod["spec"], pod["metadata"]["name"]
+    chosen = spec.get("priorityClassName") or ""
+    if not chosen:
+        default = max((c for c in classes.values() if c.get("globalDefault")), key=lambda c: c["value"], default=None)
+        chosen = default["metadata"]["name"] if default else ""
+    if chosen and chosen not in classes:
+        raise errors.forbidden(resource, name, f"no PriorityClass with name {chosen} was found")
+    value = classes[chosen]["value"] if chosen else 0
+    if spec.get("priority", value) != value:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        raise errors.forbidden(resource, name, why)
+    spec["priority"] = value
+    if chosen:
+        spec["priorityClassName"] = chosen
+        spec["preemptionPolicy"] = classes[chosen]["preemptionPolicy"]
+
+
+def _template(resource: Resource, obj: Object) -> Object:
+    """The checked spec of an object with a pod template."""
+    name = obj["metadata"]["name"]
+    spec: Object = obj.get("spec") or {}
+    template = spec.get("template")
+    if not isinstance(template, dict) or not (template.get("spec") or {}).get("containers"):
+        field = "spec.template.spec.containers"
+        raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
+    default_pod_spec(template["spec"])
+    return spec
+
+
+def _prepare_replicated(resource: Resource, obj: Object) -> None:
+    spec = _template(resource, obj)
+    spec.setdefault("replicas", 1)
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
+    if wanted.items() - labels.items() or not spec.get("selector"):
+        message = f"Invalid value: {labels}: `selector` does not match template `labels`"
+        raise _invalid_labels(resource, obj, message)
+
+
+def _invalid_labels(resource: Resource, obj: Object, message: str) -> ApiError:
+    return errors.invalid(
+        resource, obj["metadata"]["name"], [("spec.template.metadata.labels", "FieldValueInvalid", message)]
+    )
+
+
+def _prepare_job(resource: Resource, job: Object) -> None:
+    spec = _template(resource, job)
+    if "completions" not in spec:
+        spec.setdefault("parallelism", 1)
+        if spec["parallelism"] == 1:
+            spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    if spec["template"]["spec"]["restartPolicy"] == "Always":
+        message = 'Required value: valid values: "OnFailure", "Never"'
+        field = "spec.template.spec.restartPolicy"
+        raise errors.invalid(resource, job["metadata"]["name"], [(field, "FieldValueRequired", message)])

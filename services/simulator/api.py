@@ -1,0 +1,352 @@
+"""The verbs of the simulated API on its store: what each does, and how it is refused. No transport.
+
+Facts about a real kube-apiserver that this keeps to: a patch that changes nothing raises no resourceVersion; Binding
+honours metadata.uid and metadata.resourceVersion as preconditions, answers 409 to a second binding and 201 to a node
+that doesn't exist; a bound pod is deleted gracefully (first a deletionTimestamp, gone when the kubelet is done), an
+unbound one at once.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from services.simulator import admission, errors, patches
+from services.simulator.resources import BUILT_IN, Resource, from_crd
+from services.simulator.store import Collection, Entry, Store
+
+Object = dict[str, Any]
+
+SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+"""The letters of generated names: Kubernetes leaves out those that could spell something."""
+
+POD_SPEC_MUTABLE = {
+    *("containers", "initContainers", "activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"),
+    *("schedulingGates", "nodeSelector", "affinity"),
+}
+"""What an update of a pod's spec may touch (roughly: images, gates, and while gated where it may go)."""
+
+PATCHES: dict[str, Callable[[Any, Any], Any]] = {
+    "application/json-patch+json": patches.json_patch,
+    "application/merge-patch+json": patches.merge,
+    "application/strategic-merge-patch+json": patches.strategic,
+}
+
+
+def timestamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Api:
+    """Every verb, synchronous and atomic: whoever calls it owns the event loop meanwhile."""
+
+    def __init__(self, store: Store, seed: int | None = None, clock: Callable[[], datetime] | None = None) -> None:
+        self.store = store
+        self.random = random.Random(seed)
+        self.clock = clock or (lambda: datetime.now(UTC))
+        self.by_path: dict[tuple[str, str, str], Collection] = {}
+        for resource in BUILT_IN:
+            self._serve(resource)
+        self.pods = self.by_path["", "v1", "pods"]
+        self.nodes = self.by_path["", "v1", "nodes"]
+        self._namespaces = self.by_path["", "v1", "namespaces"]
+        self._priorities = self.by_path["scheduling.k8s.io", "v1", "priorityclasses"]
+        # Both groups serve the same events; `services.simulator.event_forms` turns one form into the other.
+        self.store.withdraw(self.by_path["events.k8s.io", "v1", "events"].resource)
+        self.by_path["events.k8s.io", "v1", "events"] = self.by_path["", "v1", "events"]
+        for name in ("default", "kube-node-lease", "kube-public", "kube-system"):
+            self.create(self._namespaces, "", {"metadata": {"name": name}})
+        for name, value in admission.SYSTEM_PRIORITIES.items():
+            self.create(self._priorities, "", {"metadata": {"name": name}, "value": value})
+
+    # ------------------------------------------------------------------------------------------------------ resources
+
+    def _serve(self, resource: Resource) -> None:
+        self.by_path[resource.group, resource.version, resource.plural] = self.store.serve(resource)
+
+    def resources(self) -> list[Resource]:
+        custom = [collection.resource for collection in self.by_path.values() if collection.resource.custom]
+        return [*BUILT_IN, *custom]
+
+    def collection(self, api_version: str, kind: str) -> Collection:
+        """By what an object says of itself. Raises ApiError 404."""
+        group, _, version = api_version.rpartition("/")
+        for collection in self.by_path.values():
+            resource = collection.resource
+            if (resource.group, resource.version, resource.kind) == (group, version, kind):
+                return collection
+        message = f'no matches for kind "{kind}" in version "{api_version}"'
+        raise errors.ApiError(404, "NotFound", message)
+
+    def _crd_created(self, crd: Object) -> None:
+        try:
+            served = list(from_crd(crd))
+        except (KeyError, TypeError) as error:
+            raise errors.bad_request(f"CustomResourceDefinition: {error} is missing or malformed") from error
+        for resource in served:
+            self._serve(resource)
+        names = crd["spec"]["names"]
+        conditions = [{"type": kind, "status": "True"} for kind in ("NamesAccepted", "Established")]
+        stored = [version["name"] for version in crd["spec"]["versions"]]
+        crd["status"] = {"conditions": conditions, "acceptedNames": names, "storedVersions": stored}
+
+    def _crd_deleted(self, crd: Object) -> None:
+        for resource in from_crd(crd):
+            del self.by_path[resource.group, resource.version, resource.plural]
+            self.store.withdraw(resource)
+
+    # ----------------------------------------------------------------------------------------------------------- read
+
+    def get(self, collection: Collection, namespace: str, name: str, subresource: str = "") -> Entry:
+        entry = collection.entries.get((namespace, name))
+        if entry is None:
+            raise errors.not_found(collection.resource, name, subresource)
+        return entry
+
+    # ---------------------------------------------------------------------------------------------------------- create
+
+    def create(self, collection: Collection, namespace: str, obj: Object) -> Entry:
+        """Store a new object. `obj` becomes the store's own. Raises ApiError 400, 403, 404, 409, 422."""
+        resource = collection.resource
+        admission.check_types(resource, obj)
+        metadata = self._new_metadata(resource, namespace, obj)
+        admission.check_metadata(resource, obj)
+        key = (namespace, metadata["name"])
+        if namespace and ("", namespace) not in self._namespaces.entries:
+            raise errors.not_found(self._namespaces.resource, namespace)
+        admission.prepare(resource, obj)
+        if collection is self.pods:
+            classes = {entry.key[1]: entry.object for entry in self._priorities.entries.values()}
+            admission.set_priority(resource, obj, classes)
+        if key in collection.entries:
+            raise errors.already_exists(resource, metadata["name"])
+        if resource.plural == "customresourcedefinitions":
+            self._crd_created(obj)
+        return self.store.put(collection, key, obj)
+
+    def _new_metadata(self, resource: Resource, namespace: str, obj: Object) -> Object:
+        for field in ("kind", "apiVersion"):
+            obj.pop(field, None)
+        asked = obj.get("metadata") or {}
+        if asked.get("namespace", namespace) not in ("", namespace):
+            message = "the namespace of the provided object does not match the namespace sent on the request"
+            raise errors.bad_request(message)
+        if asked.get("resourceVersion"):
+            raise errors.ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
+        name = asked.get("name") or ""
+        if not name and asked.get("generateName"):
+            name = asked["generateName"] + "".join(self.random.choices(SUFFIX, k=5))
+        metadata = {**asked, "name": name, "uid": self.new_uid(), "creationTimestamp": timestamp(self.clock())}
+        if namespace:
+            metadata["namespace"] = namespace
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"):
+            metadata.pop(field, None)
+        if resource.generation:
+            metadata["generation"] = 1
+        # metadata first, as Kubernetes writes it
+        rest = {field: value for field, value in obj.items() if field != "metadata"}
+        obj.clear()
+        obj["metadata"] = metadata
+        obj.update(rest)
+        return metadata
+
+    def new_uid(self) -> str:
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+
+    # ---------------------------------------------------------------------------------------------------------- update
+
+    def replace(self, collection: Collection, namespace: str, name: str, obj: Object, subresource: str = "") -> Entry:
+        """PUT: the whole object, or its status. Raises ApiError 400, 404, 409, 422."""
+        resource = collection.resource
+        entry = self.get(collection, namespace, name)
+        admission.check_types(resource, obj)
+        metadata = obj.get("metadata") or {}
+        if metadata.get("name") != name:
+            message = f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
+            raise errors.bad_request(message)
+        if uid := metadata.get("uid"):
+            self._check_uid(resource, entry, uid)
+        if not metadata.get("resourceVersion") and resource.custom:
+            message = "Invalid value: 0: must be specified for an update"
+            raise errors.invalid(resource, name, [("metadata.resourceVersion", "FieldValueInvalid", message)])
+        return self._update(collection, entry, obj, subresource)
+
+    def patch(
+        self, collection: Collection, namespace: str, name: str, patch: Any, media_type: str, subresource: str = ""
+    ) -> Entry:
+        """One of `PATCHES`. Raises ApiError 400, 404, 409, 415, 422."""
+        resource = collection.resource
+        apply = PATCHES.get(media_type)
+        if apply is None or (resource.custom and apply is patches.strategic):
+            accepted = [known for known, how in PATCHES.items() if not (resource.custom and how is patches.strategic)]
+            raise errors.unsupported_media(media_type, accepted)
+        entry = self.get(collection, namespace, name)
+        try:
+            obj = apply(entry.object, patch)
+        except patches.PatchError as error:
+            raise errors.bad_request(str(error)) from error
+        if not isinstance(obj, dict):
+            raise errors.bad_request(f"the patch makes {resource.kind} {name} something that is not an object")
+        admission.check_types(resource, obj)
+        if uid := (obj.get("metadata") or {}).get("uid"):
+            self._check_uid(resource, entry, uid)
+        return self._update(collection, entry, obj, subresource)
+
+    def _check_uid(self, resource: Resource, entry: Entry, uid: str, subresource: str = "") -> None:
+        own = entry.object["metadata"]["uid"]
+        if uid != own:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
+            raise errors.conflict(resource, entry.key[1], why, subresource)
+
+    def _check_revision(self, resource: Resource, entry: Entry, revision: str, subresource: str = "") -> None:
+        if revision and revision != str(entry.revision):
+            why = (
+                f"Precondition failed: ResourceVersion in precondition: {revision}, "
+                f"ResourceVersion in object meta: {entry.revision}"
+            )
+            raise errors.conflict(resource, entry.key[1], why, subresource)
+
+    def _update(self, collection: Collection, entry: Entry, obj: Object, subresource: str) -> Entry:
+        """Store what an update of `entry` to `obj` amounts to; the same entry when that changes nothing."""
+        resource, old = collection.resource, entry.object
+        asked = obj.get("metadata") or {}
+        if asked.get("resourceVersion") and asked["resourceVersion"] != str(entry.revision):
+            raise errors.modified(resource, entry.key[1])
+        if subresource == "status":
+            new = old | {"status": obj.get("status") or {}}
+        elif subresource == "resize":
+            new = old | {"spec": old["spec"] | {"containers": (obj.get("spec") or {}).get("containers")}}
+        else:
+            new = {field: value for field, value in obj.items() if field not in ("kind", "apiVersion")}
+            new["metadata"] = self._kept_metadata(asked, old["metadata"])
+            if resource.status:
+                new.pop("status", None)
+                if "status" in old:
+                    new["status"] = old["status"]
+            if collection is self.pods:
+                self._check_pod_spec(resource, entry, new.get("spec") or {})
+            admission.check_metadata(resource, new)
+        if new == old:
+            return entry
+        new["metadata"] = dict(new["metadata"])
+        if resource.generation and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        stored = self.store.put(collection, entry.key, new)
+        if new["metadata"].get("deletionTimestamp") and self._may_go(new["metadata"]):
+            return self._remove(collection, stored)
+        return stored
+
+    @staticmethod
+    def _may_go(metadata: Object) -> bool:
+        return not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds")
+
+    @staticmethod
+    def _kept_metadata(asked: Object, old: Object) -> Object:
+        """The metadata of an update: what identifies the object stays."""
+        kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "generateName")
+        fixed = (*kept, "deletionTimestamp", "deletionGracePeriodSeconds")
+        metadata = {field: asked[field] for field in asked if field not in (*fixed, "managedFields")}
+        return {field: old[field] for field in fixed if field in old} | metadata
+
+    @staticmethod
+    def _check_pod_spec(resource: Resource, entry: Entry, spec: Object) -> None:
+        old = entry.object["spec"]
+        changed = {field for field in spec.keys() | old.keys() if spec.get(field) != old.get(field)}
+        if forbidden := sorted(changed - POD_SPEC_MUTABLE):
+            message = (
+                "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+                "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
+                f"existing tolerations),`spec.terminationGracePeriodSeconds`: {', '.join(forbidden)}"
+            )
+            raise errors.invalid(resource, entry.key[1], [("spec", "FieldValueForbidden", message)])
+
+    # ---------------------------------------------------------------------------------------------------------- delete
+
+    def delete(
+        self, collection: Collection, namespace: str, name: str, options: Object | None = None
+    ) -> Object | Entry:
+        """Delete, gracefully where Kubernetes does. Answers with a pod, or with a Status. Raises ApiError 404, 409."""
+        resource, options = collection.resource, options or {}
+        entry = self.get(collection, namespace, name)
+        preconditions = options.get("preconditions") or {}
+        if uid := preconditions.get("uid"):
+            self._check_uid(resource, entry, uid)
+        self._check_revision(resource, entry, preconditions.get("resourceVersion") or "")
+        grace = self._grace_seconds(entry.object, options) if collection is self.pods else 0
+        metadata = entry.object["metadata"]
+        if grace or metadata.get("finalizers"):
+            if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
+                return entry
+            gone_by = timestamp(self.clock() + timedelta(seconds=grace))
+            doomed = metadata | {"deletionTimestamp": gone_by, "deletionGracePeriodSeconds": grace}
+            return self.store.put(collection, entry.key, entry.object | {"metadata": doomed})
+        last = self._remove(collection, entry)
+        return last if collection is self.pods else errors.success(resource, name, metadata["uid"])
+
+    @staticmethod
+    def _grace_seconds(pod: Object, options: Object) -> int:
+        """A pod that no kubelet runs goes at once."""
+        if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+            return 0
+        asked = options.get("gracePeriodSeconds")
+        return int(pod["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
+
+    def _remove(self, collection: Collection, entry: Entry) -> Entry:
+        if collection.resource.plural == "customresourcedefinitions":
+            self._crd_deleted(entry.object)
+        if collection is self._namespaces:
+            for other in list(self.by_path.values()):
+                for key in [key for key in other.entries if key[0] == entry.key[1]]:
+                    self.store.remove(other, key)
+        return self.store.remove(collection, entry.key)
+
+    # --------------------------------------------------------------------------------------------------- bind and evict
+
+    def bind(self, namespace: str, name: str, binding: Object) -> None:
+        """The Binding subresource. The node need not exist. Raises ApiError 400, 404, 409, 422."""
+        resource = self.pods.resource
+        metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
+        if metadata.get("name", name) not in ("", name):
+            message = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+            raise errors.bad_request(message)
+        if target.get("kind", "Node") not in ("", "Node") or not target.get("name"):
+            raise errors.invalid(resource, name, [("target.name", "FieldValueRequired", "Required value")])
+        entry = self.get(self.pods, namespace, name, "binding")
+        if uid := metadata.get("uid"):
+            self._check_uid(resource, entry, uid, "binding")
+        self._check_revision(resource, entry, metadata.get("resourceVersion") or "", "binding")
+        pod = entry.object
+        if "deletionTimestamp" in pod["metadata"]:
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+            raise errors.conflict(resource, name, why, "binding")
+        if node := pod["spec"].get("nodeName"):
+            why = f'pod {name} is already assigned to node "{node}"'
+            raise errors.conflict(resource, name, why, "binding")
+        if pod["spec"].get("schedulingGates"):
+            raise errors.conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates", "binding")
+        bound = {
+            "metadata": self._bound_metadata(pod["metadata"], metadata),
+            "spec": pod["spec"] | {"nodeName": target["name"]},
+            "status": pod["status"] | {"conditions": self._scheduled(pod["status"].get("conditions") or [])},
+        }
+        self.store.put(self.pods, entry.key, pod | bound)
+
+    @staticmethod
+    def _bound_metadata(metadata: Object, binding: Object) -> Object:
+        merged = dict(metadata)
+        for field in ("annotations", "labels"):
+            if binding.get(field):
+                merged[field] = (metadata.get(field) or {}) | binding[field]
+        return merged
+
+    def _scheduled(self, conditions: list[Object]) -> list[Object]:
+        now = timestamp(self.clock())
+        true = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+        return [condition for condition in conditions if condition.get("type") != "PodScheduled"] + [true]
+
+    def evict(self, namespace: str, name: str, eviction: Object) -> None:
+        """The Eviction subresource; there are no disruption budgets here. Raises ApiError 404, 409."""
+        self.delete(self.pods, namespace, name, eviction.get("deleteOptions") or {})

@@ -1,0 +1,212 @@
+"""A simulated cluster: the API over HTTP on a loopback port, kubelets on its nodes, controllers for its workloads.
+
+cluster = SimulatedCluster()
+await cluster.start()                          # cluster.url
+cluster.create(node("n1", cpu="4"))            # in this process, without HTTP
+...
+await cluster.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from services.simulator import errors, resources
+from services.simulator.api import Api
+from services.simulator.errors import ApiError
+from services.simulator.faults import Faults
+from services.simulator.kubelet import Kubelet
+from services.simulator.server import Server
+from services.simulator.store import Collection, Entry, Store, decode, encode
+
+Object = dict[str, Any]
+
+
+class SimulatedCluster:
+    """A small Kubernetes API with what makes pods run.
+
+    `podgroups`: whether the PodGroup CRD is there from the start. `token`: a bearer token that requests must carry.
+    `kubelet`: whether bound pods come to life. `history`: changes kept for each resource, for watches that resume.
+    `watch_buffer`: changes that a watch may be behind its client before it is ended. `seed`: makes UIDs and
+    generated names repeatable. `startup_ms`, `termination_ms`: how long the kubelet takes to start and to end a pod.
+    """
+
+    def __init__(
+        self,
+        *,
+        podgroups: bool = True,
+        token: str = "",
+        kubelet: bool = True,
+        history: int = 20_000,
+        watch_buffer: int = 10_000,
+        bookmark_every_s: float = 60.0,
+        seed: int | None = None,
+        startup_ms: int = 0,
+        termination_ms: int = 0,
+    ) -> None:
+        self.token = token
+        self.faults = Faults()
+        self.api = Api(Store(history), seed)
+        self.server = Server(
+            self.api, self.faults, token=token, watch_buffer=watch_buffer, bookmark_every_s=bookmark_every_s
+        )
+        self.kubelet = Kubelet(self.api, startup_ms=startup_ms, termination_ms=termination_ms) if kubelet else None
+        self.url = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._runner: Any = None
+        if podgroups:
+            self.install()
+
+    # ------------------------------------------------------------------------------------------------------ lifetime
+
+    async def start(self, port: int = 0) -> None:
+        """Serve on 127.0.0.1; port 0 takes a free one. `url` says where."""
+        from aiohttp import web
+
+        self._runner = web.ServerRunner(web.Server(self.server.handle, access_log=None))
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port, shutdown_timeout=0.5)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        if self.kubelet is not None:
+            self._tasks.append(asyncio.create_task(self.kubelet.run()))
+
+    async def stop(self) -> None:
+        """End every watch, close the port, stop kubelets and controllers. The objects stay readable."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks.clear()
+        self.server.cut("", None)
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> SimulatedCluster:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()
+
+    # ------------------------------------------------------------------------------------------------------- objects
+
+    def create(self, obj: Object) -> Object:
+        """Create `obj` as a POST would; namespaced objects without a namespace go to ``default``. Raises ApiError."""
+        own = decode(encode(obj))
+        collection = self._collection(own)
+        namespace = self._namespace(collection, (own.get("metadata") or {}).get("namespace", ""))
+        return self._whole(collection, self.api.create(collection, namespace, own))
+
+    def load(self, objects: Iterable[Object]) -> int:
+        """Create many, and the namespaces that they name; returns how many. Raises ApiError at the first bad one."""
+        count = 0
+        for obj in objects:
+            namespace = (obj.get("metadata") or {}).get("namespace")
+            if namespace and not self.exists("Namespace", namespace):
+                self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            if obj.get("kind") == "Namespace" and self.exists("Namespace", obj["metadata"]["name"]):
+                continue
+            self.create(obj)
+            count += 1
+        return count
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object:
+        """A copy of the object. Raises ApiError 404."""
+        collection = self._by_kind(kind)
+        return self._whole(collection, self.api.get(collection, self._namespace(collection, namespace), name))
+
+    def exists(self, kind: str, name: str, namespace: str = "") -> bool:
+        collection = self._by_kind(kind)
+        return (self._namespace(collection, namespace), name) in collection.entries
+
+    def list(self, kind: str, namespace: str = "") -> Iterator[Object]:
+        """Copies of all objects of a kind, by key; of one namespace unless that is empty."""
+        collection = self._by_kind(kind)
+        for entry in list(collection.in_order(namespace)):
+            yield self._whole(collection, entry)
+
+    def delete(self, kind: str, name: str, namespace: str = "", **options: Any) -> None:
+        """Delete as the API does; `options` are DeleteOptions, e.g. gracePeriodSeconds=0. Raises ApiError."""
+        collection = self._by_kind(kind)
+        self.api.delete(collection, self._namespace(collection, namespace), name, options)
+
+    def patch(self, kind: str, name: str, patch: Object, namespace: str = "", *, subresource: str = "") -> Object:
+        """A JSON merge patch. Raises ApiError."""
+        collection = self._by_kind(kind)
+        namespace = self._namespace(collection, namespace)
+        media_type = "application/merge-patch+json"
+        return self._whole(collection, self.api.patch(collection, namespace, name, patch, media_type, subresource))
+
+    def bind(self, name: str, node: str, namespace: str = "default") -> None:
+        """Bind a pod as a foreign scheduler would. Raises ApiError."""
+        self.api.bind(namespace, name, {"target": {"kind": "Node", "name": node}})
+
+    # -------------------------------------------------------------------------------------------------- installation
+
+    def install(self, crd: Object = resources.PODGROUPS_CRD) -> None:
+        """Install a CustomResourceDefinition: by default that of PodGroup."""
+        self.create(crd)
+
+    def uninstall(self, crd_name: str = "podgroups.scheduling.x-k8s.io") -> None:
+        """Remove the definition and all its objects; its path answers 404 again."""
+        self.delete("CustomResourceDefinition", crd_name)
+
+    # --------------------------------------------------------------------------------------------------------- faults
+
+    def cut_watches(self, resource: str = "") -> int:
+        """Close the watches of a plural (empty: all) as a slow client's are closed; returns how many."""
+        return self.server.cut(resource, None)
+
+    def expire_watches(self, resource: str = "") -> int:
+        """End the watches with an ERROR event 410; returns how many."""
+        return self.server.cut(resource, errors.expired("The resourceVersion for the provided watch is too old."))
+
+    def drop_history(self, resource: str = "") -> None:
+        """Forget the changes up to now: resuming from before gets 410, and so do continued lists."""
+        self.server.lists.drop()
+        self.api.store.revision += 1
+        for collection in self.api.store.collections.values():
+            if resource in ("", collection.resource.plural):
+                collection.drop_history(self.api.store.revision)
+
+    # --------------------------------------------------------------------------------------------------------- access
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """A kubeconfig for this cluster: its URL and, where it asks for one, the token."""
+        user = {"token": self.token} if self.token else {}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "simulated", "cluster": {"server": self.url}}],
+            "users": [{"name": "simulated", "user": user}],
+            "contexts": [{"name": "simulated", "context": {"cluster": "simulated", "user": "simulated"}}],
+            "current-context": "simulated",
+        }
+        path.write_bytes(encode(config) + b"\n")  # JSON is YAML
+
+    def _collection(self, obj: Object) -> Collection:
+        return self.api.collection(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
+
+    def _by_kind(self, kind: str) -> Collection:
+        for collection in self.api.store.collections.values():
+            if collection.resource.kind == kind:
+                return collection
+        raise ApiError(404, "NotFound", f'the server doesn\'t have a resource of kind "{kind}"')
+
+    @staticmethod
+    def _namespace(collection: Collection, namespace: str) -> str:
+        return (namespace or "default") if collection.resource.namespaced else ""
+
+    @staticmethod
+    def _whole(collection: Collection, entry: Entry) -> Object:
+        resource = collection.resource
+        whole: Object = {"kind": resource.kind, "apiVersion": resource.api_version}
+        whole |= decode(b"{" + entry.tail)
+        return whole

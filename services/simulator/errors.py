@@ -1,0 +1,136 @@
+"""Refusals in Kubernetes' form: a Status object with a code, a reason, a message and details."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from services.simulator.resources import Resource
+
+Object = dict[str, Any]
+"""A Kubernetes object, as decoded JSON."""
+
+
+class ApiError(Exception):
+    """An answer other than success. `body` is the Status that the client reads."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Object | None = None,
+        *,
+        retry_after_s: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message = code, reason, message
+        self.retry_after_s = retry_after_s
+        self.status: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": reason,
+            "code": code,
+        }
+        if details or retry_after_s:
+            self.status["details"] = dict(details or {})
+        if retry_after_s:
+            self.status["details"]["retryAfterSeconds"] = retry_after_s
+
+    @property
+    def body(self) -> bytes:
+        return msgspec.json.encode(self.status)
+
+
+def success(resource: Resource, name: str, uid: str) -> Object:
+    """The Status of a deletion that answers with no object."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": _details(resource, name) | {"uid": uid},
+    }
+
+
+def _details(resource: Resource, name: str, subresource: str = "", **more: Any) -> Object:
+    details: Object = {"name": name} if name else {}
+    if resource.group:
+        details["group"] = resource.group
+    return details | {"kind": resource.plural + (f"/{subresource}" if subresource else "")} | more
+
+
+def not_found(resource: Resource, name: str, subresource: str = "") -> ApiError:
+    what = resource.qualified(subresource)
+    return ApiError(404, "NotFound", f'{what} "{name}" not found', _details(resource, name, subresource))
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    message = f'{resource.qualified()} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _details(resource, name))
+
+
+def conflict(resource: Resource, name: str, why: str, subresource: str = "") -> ApiError:
+    message = f'Operation cannot be fulfilled on {resource.qualified(subresource)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _details(resource, name, subresource))
+
+
+def modified(resource: Resource, name: str) -> ApiError:
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, why)
+
+
+def invalid(resource: Resource, name: str, causes: Sequence[tuple[str, str, str]]) -> ApiError:
+    """`causes`: (field, reason such as FieldValueInvalid, message)."""
+    told = [f"{field}: {message}" for field, _, message in causes]
+    many = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    kind = resource.kind + (f".{resource.group}" if resource.group else "")
+    listed = [{"reason": reason, "message": message, "field": field} for field, reason, message in causes]
+    details: Object = {"name": name} if name else {}
+    if resource.group:
+        details["group"] = resource.group
+    details |= {"kind": resource.kind, "causes": listed}
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {many}', details)
+
+
+def forbidden(resource: Resource, name: str, why: str) -> ApiError:
+    message = f'{resource.qualified()} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, _details(resource, name))
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def expired(message: str) -> ApiError:
+    """410 Gone: list again."""
+    return ApiError(410, "Expired", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def too_large_version(asked: int, current: int) -> ApiError:
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+    }
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return ApiError(504, "Timeout", message, details, retry_after_s=1)
+
+
+def unsupported_media(offered: str, accepted: Sequence[str]) -> ApiError:
+    listed = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    return ApiError(415, "UnsupportedMediaType", f"{message} (got {offered})" if offered else message)
+
+
+def method_not_allowed(method: str) -> ApiError:
+    return ApiError(
+        405, "MethodNotAllowed", f"the server does not allow this method on the requested resource ({method})"
+    )

@@ -1,0 +1,69 @@
+"""Faults that a test can plan: an answer is late, wrong, or never comes, and its effect took hold or not.
+
+cluster.faults.plan(verb="bind", status=500, times=3)                # refused three times, nothing applied
+cluster.faults.plan(verb="bind", status=504, applied=True)           # applied, but the answer says otherwise
+cluster.faults.plan(verb="bind", hang_up=True, applied=True)         # applied, and the connection breaks
+cluster.faults.plan(resource="pods", verb="list", delay_s=0.2, times=0)   # for as long as it is there
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """What goes wrong with requests that match: empty `verb`, `resource`, `name` match all."""
+
+    verb: str = ""
+    """get, list, watch, create, update, patch, delete, deletecollection, bind, evict."""
+    resource: str = ""
+    """The plural, e.g. pods."""
+    subresource: str | None = None
+    """``status``, ``resize``; None matches with and without."""
+    name: str = ""
+    status: int = 0
+    """The answer's HTTP status; 0: the true answer."""
+    applied: bool = False
+    """With `status` or `hang_up`: whether the request takes effect all the same."""
+    hang_up: bool = False
+    """Break the connection instead of answering."""
+    delay_s: float = 0.0
+    """Before anything else."""
+    retry_after_s: int = 0
+    """Told with a 429 or 503."""
+    times: int = 1
+    """How many requests it hits; 0: all, until it is lifted."""
+    hits: int = 0
+
+
+@dataclass(slots=True)
+class Faults:
+    """The planned faults; the first that matches a request hits it."""
+
+    planned: list[Fault] = field(default_factory=list)
+
+    def plan(self, fault: Fault | None = None, /, **what: object) -> Fault:
+        """Plan one fault, given whole or by `Fault`'s fields; returns it, so that a test can see its `hits`."""
+        fault = fault or Fault(**what)  # type: ignore[arg-type]
+        self.planned.append(fault)
+        return fault
+
+    def lift(self, fault: Fault | None = None) -> None:
+        """End one fault, or all."""
+        self.planned = [other for other in self.planned if fault is not None and other is not fault]
+
+    def hit(self, verb: str, resource: str, subresource: str, name: str) -> Fault | None:
+        """The fault that hits this request, counted."""
+        for fault in self.planned:
+            if (
+                fault.verb in ("", verb)
+                and fault.resource in ("", resource)
+                and fault.subresource in (None, subresource)
+                and fault.name in ("", name)
+            ):
+                fault.hits += 1
+                if fault.times and fault.hits >= fault.times:
+                    self.planned.remove(fault)
+                return fault
+        return None

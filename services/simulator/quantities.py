@@ -1,0 +1,70 @@
+"""Quantities and what a pod asks of its node, as the simulated kubelet counts them: in thousandths, exactly."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE]?)")
+_SUFFIXES = {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
+_SUFFIXES |= {suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)}
+_SUFFIXES |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)}
+
+
+def milli(quantity: object) -> int:
+    """Thousandths of a quantity, rounded up. Raises ValueError, which names it."""
+    found = _QUANTITY.fullmatch(str(quantity))
+    if found is None:
+        raise ValueError(f"quantity {quantity!r}: expected a number with a suffix of Kubernetes, e.g. 500m, 2, 1.5Gi")
+    number, suffix = Decimal(found[1]), found[2]
+    scale = Decimal(f"1{suffix}") if suffix[:1] in ("e", "E") and len(suffix) > 1 else _SUFFIXES[suffix]
+    exact = number * scale * 1000
+    return -int(-exact // 1)
+
+
+def amounts(quantities: dict[str, Any] | None) -> dict[str, int]:
+    """Thousandths of each resource; what can't be read counts as nothing."""
+    counted: dict[str, int] = {}
+    for name, quantity in (quantities or {}).items():
+        try:
+            counted[name] = milli(quantity)
+        except ValueError:
+            counted[name] = 0
+    return counted
+
+
+def add(total: dict[str, int], more: dict[str, int], sign: int = 1) -> None:
+    """Add to `total` in place."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + sign * amount
+
+
+def pod_requests(spec: dict[str, Any]) -> dict[str, int]:
+    """What a pod asks for, in thousandths, with one of ``pods``.
+
+    The larger of its containers together and each init container on top of the sidecars before it, plus overhead; what
+    the pod level names replaces that.
+    """
+    total: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        add(total, _requests(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        own = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            add(sidecars, own)
+            own = {}
+        together = dict(sidecars)
+        add(together, own)
+        peak = {name: max(peak.get(name, 0), together.get(name, 0)) for name in peak.keys() | together.keys()}
+    add(total, sidecars)
+    total = {name: max(total.get(name, 0), peak.get(name, 0)) for name in total.keys() | peak.keys()}
+    total |= _requests(spec)
+    add(total, amounts(spec.get("overhead")))
+    return total | {"pods": 1000}
+
+
+def _requests(part: dict[str, Any]) -> dict[str, int]:
+    return amounts((part.get("resources") or {}).get("requests"))

@@ -1,0 +1,153 @@
+"""The kinds that the simulated API serves, and what discovery says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One plural under one group and version."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    status: bool = False
+    """Whether there is a status subresource: then writes to the object leave its status alone, and vice versa."""
+    custom: bool = False
+    """Defined by a CustomResourceDefinition: no strategic merge, no unconditional update."""
+    generation: bool = True
+    """Whether changes of the spec raise metadata.generation."""
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def qualified(self, subresource: str = "") -> str:
+        """``pods``, ``pods/binding``, ``podgroups.scheduling.x-k8s.io``: how messages name it."""
+        plural = f"{self.plural}/{subresource}" if subresource else self.plural
+        return f"{plural}.{self.group}" if self.group else plural
+
+
+BUILT_IN = (
+    Resource("", "v1", "namespaces", "Namespace", namespaced=False, status=True, generation=False),
+    Resource("", "v1", "nodes", "Node", namespaced=False, status=True, generation=False),
+    Resource("", "v1", "pods", "Pod", status=True, subresources=("binding", "eviction", "resize")),
+    Resource("", "v1", "events", "Event", generation=False),
+    Resource("events.k8s.io", "v1", "events", "Event", generation=False),
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
+    Resource("apps", "v1", "deployments", "Deployment", status=True),
+    Resource("apps", "v1", "replicasets", "ReplicaSet", status=True),
+    Resource("apps", "v1", "statefulsets", "StatefulSet", status=True),
+    Resource("batch", "v1", "jobs", "Job", status=True),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease", generation=False),
+    Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, status=True),
+)
+
+PODGROUPS_CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+    },
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {
+                                    "minMember": {"type": "integer", "format": "int32"},
+                                    "minResources": {
+                                        "type": "object",
+                                        "additionalProperties": {"x-kubernetes-int-or-string": True},
+                                    },
+                                    "scheduleTimeoutSeconds": {"type": "integer", "format": "int32"},
+                                },
+                            },
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+"""The PodGroup of scheduler-plugins. A cluster may lack it: then its path answers 404."""
+
+
+def from_crd(crd: dict[str, Any]) -> Iterator[Resource]:
+    """One resource for each served version. Raises KeyError for a definition without what a name needs."""
+    spec = crd["spec"]
+    for version in spec["versions"]:
+        if version.get("served", True):
+            yield Resource(
+                spec["group"],
+                version["name"],
+                spec["names"]["plural"],
+                spec["names"]["kind"],
+                namespaced=spec.get("scope", "Namespaced") == "Namespaced",
+                status="status" in (version.get("subresources") or {}),
+                custom=True,
+            )
+
+
+def resource_list(resources: Iterable[Resource], group: str, version: str) -> dict[str, Any] | None:
+    """The APIResourceList of one group and version; None where nothing is served under it."""
+    served: list[dict[str, Any]] = []
+    for resource in resources:
+        if (resource.group, resource.version) != (group, version):
+            continue
+        base = {"singularName": resource.kind.lower(), "namespaced": resource.namespaced, "kind": resource.kind}
+        served.append({"name": resource.plural, **base, "verbs": VERBS})
+        if resource.status:
+            served.append({"name": f"{resource.plural}/status", **base, "verbs": ["get", "patch", "update"]})
+        for sub in resource.subresources:
+            kind, verbs = {
+                "binding": ("Binding", ["create"]),
+                "eviction": ("Eviction", ["create"]),
+                "resize": ("Pod", ["get", "patch", "update"]),
+            }[sub]
+            served.append({"name": f"{resource.plural}/{sub}", **base, "kind": kind, "verbs": verbs})
+    if not served:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": served,
+    }
+
+
+def group_of(resources: Iterable[Resource], group: str) -> dict[str, Any] | None:
+    """The APIGroup; None where it is not served."""
+    versions = list(dict.fromkeys(r.version for r in resources if r.group == group))
+    if not versions:
+        return None
+    told = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": told, "preferredVersion": told[0]}
+
+
+def group_list(resources: Iterable[Resource]) -> dict[str, Any]:
+    """The APIGroupList: every group but the core."""
+    resources = list(resources)
+    names = dict.fromkeys(r.group for r in resources if r.group)
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group_of(resources, name) for name in names]}

@@ -1,0 +1,228 @@
+"""Lists and watches as bytes.
+
+A watch is a cursor into its collection's history. It sends what is behind the cursor in one write, at once when it was
+idle and at most every few milliseconds under load; while its client doesn't read, the history grows away from it, and
+a watch that finds itself further behind than its bound after a write is ended, as the API server ends slow watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from services.simulator import errors
+from services.simulator.errors import ApiError
+from services.simulator.resources import Resource
+from services.simulator.selectors import Predicate
+from services.simulator.store import Change, Collection, Entry
+
+Convert = Callable[[dict[str, Any]], dict[str, Any]]
+"""From the stored form of an object to that of another group."""
+
+COALESCE_S = 0.004
+"""Under load a watch writes at most this often: many events share one packet and one wake-up of the client."""
+SNAPSHOTS = 64
+"""Lists that are kept for their continuation; the oldest one goes and its continue token with it."""
+
+
+@dataclass(slots=True, frozen=True)
+class View:
+    """How one request sees a collection: which objects, in which group's form."""
+
+    collection: Collection
+    resource: Resource
+    namespace: str = ""
+    matches: Predicate | None = None
+    convert: Convert | None = None
+
+    @property
+    def head(self) -> bytes:
+        return f'{{"kind":"{self.resource.kind}","apiVersion":"{self.resource.api_version}",'.encode()
+
+    def tail(self, entry: Entry) -> bytes:
+        return msgspec.json.encode(self.convert(entry.object))[1:] if self.convert else entry.tail
+
+    def whole(self, entry: Entry) -> bytes:
+        """The object as one GET answers it."""
+        return self.head + self.tail(entry)
+
+    def sees(self, entry: Entry) -> bool:
+        if self.namespace and entry.key[0] != self.namespace:
+            return False
+        return self.matches is None or self.matches(entry.object)
+
+
+class Lists:
+    """Lists with paging: a first page fixes what its continuations will show."""
+
+    def __init__(self) -> None:
+        self._snapshots: OrderedDict[str, tuple[int, list[Entry]]] = OrderedDict()
+        self._count = 0
+
+    def drop(self) -> None:
+        """Continuations that are under way get 410."""
+        self._snapshots.clear()
+
+    def page(self, view: View, revision: int, limit: int, token: str) -> bytes:
+        """One page as bytes; `limit` 0: everything. Raises ApiError 400, 410."""
+        entries, start = self._resume(token) if token else ([], 0)
+        if token:
+            revision, entries = self._snapshots[_decode_token(token)[0]]
+        else:
+            entries = [entry for entry in view.collection.in_order(view.namespace) if view.sees(entry)]
+        stop = start + limit if limit else len(entries)
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+        if stop < len(entries):
+            metadata["continue"] = self._token(token, revision, entries, stop)
+            if view.matches is None:
+                metadata["remainingItemCount"] = len(entries) - stop
+        # Items of built-in lists carry neither kind nor apiVersion, those of custom resources do.
+        opening = view.head if view.resource.custom else b"{"
+        items = b",".join([opening + view.tail(entry) for entry in entries[start:stop]])
+        kind = f'{{"kind":"{view.resource.kind}List","apiVersion":"{view.resource.api_version}","metadata":'.encode()
+        return kind + msgspec.json.encode(metadata) + b',"items":[' + items + b"]}"
+
+    def _token(self, token: str, revision: int, entries: list[Entry], offset: int) -> str:
+        if token:
+            snapshot = _decode_token(token)[0]
+        else:
+            self._count += 1
+            snapshot = str(self._count)
+            self._snapshots[snapshot] = (revision, entries)
+            if len(self._snapshots) > SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+        return base64.urlsafe_b64encode(f"{snapshot}:{offset}".encode()).decode()
+
+    def _resume(self, token: str) -> tuple[list[Entry], int]:
+        snapshot, offset = _decode_token(token)
+        if snapshot not in self._snapshots:
+            raise errors.expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new "
+                "list without the continue parameter."
+            )
+        return self._snapshots[snapshot][1], offset
+
+
+def _decode_token(token: str) -> tuple[str, int]:
+    try:
+        snapshot, _, offset = base64.urlsafe_b64decode(token.encode()).decode().partition(":")
+        return snapshot, int(offset)
+    except ValueError as error:
+        raise errors.bad_request(f"continue key is not valid: {token}") from error
+
+
+def _line(kind: bytes, view: View, entry: Entry) -> bytes:
+    return b'{"type":"' + kind + b'","object":' + view.head + view.tail(entry) + b"}\n"
+
+
+def _told(view: View, change: Change) -> bytes:
+    """The line for one change: an object that begins or ends to match is added or deleted for this watch."""
+    if view.namespace and change.new.key[0] != view.namespace:
+        return b""
+    kind = change.type.encode()
+    if view.matches is not None:
+        before = change.old is not None and view.matches(change.old.object)
+        after = change.type != "DELETED" and view.matches(change.new.object)
+        if not before and not after:
+            return b""
+        kind = (b"MODIFIED" if before else b"ADDED") if after else b"DELETED"
+    return _line(kind, view, change.new)
+
+
+def error_line(error: ApiError) -> bytes:
+    return b'{"type":"ERROR","object":' + error.body + b"}\n"
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """One client's watch."""
+
+    view: View
+    current: Callable[[], int]
+    """The store's revision now."""
+    bookmarks: bool
+    deadline_s: float
+    """On the monotonic clock."""
+    buffer: int
+    """Changes that it may be behind after a write."""
+    bookmark_every_s: float
+    cursor: int = 0
+    ended: ApiError | None = None
+    closed: bool = False
+    _next_bookmark_s: float = field(default=0.0)
+
+    def end(self, error: ApiError | None) -> None:
+        """End it from outside: with an ERROR event, or as if the connection were closed."""
+        self.ended, self.closed = error, True
+        self.view.collection.grown.set()
+
+    def initial(self) -> bytes:
+        """Every object as ADDED, for a watch that begins without a resourceVersion."""
+        entries = self.view.collection.in_order(self.view.namespace)
+        return b"".join([_line(b"ADDED", self.view, entry) for entry in entries if self.view.sees(entry)])
+
+    def bookmark(self, *, initial_end: bool = False) -> bytes:
+        metadata: dict[str, Any] = {"resourceVersion": str(self.current()), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        body = msgspec.json.encode({"metadata": metadata})[1:]
+        return b'{"type":"BOOKMARK","object":' + self.view.head + body + b"}\n"
+
+    async def run(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Send until the deadline, an end from outside, or being too slow."""
+        collection = self.view.collection
+        self._plan_bookmark()
+        while not self.closed:
+            changes = collection.after(self.cursor)
+            if changes is None or collection.withdrawn:  # the history went on without this watch
+                return
+            if changes:
+                self.cursor += len(changes)
+                if data := b"".join([_told(self.view, change) for change in changes]):
+                    await write(data)
+                    if collection.end - self.cursor > self.buffer:
+                        return
+                    await asyncio.sleep(COALESCE_S)
+                continue
+            now = time.monotonic()
+            if now >= self.deadline_s:
+                return
+            if self.bookmarks and now >= self._next_bookmark_s:
+                await write(self.bookmark())
+                self._plan_bookmark()
+            await self._wait(collection)
+        if self.ended:
+            await write(error_line(self.ended))
+
+    def _plan_bookmark(self) -> None:
+        """Regularly, and shortly before the deadline so that the client resumes from a fresh place."""
+        now = time.monotonic()
+        last = self.deadline_s - min(2.0, self.bookmark_every_s)
+        regular = now + self.bookmark_every_s
+        self._next_bookmark_s = last if now < last < regular else regular
+
+    async def _wait(self, collection: Collection) -> None:
+        collection.grown.clear()
+        until = min(self.deadline_s, self._next_bookmark_s) if self.bookmarks else self.deadline_s
+        if collection.end > self.cursor or self.closed:
+            return
+        try:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await collection.grown.wait()
+        except TimeoutError:
+            return
+
+
+def cut(watches: Iterable[Watch], resource: str, error: ApiError | None) -> int:
+    """End the watches of `resource` (empty: all); returns how many."""
+    chosen = [watch for watch in watches if resource in ("", watch.view.resource.plural)]
+    for watch in chosen:
+        watch.end(error)
+    return len(chosen)
