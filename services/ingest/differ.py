@@ -1,0 +1,293 @@
+"""What changed: objects as they are seen, against what this cluster's log already says of them.
+
+`Ingest` is the fold of ingest's own events: the last fact of each object. Observing an object gives the events that
+make the log say what the object says, and folds them at once: one writer, appending in order, either gets them into the
+log or is replaced and its `Ingest` thrown away. A new process folds the old commits and goes on.
+
+Events of a watch may come late or twice, and around a relist in any order; what decides is the resourceVersion, which
+only grows, and that a UID never comes back. A pod that nobody needs to know of is not written at all: finished before
+it was seen, or unbound and not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from events import Event
+from events.facts import (
+    DeclarationRejected,
+    NodeDeleted,
+    NodeObserved,
+    PodAssigned,
+    PodDeleted,
+    PodFinished,
+    PodGroupDeleted,
+    PodGroupObserved,
+    PodObserved,
+    PodTerminating,
+    PriorityClassDeleted,
+    PriorityClassObserved,
+    SchedulingClassObserved,
+)
+from services.ingest import normalise
+from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass
+
+Key = tuple[str, str]
+"""(namespace, name)."""
+Named = NodeObserved | PodGroupObserved | PriorityClassObserved
+Observed = Node | Pod | PodGroup | PriorityClass
+KINDS: dict[type[Observed], str] = {
+    Node: "Node",
+    Pod: "Pod",
+    PodGroup: "PodGroup",
+    PriorityClass: "PriorityClass",
+}
+FINISHED = ("succeeded", "failed")
+DELETED_KEPT = 65_536
+"""UIDs of deleted objects that are remembered, against events that come after their end."""
+T = TypeVar("T")
+
+
+class Ingest:
+    """The last fact of each object, and what an observation adds to them."""
+
+    def __init__(self, scheduler_names: Iterable[str]) -> None:
+        """Pods with one of these `spec.schedulerName`s are candidates."""
+        self.pods: dict[str, PodObserved] = {}
+        """By UID, as if observed now: later facts are folded into the first."""
+        self.named: dict[str, dict[Key, Named]] = {"Node": {}, "PodGroup": {}, "PriorityClass": {}}
+        self.rejected: dict[tuple[str, str, str], DeclarationRejected] = {}
+        self._pod_names: dict[Key, str] = {}
+        self._classes: set[str] = set()
+        self._versions: dict[str, int] = {}
+        self._deleted: dict[str, None] = {}
+        self._normalise_pod = normalise.PodNormaliser(frozenset(scheduler_names))
+
+    # -------------------------------------------------------------------------------------------------------- folding
+
+    def fold(self, event: Event) -> None:
+        """Apply an event of ingest's; others change nothing here."""
+        match event:
+            case PodObserved():
+                self._remember(event)
+            case PodAssigned(uid=uid, node=node):
+                self._change(uid, event.resource_version, status="bound", node=node)
+            case PodTerminating(uid=uid):
+                self._change(uid, event.resource_version, status="terminating")
+            case PodFinished(uid=uid, succeeded=succeeded):
+                self._change(uid, event.resource_version, status="succeeded" if succeeded else "failed")
+            case PodDeleted(uid=uid):
+                self._forget(uid)
+            case SchedulingClassObserved(digest=digest):
+                self._classes.add(digest)
+            case NodeObserved() | PodGroupObserved() | PriorityClassObserved():
+                kind, key = _identity(event)
+                self.named[kind][key] = event
+                self.rejected.pop((kind, *key), None)
+                self._versions[event.uid] = _version(event.resource_version)
+            case NodeDeleted(name=name):
+                self.named["Node"].pop(("", name), None)
+            case PodGroupDeleted(namespace=namespace, name=name):
+                self.named["PodGroup"].pop((namespace, name), None)
+            case PriorityClassDeleted(name=name):
+                self.named["PriorityClass"].pop(("", name), None)
+            case DeclarationRejected(kind=kind, namespace=namespace, name=name):
+                self.rejected[kind, namespace, name] = event
+
+    def _remember(self, pod: PodObserved) -> None:
+        self.pods[pod.uid] = pod
+        self._pod_names[pod.namespace, pod.name] = pod.uid
+        self._versions[pod.uid] = _version(pod.resource_version)
+        self.rejected.pop(("Pod", pod.namespace, pod.name), None)
+
+    def _change(self, uid: str, resource_version: str, **changes: str) -> None:
+        if pod := self.pods.get(uid):
+            self.pods[uid] = msgspec.structs.replace(pod, resource_version=resource_version, **changes)
+            self._versions[uid] = _version(resource_version)
+
+    def _forget(self, uid: str) -> None:
+        if pod := self.pods.pop(uid, None):
+            self.rejected.pop(("Pod", pod.namespace, pod.name), None)
+            if self._pod_names.get((pod.namespace, pod.name)) == uid:
+                del self._pod_names[pod.namespace, pod.name]
+
+    def _folded(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            self.fold(event)
+        return events
+
+    # ------------------------------------------------------------------------------------------------------ observing
+
+    def observe(self, seen: Observed) -> list[Event]:
+        """The events that bring the log up to this object, in order, already folded. Older objects give none."""
+        if self._stale(seen.metadata):
+            return []
+        if isinstance(seen, Pod):
+            return self._observe_pod(seen)
+        if isinstance(seen, Node):
+            return self._observe_named("Node", seen.metadata, normalise.node(seen))
+        if isinstance(seen, PodGroup):
+            return self._observe_named("PodGroup", seen.metadata, normalise.pod_group(seen))
+        return self._observe_named("PriorityClass", seen.metadata, normalise.priority_class(seen))
+
+    def deleted(self, seen: Observed) -> list[Event]:
+        """The object is gone."""
+        kind, metadata = KINDS[type(seen)], seen.metadata
+        self._bury(metadata.uid)
+        key = (metadata.namespace, metadata.name)
+        rejected = self.rejected.get((kind, *key))
+        if rejected is not None and rejected.uid == metadata.uid:
+            del self.rejected[kind, *key]
+        return self._gone(kind, metadata.uid, key)
+
+    def missing(self, kind: type[Observed], listed: set[str]) -> list[Event]:
+        """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
+        name = KINDS[kind]
+        known: Iterable[tuple[str, Key]]
+        if kind is Pod:
+            known = [(uid, (pod.namespace, pod.name)) for uid, pod in self.pods.items()]
+        else:
+            known = [(fact.uid, key) for key, fact in self.named[name].items()]
+        events: list[Event] = []
+        for uid, key in known:
+            if uid not in listed:
+                self._bury(uid)
+                events += self._gone(name, uid, key)
+        for identity, rejected in list(self.rejected.items()):
+            if rejected.kind == name and rejected.uid not in listed:
+                del self.rejected[identity]
+        return events
+
+    def _stale(self, metadata: Metadata) -> bool:
+        """Whether something newer of this object is known, or its end. What is new is remembered."""
+        if metadata.uid in self._deleted:
+            return True
+        version = _version(metadata.resource_version)
+        if 0 <= version < self._versions.get(metadata.uid, 0):
+            return True
+        self._versions[metadata.uid] = version
+        return False
+
+    def _bury(self, uid: str) -> None:
+        self._versions.pop(uid, None)
+        self._deleted[uid] = None
+        if len(self._deleted) > DELETED_KEPT:
+            del self._deleted[next(iter(self._deleted))]
+
+    def _gone(self, kind: str, uid: str, key: Key) -> list[Event]:
+        """The fact that says so, if the log knows the object."""
+        if kind == "Pod":
+            known = uid in self.pods
+            return self._folded([PodDeleted(uid=uid, namespace=key[0], name=key[1])] if known else [])
+        fact = self.named[kind].get(key)
+        return self._folded([_deletion(fact)] if fact is not None and fact.uid == uid else [])
+
+    # --------------------------------------------------------------------------------------------------------- kinds
+
+    def _observe_named(self, kind: str, metadata: Metadata, new: Named | DeclarationRejected) -> list[Event]:
+        key = (metadata.namespace, metadata.name)
+        old = self.named[kind].get(key)
+        events: list[Event] = []
+        if old is not None and old.uid != metadata.uid:
+            if _version(metadata.resource_version) < _version(old.resource_version):
+                return []
+            self._bury(old.uid)
+            events += self._gone(kind, old.uid, key)
+            old = None
+        if isinstance(new, DeclarationRejected):
+            if old is not None:
+                events += self._gone(kind, old.uid, key)
+            return events + self._reject(new)
+        if old is None or not _same(old, new):
+            events += self._folded([new])
+        return events
+
+    def _reject(self, rejected: DeclarationRejected) -> list[Event]:
+        before = self.rejected.get((rejected.kind, rejected.namespace, rejected.name))
+        return self._folded([] if before is not None and _same(before, rejected) else [rejected])
+
+    def _observe_pod(self, seen: Pod) -> list[Event]:
+        metadata = seen.metadata
+        old = self.pods.get(metadata.uid)
+        if old is None and not self._matters(seen):
+            return []
+        events: list[Event] = []
+        key = (metadata.namespace, metadata.name)
+        holder = self._pod_names.get(key)
+        if holder is not None and holder != metadata.uid:
+            if _version(metadata.resource_version) < self._versions.get(holder, 0):
+                return []
+            self._bury(holder)
+            events += self._gone("Pod", holder, key)
+        new, scheduling_class, rejected = self._normalise_pod(seen)
+        if old is None:
+            wanted = new.candidate or bool(new.node)
+            events += self._folded(self._in_full(new, scheduling_class) if wanted else [])
+        else:
+            events += self._folded(self._difference(old, new, scheduling_class, seen.status.reason))
+        return events + (self._reject(rejected) if rejected is not None else [])
+
+    def _matters(self, seen: Pod) -> bool:
+        """Whether a pod that the log does not know has to be in it."""
+        status = normalise.status(seen)
+        if status in FINISHED:
+            return False
+        if seen.spec.node_name:
+            return True
+        return status == "pending" and seen.spec.scheduler_name in self._normalise_pod.scheduler_names
+
+    def _in_full(self, pod: PodObserved, scheduling_class: SchedulingClassObserved) -> list[Event]:
+        return [pod] if scheduling_class.digest in self._classes else [scheduling_class, pod]
+
+    def _difference(
+        self, old: PodObserved, new: PodObserved, scheduling_class: SchedulingClassObserved, reason: str
+    ) -> list[Event]:
+        """From the pod that the log knows to the one that was seen: the least that says it."""
+        about = {"uid": new.uid, "namespace": new.namespace, "name": new.name, "resource_version": new.resource_version}
+        if old.status in FINISHED or (old.status == "terminating" and new.status in FINISHED):
+            return []
+        if new.status in FINISHED:
+            return [PodFinished(**about, succeeded=new.status == "succeeded", reason=reason)]
+        if not _same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):
+            return self._in_full(new, scheduling_class)
+        events: list[Event] = []
+        if new.node and not old.node:
+            events.append(PodAssigned(**about, node=new.node))
+        if new.status == "terminating" and old.status != "terminating":
+            events.append(PodTerminating(**about))
+        return events
+
+
+def _identity(fact: Named) -> tuple[str, Key]:
+    """Kind and key of a fact about an object that is not a pod."""
+    match fact:
+        case NodeObserved():
+            return "Node", ("", fact.name)
+        case PodGroupObserved():
+            return "PodGroup", (fact.namespace, fact.name)
+        case PriorityClassObserved():
+            return "PriorityClass", ("", fact.name)
+
+
+def _deletion(fact: Named) -> Event:
+    match fact:
+        case NodeObserved():
+            return NodeDeleted(name=fact.name, uid=fact.uid)
+        case PodGroupObserved():
+            return PodGroupDeleted(namespace=fact.namespace, name=fact.name, uid=fact.uid, dialect=fact.dialect)
+        case PriorityClassObserved():
+            return PriorityClassDeleted(name=fact.name, uid=fact.uid)
+
+
+def _same(old: T, new: T) -> bool:
+    """Whether two facts say the same but for the resourceVersion at which they say it."""
+    replaced: T = msgspec.structs.replace(old, resource_version=new.resource_version)  # type: ignore
+    return replaced == new
+
+
+def _version(resource_version: str) -> int:
+    """A resourceVersion as the number that it is; -1 where a server has other ideas: taken as it comes."""
+    return int(resource_version) if resource_version.isdecimal() else -1

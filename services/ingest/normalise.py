@@ -1,0 +1,289 @@
+"""Kubernetes objects to facts: what a decision may depend on, in one form, and nothing else.
+
+A pod's requests and constraints are its *scheduling class*, written once and named by a digest of what it says. Of pods
+that are not candidates only what occupies a node counts, so that a DaemonSet's pods, each with an affinity to its own
+node, are one class. Environment variables, commands, images and secrets are never read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from events.facts import (
+    DeclarationRejected,
+    NodeObserved,
+    PodGroupObserved,
+    PodObserved,
+    PriorityClassObserved,
+    SchedulingClassObserved,
+)
+from events.objects import (
+    Declaration,
+    HostPort,
+    Membership,
+    PreferredTerm,
+    Resources,
+    SelectorRequirement,
+    SelectorTerm,
+    Taint,
+    Toleration,
+)
+from services.ingest import dialects
+from services.ingest.quantities import BadQuantity, counted, key, nano
+from services.ingest.rejection import LONGEST_VALUE, Rejection, integer
+from services.ingest.requests import pod_requests
+from services.kubernetes.objects import (
+    Affinity,
+    Metadata,
+    Node,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodGroup,
+    PodSpec,
+    PriorityClass,
+)
+
+_encode = msgspec.json.Encoder().encode
+CLASSES_KEPT = 100_000
+"""Scheduling classes whose digests are remembered; beyond that they are computed again."""
+
+
+class PodFacts(NamedTuple):
+    """A pod, its class, and what was wrong with it if it cannot be taken as declared."""
+
+    pod: PodObserved
+    scheduling_class: SchedulingClassObserved
+    rejected: DeclarationRejected | None
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+def node(seen: Node) -> NodeObserved | DeclarationRejected:
+    """A node and what it offers; rejected without a readable `status.allocatable`."""
+    if not seen.status.allocatable:
+        return _rejected("Node", seen.metadata, Rejection("status.allocatable", "", "a quantity for each resource"))
+    allocatable: Resources = {}
+    for resource, quantity in sorted(seen.status.allocatable.items()):
+        try:
+            allocatable[key(resource)] = counted(nano(str(quantity)), resource)
+        except BadQuantity as bad:
+            field = f"status.allocatable.{resource}"
+            return _rejected("Node", seen.metadata, Rejection(field, str(quantity)[:LONGEST_VALUE], bad.expected))
+    taints = (Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in seen.spec.taints or ())
+    return NodeObserved(
+        name=seen.metadata.name,
+        uid=seen.metadata.uid,
+        resource_version=seen.metadata.resource_version,
+        labels=dict(sorted((seen.metadata.labels or {}).items())),
+        taints=tuple(taints),
+        unschedulable=seen.spec.unschedulable,
+        allocatable=allocatable,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+def status(seen: Pod) -> str:
+    """pending, bound, terminating, succeeded or failed; a finished pod is finished even while it is being deleted."""
+    if seen.status.phase == "Succeeded":
+        return "succeeded"
+    if seen.status.phase == "Failed":
+        return "failed"
+    if seen.metadata.deletion_timestamp is not None:
+        return "terminating"
+    return "bound" if seen.spec.node_name else "pending"
+
+
+class PodNormaliser:
+    """Pods to facts. Remembers the digests of the classes that it has met: pods of a gang share one."""
+
+    def __init__(self, scheduler_names: frozenset[str]) -> None:
+        """Pods with one of these `spec.schedulerName`s are candidates."""
+        self.scheduler_names = scheduler_names
+        self._classes: dict[bytes, SchedulingClassObserved] = {}
+
+    def __call__(self, seen: Pod) -> PodFacts:
+        """A pod that cannot be taken as declared is no candidate; if it is bound, it occupies its node all the same."""
+        candidate = seen.spec.scheduler_name in self.scheduler_names
+        problems: list[Rejection] = []
+        requests = pod_requests(seen, problems)
+        gang: Membership | None = None
+        if candidate:
+            member = dialects.membership(seen.metadata.namespace, seen.metadata.labels or {})
+            if isinstance(member, Rejection):
+                problems.append(member)
+            else:
+                gang = member
+        if problems:
+            candidate, gang = False, None
+        scheduling_class = self._class(seen.spec, requests, candidate)
+        metadata = seen.metadata
+        observed = PodObserved(
+            uid=metadata.uid,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            resource_version=metadata.resource_version,
+            scheduling_class=scheduling_class.digest,
+            gang=gang,
+            priority=seen.spec.priority or 0,
+            created_ns=_nanoseconds(metadata.creation_timestamp),
+            candidate=candidate,
+            gated=bool(seen.spec.scheduling_gates),
+            status=status(seen),
+            node=seen.spec.node_name,
+        )
+        return PodFacts(observed, scheduling_class, _rejected("Pod", metadata, problems[0]) if problems else None)
+
+    def _class(self, spec: PodSpec, requests: Resources, candidate: bool) -> SchedulingClassObserved:
+        undigested = _constraints(spec, requests) if candidate else _occupation(spec, requests)
+        encoded = _encode(undigested)
+        known = self._classes.get(encoded)
+        if known is None:
+            if len(self._classes) >= CLASSES_KEPT:
+                self._classes.clear()
+            digest = hashlib.blake2b(encoded, digest_size=12).hexdigest()
+            known = self._classes[encoded] = msgspec.structs.replace(undigested, digest=digest)
+        return known
+
+
+def _constraints(spec: PodSpec, requests: Resources) -> SchedulingClassObserved:
+    """All that a candidate asks for. The digest is still to be computed from the rest."""
+    affinity = spec.affinity or Affinity()
+    nodes = affinity.node_affinity
+    required = nodes.required if nodes is not None else None
+    preferred = (nodes.preferred if nodes is not None else None) or ()
+    tolerations = (
+        Toleration(key=each.key, operator=each.operator or "Equal", value=each.value, effect=each.effect)
+        for each in spec.tolerations or ()
+    )
+    return SchedulingClassObserved(
+        digest="",
+        requests=requests,
+        node_selector=dict(sorted((spec.node_selector or {}).items())),
+        required_affinity=None if required is None else tuple(map(_term, required.node_selector_terms or ())),
+        preferred_affinity=tuple(PreferredTerm(weight=each.weight, term=_term(each.preference)) for each in preferred),
+        tolerations=tuple(tolerations),
+        host_ports=_host_ports(spec),
+        unsupported=_unsupported(spec, affinity),
+    )
+
+
+def _occupation(spec: PodSpec, requests: Resources) -> SchedulingClassObserved:
+    """What a pod takes of its node, whoever placed it."""
+    return SchedulingClassObserved(
+        digest="",
+        requests=requests,
+        node_selector={},
+        required_affinity=None,
+        preferred_affinity=(),
+        tolerations=(),
+        host_ports=_host_ports(spec),
+        unsupported=(),
+    )
+
+
+def _term(seen: NodeSelectorTerm) -> SelectorTerm:
+    def requirements(listed: list[NodeSelectorRequirement] | None) -> tuple[SelectorRequirement, ...]:
+        return tuple(
+            SelectorRequirement(key=each.key, operator=each.operator, values=tuple(each.values or ()))
+            for each in listed or ()
+        )
+
+    return SelectorTerm(
+        match_expressions=requirements(seen.match_expressions), match_fields=requirements(seen.match_fields)
+    )
+
+
+def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Ports that are taken for the pod's whole life: its containers' and sidecars', sorted, each once.
+
+    On the host's network every container port is a host port; the API server writes that down, manifests do not.
+    """
+    ports = set()
+    sidecars = [each for each in spec.init_containers or () if each.restart_policy == "Always"]
+    for container in (*sidecars, *spec.containers):
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                ports.add((port.host_ip or "0.0.0.0", port.protocol or "TCP", number))
+    return tuple(HostPort(host_ip=ip, protocol=protocol, port=number) for ip, protocol, number in sorted(ports))
+
+
+def _unsupported(spec: PodSpec, affinity: Affinity) -> tuple[str, ...]:
+    """The hard constraints that this version does not honour."""
+    volumes = spec.volumes or ()
+    spreads = spec.topology_spread_constraints or ()
+    found = {
+        "persistentVolumeClaim": any(volume.persistent_volume_claim is not None for volume in volumes),
+        "ephemeral volume": any(volume.ephemeral is not None for volume in volumes),
+        "required podAffinity": affinity.pod_affinity is not None and bool(affinity.pod_affinity.required),
+        "required podAntiAffinity": affinity.pod_anti_affinity is not None
+        and bool(affinity.pod_anti_affinity.required),
+        "topologySpreadConstraints DoNotSchedule": any(
+            spread.when_unsatisfiable == "DoNotSchedule" for spread in spreads
+        ),
+        "resourceClaims": bool(spec.resource_claims),
+    }
+    return tuple(name for name, present in found.items() if present)
+
+
+# ------------------------------------------------------------------------------------------------ groups and priorities
+
+
+def pod_group(seen: PodGroup) -> PodGroupObserved | DeclarationRejected:
+    """A ``scheduling.x-k8s.io/v1alpha1`` PodGroup; without a timeout of its own the policy's waiting time applies."""
+    minimum = integer(seen.spec.min_member, "spec.minMember")
+    if isinstance(minimum, Rejection):
+        return _rejected("PodGroup", seen.metadata, minimum)
+    timeout_s: int | Rejection = 0
+    if seen.spec.schedule_timeout_seconds is not None:
+        timeout_s = integer(seen.spec.schedule_timeout_seconds, "spec.scheduleTimeoutSeconds", least=0)
+    if isinstance(timeout_s, Rejection):
+        return _rejected("PodGroup", seen.metadata, timeout_s)
+    metadata = seen.metadata
+    return PodGroupObserved(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        dialect=dialects.POD_GROUP,
+        created_ns=_nanoseconds(metadata.creation_timestamp),
+        declaration=Declaration(min_member=minimum, waiting_time_ms=timeout_s * 1_000),
+    )
+
+
+def priority_class(seen: PriorityClass) -> PriorityClassObserved:
+    return PriorityClassObserved(
+        name=seen.metadata.name,
+        uid=seen.metadata.uid,
+        resource_version=seen.metadata.resource_version,
+        value=seen.value,
+        preempts=seen.preemption_policy != "Never",
+    )
+
+
+def _rejected(kind: str, metadata: Metadata, rejection: Rejection) -> DeclarationRejected:
+    return DeclarationRejected(
+        kind=kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        field=rejection.field,
+        value=rejection.value,
+        expected=rejection.expected,
+    )
+
+
+def _nanoseconds(moment: datetime | None) -> int:
+    """Since 1970. Whole seconds and microseconds apart: a float would lose the latter."""
+    if moment is None:
+        return 0
+    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000

@@ -1,0 +1,82 @@
+"""The Binding subresource: its request and what its answers mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from services.kubernetes.errors import ApiError, Unreachable
+from services.kubernetes.transport import Answer, error_of
+
+Outcome = Literal["bound", "assigned", "precondition", "gone", "forbidden", "rejected", "in_doubt", "not_executed"]
+"""What became of a binding.
+
+- ``bound``: accepted now.
+- ``assigned``: the pod has a node already, `BindResult.node`: ours from an earlier attempt, or somebody else's.
+- ``precondition``: UID or resourceVersion are not those of the intent any more. After an attempt in doubt this may be
+  that attempt's own doing: only the pod tells.
+- ``gone``: no such pod, or it is being deleted.
+- ``forbidden``: 401 or 403; the message names what is missing.
+- ``rejected``: any other definite no.
+- ``in_doubt``: no answer, or a server error: it may have been executed, or may still be.
+- ``not_executed``: the server was too busy (429) or refused the connection, until the attempts were used up.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BindResult:
+    """The answer to a binding. `node` is set where the server named the node that the pod has."""
+
+    outcome: Outcome
+    message: str = ""
+    node: str = ""
+    retry_after_s: float = 0.0
+
+
+BOUND = BindResult("bound")
+_encode = msgspec.json.Encoder().encode
+_assigned = re.compile(r'already assigned to node "([^"]*)"')
+
+
+def body(namespace: str, name: str, uid: str, resource_version: str, node: str) -> bytes:
+    """The Binding, with its preconditions in its metadata; an empty one is none."""
+    metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return _encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
+
+
+def result(request: str, answer: Answer) -> BindResult:
+    """What the server's answer means."""
+    return BOUND if answer.code < 300 else result_of(error_of(request, answer))
+
+
+def result_of(error: ApiError) -> BindResult:
+    """What a refusal, or no answer at all, means."""
+    outcome: Outcome = "rejected"
+    if isinstance(error, Unreachable):
+        outcome = "in_doubt" if error.sent else "not_executed"
+    elif error.code == 429:
+        outcome = "not_executed"
+    elif error.code in (401, 403):
+        outcome = "forbidden"
+    elif error.code == 404:
+        outcome = "gone"
+    elif error.code == 409:
+        return _conflict(error)
+    elif error.retryable:
+        outcome = "in_doubt"
+    return BindResult(outcome, str(error), retry_after_s=error.retry_after_s or 0.0)
+
+
+def _conflict(error: ApiError) -> BindResult:
+    """Kubernetes tells its conflicts apart only in words (pkg/registry/core/pod/storage)."""
+    if found := _assigned.search(error.message):
+        return BindResult("assigned", str(error), node=found[1])
+    if "is being deleted" in error.message:
+        return BindResult("gone", str(error))
+    if "schedulingGates" in error.message:
+        return BindResult("rejected", str(error))
+    return BindResult("precondition", str(error))

@@ -1,0 +1,266 @@
+"""What Muster asks of the API server: lists and watches as raw bytes, and the few effects of the binder.
+
+Lists and watches give bytes: ingest decodes them into the fields that it needs. Effects carry the preconditions of
+their intent, so that one that comes too late, or twice, fails instead of doing harm. A binding's answer is a
+`BindResult` and never an exception: whether it took hold may be unknown, and then that is the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import msgspec
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
+
+from services.kubernetes import binding
+from services.kubernetes.access import Access
+from services.kubernetes.binding import BindResult
+from services.kubernetes.errors import ApiError, Conflict, NotFound
+from services.kubernetes.objects import Identified, Page, Pod
+from services.kubernetes.transport import JSON, Answer, Transport, retrying
+
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+PAGE = 1_000
+"""Objects that one page of a list holds at most: a few MB, decoded in about 10 ms."""
+WATCH_S = 300
+"""After this long the server ends a watch by itself; it is resumed from the last resourceVersion seen."""
+NOTE_BYTES = 1_024
+"""What the API server accepts as the note of a Kubernetes event."""
+
+_page_decoder = msgspec.json.Decoder(Page)
+_pod_decoder = msgspec.json.Decoder(Pod)
+_identified_decoder = msgspec.json.Decoder(Identified)
+_encode = msgspec.json.Encoder().encode
+_backoff = wait_random_exponential(multiplier=0.05, max=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object as the API names it."""
+
+    name: str
+    path: str
+
+
+NODES = Resource("nodes", "/api/v1/nodes")
+PODS = Resource("pods", "/api/v1/pods")
+PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses")
+POD_GROUPS = Resource("podgroups.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that a Kubernetes event is about. `namespace` is empty for a node."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Client(Transport):
+    """An API server as Muster uses it. Made inside a running loop; closed by `close`, or used as a context manager."""
+
+    def __init__(self, access: Access, *, connections: int = 128, timeout_s: float = 30.0) -> None:
+        super().__init__(access, connections=connections, timeout_s=timeout_s)
+        self._retrying = retrying()
+        self._rebinding = AsyncRetrying(
+            retry=retry_if_result(lambda result: result.outcome == "not_executed"),
+            wait=_wait_to_rebind,
+            stop=stop_after_attempt(5),
+            retry_error_callback=lambda state: state.outcome.result() if state.outcome is not None else None,
+        )
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    async def pages(self, resource: Resource, *, limit: int = PAGE) -> AsyncGenerator[bytes, None]:
+        """A consistent list, page by page, each the raw JSON of a ``List``. The next page is fetched meanwhile.
+
+        Raises ApiError; Expired when a continuation got too old: list again.
+        """
+        body, token = await self._page(resource, limit, "")
+        while token:
+            following = asyncio.create_task(self._page(resource, limit, token))
+            try:
+                yield body
+                body, token = await following
+            finally:
+                following.cancel()
+        yield body
+
+    async def _page(self, resource: Resource, limit: int, token: str) -> tuple[bytes, str]:
+        path = f"{resource.path}?limit={limit}" + (f"&continue={quote(token, safe='')}" if token else "")
+        body = (await self._repeated(f"list {resource.name}", "GET", path)).body
+        return body, _page_decoder.decode(body).metadata.continue_
+
+    async def watch(self, resource: Resource, resource_version: str) -> AsyncGenerator[list[bytes], None]:
+        """What happens behind `resource_version`, bookmarks included: raw JSON lines, as many as have arrived together.
+
+        Ends when the server ends it. Raises Unreachable when the connection breaks, Expired on HTTP 410; a 410 may
+        also come as a line of type ERROR.
+        """
+        path = (
+            f"{resource.path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}"
+            f"&resourceVersion={quote(resource_version, safe='')}"
+        )
+        rest: list[bytes] = []
+        async with contextlib.aclosing(self.stream(f"watch {resource.name}", path, WATCH_S + 60.0)) as chunks:
+            async for chunk in chunks:
+                rest.append(chunk)
+                if b"\n" in chunk:
+                    *lines, tail = b"".join(rest).split(b"\n")
+                    rest = [tail]
+                    yield lines
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as it is now, or None. A consistent read. Raises ApiError."""
+        try:
+            answer = await self._repeated(f"get pods {namespace}/{name}", "GET", _pod_path(namespace, name))
+        except NotFound:
+            return None
+        return _pod_decoder.decode(answer.body)
+
+    # ------------------------------------------------------------------------------------------------------- effects
+
+    async def bind(self, namespace: str, name: str, uid: str, resource_version: str, node: str) -> BindResult:
+        """Bind a pod to a node, on condition that UID and resourceVersion are these. Never raises ApiError.
+
+        Repeats by itself only what certainly was not executed; everything else is the caller's decision.
+        """
+        body = binding.body(namespace, name, uid, resource_version, node)
+        result = await self._bind(namespace, name, body)
+        if result.outcome == "not_executed":
+            result = await self._rebinding(self._bind, namespace, name, body)
+        return result
+
+    async def _bind(self, namespace: str, name: str, body: bytes) -> BindResult:
+        request = f"create pods/binding {namespace}/{name}"
+        try:
+            answer = await self.send(request, "POST", _pod_path(namespace, name, "/binding"), body)
+        except ApiError as error:
+            return binding.result_of(error)
+        return binding.result(request, answer)
+
+    async def patch_pod_status(
+        self, namespace: str, name: str, uid: str, resource_version: str, status: Mapping[str, object]
+    ) -> str:
+        """Merge `status` into the pod's, conditions by type, if the pod is still this one; its resourceVersion now.
+
+        An empty `resource_version` is no precondition. Raises Conflict when a precondition failed, NotFound, ApiError.
+        """
+        metadata = {"uid": uid, "resourceVersion": resource_version} if resource_version else {"uid": uid}
+        answer = await self._repeated(
+            f"patch pods/status {namespace}/{name}",
+            "PATCH",
+            _pod_path(namespace, name, "/status"),
+            _encode({"metadata": metadata, "status": status}),
+            STRATEGIC_MERGE,
+        )
+        return _identified_decoder.decode(answer.body).metadata.resource_version
+
+    async def patch_pod_group_status(self, namespace: str, name: str, uid: str, status: Mapping[str, object]) -> str:
+        """Merge `status` into a PodGroup's (custom resources know no strategic merge); its resourceVersion now.
+
+        Raises Conflict when it is another PodGroup of that name, NotFound, ApiError.
+        """
+        group, _, plural = POD_GROUPS.path.rpartition("/")
+        answer = await self._repeated(
+            f"patch {POD_GROUPS.name}/status {namespace}/{name}",
+            "PATCH",
+            f"{group}/namespaces/{_quoted(namespace)}/{plural}/{_quoted(name)}/status",
+            _encode({"metadata": {"uid": uid}, "status": status}),
+            MERGE,
+        )
+        return _identified_decoder.decode(answer.body).metadata.resource_version
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: gone."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        path = _pod_path(namespace, name, "/eviction")
+        await self._repeated(f"create pods/eviction {namespace}/{name}", "POST", path, _encode(body))
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Delete a pod if it is still this one. NotFound, Conflict: it is gone."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        path = _pod_path(namespace, name)
+        await self._repeated(f"delete pods {namespace}/{name}", "DELETE", path, _encode(body))
+
+    async def create_event(
+        self,
+        name: str,
+        regarding: Regarding,
+        *,
+        reason: str,
+        action: str,
+        note: str,
+        warning: bool,
+        time_ns: int,
+        instance: str,
+    ) -> None:
+        """Write a Kubernetes event (events.k8s.io/v1) on an object. The same `name` again changes nothing."""
+        namespace = regarding.namespace or "default"
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": micro_time(time_ns),
+            "reportingController": "muster",
+            "reportingInstance": instance,
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "action": action,
+            "note": note.encode()[:NOTE_BYTES].decode(errors="ignore"),
+            "regarding": {
+                "apiVersion": regarding.api_version,
+                "kind": regarding.kind,
+                "namespace": regarding.namespace,
+                "name": regarding.name,
+                "uid": regarding.uid,
+            },
+        }
+        path = f"/apis/events.k8s.io/v1/namespaces/{_quoted(namespace)}/events"
+        with contextlib.suppress(Conflict):
+            await self._repeated(f"create events.events.k8s.io {namespace}/{name}", "POST", path, _encode(body))
+
+    async def _repeated(
+        self, request: str, verb: str, path: str, body: bytes | None = None, content_type: str = JSON
+    ) -> Answer:
+        """A request that may be repeated: it reads, or its preconditions make a second execution harmless."""
+
+        async def once() -> Answer:
+            return (await self.send(request, verb, path, body, content_type)).raise_for(request)
+
+        return await self._retrying(once)
+
+
+def _wait_to_rebind(state: RetryCallState) -> float:
+    result = state.outcome.result() if state.outcome is not None else None
+    after = min(result.retry_after_s, 30.0) if isinstance(result, BindResult) else 0.0
+    return max(after, _backoff(state))
+
+
+def micro_time(time_ns: int) -> str:
+    """A MicroTime as the API writes it: ``2026-01-02T03:04:05.678901Z``."""
+    seconds, rest_ns = divmod(time_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns // 1_000:06d}Z"
+
+
+def _pod_path(namespace: str, name: str, subresource: str = "") -> str:
+    return f"/api/v1/namespaces/{_quoted(namespace)}/pods/{_quoted(name)}{subresource}"
+
+
+def _quoted(name: str) -> str:
+    """Names as Kubernetes allows them need no escape; what somebody else put into a log may."""
+    return name if name.isascii() and name.replace("-", "").replace(".", "").isalnum() else quote(name, safe="")

@@ -1,0 +1,57 @@
+"""What the API server may answer instead of doing it. Every error names the verb and the resource."""
+
+from __future__ import annotations
+
+
+class ApiError(Exception):
+    """The API server refused, or could not be reached. `code` is the HTTP status, 0 where there was no answer."""
+
+    def __init__(self, request: str, code: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
+        self.request, self.code, self.reason, self.message = request, code, reason, message
+        self.retry_after_s = retry_after_s
+        super().__init__(f"{request}: {code or 'no answer'} {reason}: {message}")
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may be answered otherwise a moment later."""
+        return self.code in RETRYABLE
+
+
+RETRYABLE = frozenset({0, 408, 429, 500, 502, 503, 504})
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not accepted."""
+
+
+class Forbidden(ApiError):
+    """403: the service account lacks a permission; the message names it."""
+
+
+class NotFound(ApiError):
+    """404: the object, or the whole resource, does not exist."""
+
+
+class Conflict(ApiError):
+    """409: a precondition failed, or the object exists already."""
+
+
+class Expired(ApiError):
+    """410: the resourceVersion is too old; list again."""
+
+
+class Unreachable(ApiError):
+    """No answer: the connection failed or broke, or it took too long. If `sent`, it may have been executed."""
+
+    def __init__(self, request: str, reason: str, message: str, *, sent: bool) -> None:
+        super().__init__(request, 0, reason, message)
+        self.sent = sent
+
+
+BY_CODE: dict[int, type[ApiError]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+}

@@ -1,0 +1,248 @@
+"""Kubernetes objects as far as Muster needs them: msgspec structs that skip every other field while decoding.
+
+Quantities are left as they stand (`Quantity`); `services.ingest.quantities` reads them. Fields of custom resources are
+`Any`: a cluster may lack the schema that would have refused a string where an integer belongs.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+
+Quantity = str | int | float
+"""``"1500m"``; a server without Kubernetes' own normalisation may send a bare number."""
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Object(msgspec.Struct, rename="camel"):
+    """A part of an API object."""
+
+
+class Metadata(Object):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+class NodeTaint(Object):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Object):
+    taints: list[NodeTaint] | None = None
+    unschedulable: bool = False
+
+
+class NodeStatus(Object):
+    allocatable: dict[str, Quantity] | None = None
+
+
+class Node(Object):
+    metadata: Metadata
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+class ResourceRequirements(Object):
+    requests: dict[str, Quantity] | None = None
+
+
+class ContainerPort(Object):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Object):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] | None = None
+    restart_policy: str | None = None
+
+
+class Volume(Object):
+    name: str = ""
+    persistent_volume_claim: msgspec.Raw | None = None
+    ephemeral: msgspec.Raw | None = None
+
+
+class NodeSelectorRequirement(Object):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(Object):
+    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_fields: list[NodeSelectorRequirement] | None = None
+
+
+class NodeSelector(Object):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class PreferredSchedulingTerm(Object):
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(Object):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredSchedulingTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinity(Object):
+    """Affinity or anti-affinity between pods: only whether there is a hard one."""
+
+    required: list[msgspec.Raw] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Object):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class PodToleration(Object):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class TopologySpreadConstraint(Object):
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class PodSpec(Object):
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    resources: ResourceRequirements | None = None
+    overhead: dict[str, Quantity] | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[PodToleration] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    scheduler_name: str = ""
+    scheduling_gates: list[msgspec.Raw] | None = None
+    resource_claims: list[msgspec.Raw] | None = None
+    volumes: list[Volume] | None = None
+    host_network: bool = False
+    priority: int | None = None
+
+
+class ContainerStatus(Object):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+
+
+class PodCondition(Object):
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus(Object):
+    phase: str = ""
+    reason: str = ""
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+
+
+class Pod(Object):
+    metadata: Metadata
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+# ------------------------------------------------------------------------------------------------ groups and priorities
+
+
+class PodGroupSpec(Object):
+    min_member: Any = None
+    schedule_timeout_seconds: Any = None
+
+
+class PodGroup(Object):
+    metadata: Metadata
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+
+
+class PriorityClass(Object):
+    metadata: Metadata
+    value: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+# ----------------------------------------------------------------------------------------------- lists, watches, status
+
+T = TypeVar("T")
+
+
+class ListMetadata(Object):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Listed(Object, Generic[T]):
+    """A page of a list."""
+
+    metadata: ListMetadata
+    items: list[T] | None = None
+
+
+class Page(Object):
+    """A page of a list without its items."""
+
+    metadata: ListMetadata = msgspec.field(default_factory=ListMetadata)
+
+
+class Watched(Object, Generic[T]):
+    """A line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    type: str
+    object: T
+
+
+class StatusDetails(Object):
+    retry_after_seconds: int = 0
+
+
+class Status(Object):
+    """The API server's answer to what it did not do."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+
+class Identified(Object):
+    """Any object of which only the metadata matters, such as the answer to a patch."""
+
+    metadata: Metadata

@@ -1,0 +1,199 @@
+"""One aiohttp session with an API server: credentials in, bytes out, errors that name what was asked.
+
+Nothing is decoded here but the server's own `Status`. A request is tried once; `retrying` repeats what may be repeated,
+with the server's Retry-After where it gives one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import msgspec
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+from yarl import URL
+
+from services.kubernetes.access import Access, AccessError
+from services.kubernetes.errors import BY_CODE, ApiError, Unauthorized, Unreachable
+from services.kubernetes.objects import Status
+
+JSON = "application/json"
+TOKEN_LIFE_S = 60.0
+"""How long a credential that can change is used before it is asked for again."""
+_status_decoder = msgspec.json.Decoder(Status)
+_jitter = wait_random_exponential(multiplier=0.1, max=5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer. `code` is the status, `body` its bytes."""
+
+    code: int
+    body: bytes
+    retry_after_s: float | None = None
+
+    def raise_for(self, request: str) -> Answer:
+        """This answer if it is a success; raises the ApiError that it stands for otherwise."""
+        if self.code < 300:
+            return self
+        raise error_of(request, self)
+
+
+def error_of(request: str, answer: Answer) -> ApiError:
+    """The error that an answer stands for; not every proxy on the way answers with a `Status`."""
+    try:
+        status = _status_decoder.decode(answer.body)
+    except msgspec.MsgspecError:
+        status = Status(message=answer.body[:200].decode(errors="replace"))
+    after = answer.retry_after_s
+    if after is None and status.details is not None and status.details.retry_after_seconds:
+        after = float(status.details.retry_after_seconds)
+    kind = BY_CODE.get(answer.code, ApiError)
+    return kind(request, answer.code, status.reason, status.message, after)
+
+
+def _wait(state: RetryCallState) -> float:
+    """Retry-After where the server gave one, else an exponential backoff with jitter."""
+    error = state.outcome.exception() if state.outcome is not None else None
+    after = error.retry_after_s if isinstance(error, ApiError) else None
+    return _jitter(state) if after is None else min(after, 30.0)
+
+
+def retrying(attempts: int = 6) -> AsyncRetrying:
+    """Repeats a call that raised a retryable ApiError; the last error is raised as it is."""
+    return AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, ApiError) and error.retryable),
+        wait=_wait,
+        stop=stop_after_attempt(attempts),
+        reraise=True,
+    )
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices a dead peer in about a minute: a watch sends nothing of its own for hours."""
+    family, kind, protocol, _, _ = address
+    opened = socket.socket(family=family, type=kind, proto=protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds_or_count in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds_or_count)
+    opened.setblocking(False)
+    return opened
+
+
+class Transport:
+    """Requests to one API server over at most `connections` connections. Used as an async context manager."""
+
+    def __init__(self, access: Access, *, connections: int = 128, timeout_s: float = 30.0) -> None:
+        self._access = access
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=10.0)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30.0, socket_factory=_socket),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=self._timeout,
+            auto_decompress=False,
+            requote_redirect_url=False,
+        )
+        self._options: dict[str, Any] = {"allow_redirects": False}
+        if access.ssl_context is not None:
+            self._options["ssl"] = access.ssl_context
+        if access.server_hostname:
+            self._options["server_hostname"] = access.server_hostname
+        if access.proxy:
+            self._options["proxy"] = access.proxy
+        self._headers: dict[str, dict[str, str]] = {}
+        self._fresh_until = -1.0
+        self._refreshing = asyncio.Lock()
+
+    async def __aenter__(self) -> Transport:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def send(
+        self, request: str, verb: str, path: str, body: bytes | None = None, content_type: str = JSON
+    ) -> Answer:
+        """One request, tried once, with fresh credentials a second time after a 401.
+
+        `request` says in words what is asked, for errors. Raises Unreachable, which leaves open whether the request was
+        executed; every HTTP status is an Answer.
+        """
+        answer = await self._send(request, verb, path, body, content_type)
+        if answer.code == 401 and self._access.refreshed:
+            self._fresh_until = -1.0
+            answer = await self._send(request, verb, path, body, content_type)
+        return answer
+
+    async def _send(self, request: str, verb: str, path: str, body: bytes | None, content_type: str) -> Answer:
+        headers = await self._headers_for(content_type)
+        try:
+            async with self._session.request(
+                verb, URL(self._access.base_url + path, encoded=True), data=body, headers=headers, **self._options
+            ) as response:
+                return Answer(response.status, await response.read(), _retry_after_s(response))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unreachable(request, error) from error
+
+    async def stream(self, request: str, path: str, silence_s: float) -> AsyncGenerator[bytes, None]:
+        """The body of a GET in chunks as they arrive, until the server ends it.
+
+        Raises Unreachable when the connection breaks or nothing comes for `silence_s`, the error of any other status.
+        """
+        headers = await self._headers_for(JSON)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence_s)
+        url = URL(self._access.base_url + path, encoded=True)
+        try:
+            async with self._session.get(url, headers=headers, timeout=timeout, **self._options) as response:
+                if response.status != 200:
+                    if response.status == 401:
+                        self._fresh_until = -1.0
+                    raise error_of(request, Answer(response.status, await response.read(), _retry_after_s(response)))
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unreachable(request, error) from error
+
+    async def _headers_for(self, content_type: str) -> dict[str, str]:
+        """Headers are made once for each kind of content and again when the credentials may have changed."""
+        if self._fresh_until < asyncio.get_running_loop().time():
+            await self._refresh()
+        headers = self._headers.get(content_type)
+        if headers is None:
+            headers = self._headers[content_type] = {**self._headers[""], "Content-Type": content_type}
+        return headers
+
+    async def _refresh(self) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._refreshing:
+            if self._fresh_until >= loop.time():
+                return
+            try:
+                authorization = await asyncio.to_thread(self._access.authorization)
+            except AccessError as error:
+                raise Unauthorized("authenticate", 401, "NoCredentials", str(error)) from error
+            common = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "muster"}
+            if authorization:
+                common["Authorization"] = authorization
+            self._headers = {"": common}
+            self._fresh_until = loop.time() + TOKEN_LIFE_S if self._access.refreshed else float("inf")
+
+
+def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
+    value = response.headers.get("Retry-After", "") if response.status >= 400 else ""
+    return float(value) if value.isdecimal() else None
+
+
+def _unreachable(request: str, error: Exception) -> Unreachable:
+    sent = not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+    return Unreachable(request, type(error).__name__, str(error) or "no answer in time", sent=sent)

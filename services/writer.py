@@ -1,0 +1,139 @@
+"""How a service appends to the log: taking its subject over, one commit in flight, stepping down when replaced.
+
+`Writer` knows the last sequence on its own subject and appends behind exactly that; the log refuses whoever is not the
+last writer any more (`events.log`). `Gather` is for what need not be one commit, facts and outcomes: alone, an event
+goes out at once; under load, what arrives within a few milliseconds shares a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from events import Event, envelope
+from events.envelope import Header
+from events.log import Conflict, EventLog
+from events.subjects import subject
+
+MAX_PAYLOAD_BYTES = 8_000_000
+"""A commit that may be split is split below this: the server takes messages of 8 MiB, headers included."""
+_encode = msgspec.json.Encoder().encode
+
+
+class SteppedDown(Exception):
+    """Another process has taken this writer's place. Nothing more may be decided or done here."""
+
+
+class Writer:
+    """The one writer of a subject, while it is: ``Writer(log, "ingest")``, then `take`, then `append`."""
+
+    def __init__(self, log: EventLog, name: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        """`name` is the writer as the subject has it: ingest, planner.<shard>, binder, admin."""
+        self.log, self.name, self.epoch = log, name, 0
+        self.subject = subject(log.cluster, name)
+        self.last = 0
+        """The sequence of this subject's last commit, as far as this writer knows."""
+        self._clock_ns = clock_ns
+        self._in_flight = asyncio.Lock()
+
+    async def take(self, taken: Event) -> int:
+        """Append the ``…Taken`` event behind whatever stands last on the subject; its sequence.
+
+        Raises SteppedDown when another process took it at the same moment, LogError.
+        """
+        before = await self.log.last(self.subject)
+        self.last = before.sequence if before is not None else 0
+        return await self.append([taken], basis=self.last, cause="taken")
+
+    async def append(self, events: Sequence[Event], *, basis: int, cause: str, traceparent: str = "") -> int:
+        """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError."""
+        return await self.append_payload(
+            envelope.encode_events(events), basis=basis, cause=cause, traceparent=traceparent
+        )
+
+    async def append_payload(self, payload: bytes, *, basis: int, cause: str, traceparent: str = "") -> int:
+        """`append` for events that are encoded already, as one JSON array."""
+        async with self._in_flight:
+            header = Header(writer=self.name, epoch=self.epoch, basis=basis, time_ns=self._clock_ns(), cause=cause)
+            try:
+                self.last = await self.log.append(self.subject, header, payload, self.last, traceparent=traceparent)
+            except Conflict as conflict:
+                raise SteppedDown(str(conflict)) from conflict
+            return self.last
+
+
+class Gather:
+    """Events that may share commits, in the order in which they were added. `run` sends them until it is cancelled."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        cause: str,
+        *,
+        window_ms: float = 3.0,
+        max_events: int = 4_096,
+        max_bytes: int = MAX_PAYLOAD_BYTES,
+    ) -> None:
+        """At most one commit in `window_ms`, of at most `max_events` and (but for one large event) `max_bytes`."""
+        self._writer, self._cause = writer, cause
+        self._window_s = window_ms / 1_000
+        self._max_events, self._max_bytes = max_events, max_bytes
+        self._pending: deque[bytes] = deque()
+        self._added = self._sent = 0
+        self._basis = 0
+        self._more = asyncio.Event()
+        self._progress = asyncio.Condition()
+
+    @property
+    def pending(self) -> int:
+        """Events that are not acknowledged yet."""
+        return self._added - self._sent
+
+    def add(self, events: Sequence[Event], basis: int = 0) -> None:
+        """Queue events; `basis` is the sequence up to which their writer had read. Order is kept."""
+        if events:
+            self._pending.extend(map(_encode, events))
+            self._added += len(events)
+            self._basis = max(self._basis, basis)
+            self._more.set()
+
+    async def flush(self, left: int = 0) -> None:
+        """Wait until everything added so far, but for the last `left` events, is acknowledged."""
+        goal = self._added - left
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._sent >= goal)
+
+    async def run(self) -> None:
+        """Send what is added. Raises SteppedDown, LogError."""
+        loop = asyncio.get_running_loop()
+        next_at = 0.0
+        while True:
+            await self._more.wait()
+            if (wait_s := next_at - loop.time()) > 0 and len(self._pending) < self._max_events:
+                await asyncio.sleep(wait_s)
+            next_at = loop.time() + self._window_s
+            await self._send(self._cut())
+
+    def _cut(self) -> list[bytes]:
+        """The next commit's events, off the queue."""
+        chosen: list[bytes] = []
+        size = 2
+        while self._pending and len(chosen) < self._max_events:
+            size += len(self._pending[0]) + 1
+            if chosen and size > self._max_bytes:
+                break
+            chosen.append(self._pending.popleft())
+        if not self._pending:
+            self._more.clear()
+        return chosen
+
+    async def _send(self, encoded: list[bytes]) -> None:
+        payload = b"[" + b",".join(encoded) + b"]"
+        await self._writer.append_payload(payload, basis=self._basis, cause=self._cause)
+        async with self._progress:
+            self._sent += len(encoded)
+            self._progress.notify_all()
