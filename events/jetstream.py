@@ -21,7 +21,7 @@ from events import envelope, subjects
 from events.connection import Connection, Refused, Unanswered, retrying
 from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
-from events.log import MAX_COMMIT_BYTES, Conflict, LogError, TooLarge
+from events.log import Conflict, LogError, TooLarge, check_size
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
@@ -96,14 +96,14 @@ class JetStreamLog:
     ) -> int:
         """Raises Conflict, TooLarge, Unavailable, Denied."""
         message_id = envelope.message_id(subject, expected, payload)
-        headers = {
-            EXPECTED: str(expected),
-            MESSAGE_ID: message_id,
-            COMMIT: envelope.encode_header(header).decode(),
-        }
+        header_bytes = envelope.encode_header(header)
+        check_size(subject, header_bytes, payload)
+        headers = {EXPECTED: str(expected), MESSAGE_ID: message_id, COMMIT: header_bytes.decode()}
         if traceparent:
             headers[TRACE] = traceparent
-        self._check_size(subject, headers, payload)
+        size, limit = len(payload) + _size(headers), self.connection.client.max_payload
+        if size > limit:
+            raise TooLarge(f"{subject}: a message of {size} bytes; the server's max_payload is {limit}")
         try:
             return await self._publish(subject, headers, payload)
         except (Unanswered, _NotLast) as doubt:
@@ -181,12 +181,6 @@ class JetStreamLog:
                 return None
             raise
         return _stored_message(_decode_message(answer).message)
-
-    def _check_size(self, subject: str, headers: dict[str, str], payload: bytes) -> None:
-        size = len(payload) + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items()) + 12
-        limit = min(MAX_COMMIT_BYTES, self.connection.client.max_payload)
-        if size > limit:
-            raise TooLarge(f"{subject}: a commit of {size} bytes; at most {limit} go into one message")
 
     async def _import(self, commit: Stored) -> None:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}
@@ -278,6 +272,11 @@ class JetStreamLog:
 
 class _NotLast(Exception):
     """The expected sequence was not the subject's last, or not yet: to be settled."""
+
+
+def _size(headers: dict[str, str]) -> int:
+    """Bytes on the wire."""
+    return len("NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())
 
 
 def _stored_message(message: _Message) -> Stored:

@@ -37,6 +37,13 @@ class TooLarge(LogError):
     """The commit is larger than one message may be."""
 
 
+def check_size(subject: str, header: bytes, payload: bytes) -> None:
+    """Raises TooLarge."""
+    size = len(header) + len(payload)
+    if size > MAX_COMMIT_BYTES:
+        raise TooLarge(f"{subject}: a commit of {size} bytes; at most {MAX_COMMIT_BYTES} go into one message")
+
+
 class EventLog(Protocol):
     """One cluster's log."""
 

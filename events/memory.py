@@ -1,4 +1,4 @@
-"""The log in memory: for `simulate`, tests and replays. Synchronous at heart (`append_now`), asynchronous at the edge."""
+"""The log in memory: for `simulate`, tests and replays. Synchronous at heart (`append_now`), async at the edge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from events import envelope
 from events.envelope import Header, Stored
-from events.log import Conflict
+from events.log import Conflict, check_size
 
 BATCH = 512
 
@@ -22,8 +22,10 @@ class MemoryLog:
         self._grown = asyncio.Event()
 
     def append_now(self, subject: str, header: Header, payload: bytes, expected: int, traceparent: str = "") -> int:
-        """`append` without a loop. Raises Conflict."""
+        """`append` without a loop. Raises Conflict, TooLarge."""
         message_id = envelope.message_id(subject, expected, payload)
+        header_bytes = envelope.encode_header(header)
+        check_size(subject, header_bytes, payload)
         actual = self._last.get(subject, 0)
         if actual != expected:
             if actual and self.commits[actual - 1].message_id == message_id:
@@ -35,7 +37,7 @@ class MemoryLog:
                 sequence=sequence,
                 subject=subject,
                 message_id=message_id,
-                header=envelope.encode_header(header),
+                header=header_bytes,
                 payload=payload,
                 traceparent=traceparent,
             )

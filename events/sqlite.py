@@ -18,7 +18,7 @@ from pathlib import Path
 
 from events import envelope, subjects
 from events.envelope import Header, Stored
-from events.log import MAX_COMMIT_BYTES, Conflict, LogError, TooLarge, Unavailable
+from events.log import Conflict, LogError, Unavailable, check_size
 
 FORMAT = 1
 BATCH_COMMITS = 512
@@ -62,8 +62,7 @@ class SqliteLog:
         """Raises Conflict, TooLarge, Unavailable when another process keeps the file locked."""
         message_id = envelope.message_id(subject, expected, payload)
         header_bytes = envelope.encode_header(header)
-        if len(payload) + len(header_bytes) > MAX_COMMIT_BYTES:
-            raise TooLarge(f"{subject}: a commit of {len(payload)} bytes; at most {MAX_COMMIT_BYTES}")
+        check_size(subject, header_bytes, payload)
         with self._transaction() as cursor:
             last = cursor.execute(f"{_SELECT} WHERE subject = ? ORDER BY sequence DESC LIMIT 1", (subject,)).fetchone()
             actual = last[0] if last else 0

@@ -1,0 +1,37 @@
+"""A NATS server for all tests of the log, and clusters of their own for each."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from events.jetstream import JetStreamLog
+from events.server import EmbeddedServer
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """Shared, and left alone: a test that stops its server takes `own_server`."""
+    with EmbeddedServer(tmp_path_factory.mktemp("nats")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(tmp_path / "nats") as running:
+        yield running
+
+
+@pytest.fixture
+def cluster() -> str:
+    return f"test-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def log(server: EmbeddedServer, cluster: str) -> AsyncIterator[JetStreamLog]:
+    opened = await JetStreamLog.open(server.url, cluster)
+    yield opened
+    await opened.close()

@@ -1,0 +1,51 @@
+"""What tests append, and how they read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from events import Ticked, subjects
+from events.envelope import Header, Stored, encode_events
+from events.log import EventLog
+
+HEADER = Header(writer="binder", epoch=3, basis=17, time_ns=1_700_000_000_000_000_000, cause="decide")
+
+
+def payload(number: int) -> bytes:
+    """A commit's payload that no other number has."""
+    return encode_events([Ticked(time_ns=number, jumped_ns=0)])
+
+
+def number_of(commit: Stored) -> int:
+    """The inverse of `payload`."""
+    (tick,) = msgspec.json.decode(commit.payload, type=list[Ticked])
+    return tick.time_ns
+
+
+async def append(log: EventLog, writer: str, number: int, expected: int) -> int:
+    return await log.append(subjects.subject(log.cluster, writer), HEADER, payload(number), expected)
+
+
+async def fill(log: EventLog, writer: str, count: int) -> int:
+    """Appends `count` commits, numbered from 1, to an empty subject; returns the sequence of the last."""
+    sequence = 0
+    for number in range(1, count + 1):
+        sequence = await append(log, writer, number, sequence)
+    return sequence
+
+
+async def collect(batches: AsyncIterator[list[Stored]], count: int | None = None) -> list[Stored]:
+    """All commits of a `read`, or the first `count` of a `follow`."""
+    commits: list[Stored] = []
+    async for batch in batches:
+        assert batch, "a batch is never empty"
+        commits += batch
+        if count is not None and len(commits) >= count:
+            break
+    return commits
+
+
+def sequences(commits: list[Stored]) -> list[int]:
+    return [commit.sequence for commit in commits]
