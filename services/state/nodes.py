@@ -59,8 +59,6 @@ class NodeTable:
         self.held: Ints = self.allocatable.copy()
         self.proposed: Ints = self.allocatable.copy()
         self.present: Mask = np.zeros(0, np.bool_)
-        self.touched: Ints = np.zeros(0, np.int64)
-        """The sequence of the last commit that changed the row's node or its claims."""
         self.version = 0
         """Raised when a node comes, goes, or changes its labels, taints or allocatable."""
         self.ports: dict[int, dict[tuple[str, int, str], int]] = {}
@@ -117,7 +115,6 @@ class NodeTable:
             self.held = np.pad(self.held, wide)
             self.proposed = np.pad(self.proposed, wide)
             self.present = np.pad(self.present, (0, more))
-            self.touched = np.pad(self.touched, (0, more))
             self.taint_codes = np.pad(self.taint_codes, (0, more))
             self._labels = {key: (codes, np.pad(column, (0, more))) for key, (codes, column) in self._labels.items()}
         self.facts.append(None)

@@ -40,6 +40,8 @@ class Node(msgspec.Struct):
     name: str
     fact: NodeObserved | None = None
     claims: dict[str, None] = {}
+    touched: int = 0
+    """The sequence of the last commit that changed the node or a claim that the binder counts."""
 
 
 class Claim(msgspec.Struct):
@@ -82,9 +84,10 @@ class Group(msgspec.Struct):
     phase: str = IDLE
     attempts: int = 0
     cohort: int = 0
+    changed: int = 0
+    """The sequence of the last fact about its members or declaration that could change a verdict."""
     woken: bool = False
-    proposals: int = 0
-    """Proposals of this group that await their verdict."""
+    """A member's fact woke it while it backs off."""
     held: dict[str, None] = {}
     """UIDs whose assignment waits at permit."""
     permit_due: bool = False

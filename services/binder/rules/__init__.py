@@ -1,0 +1,1 @@
+"""Published rules of the binder, grouped by the document that they implement."""

@@ -1,0 +1,1 @@
+"""Published rules, one small file each, grouped by the document that they implement."""

@@ -1,0 +1,84 @@
+"""The binder's decision: a pure function of the state.
+
+In this order: a policy for a log that has none; owners for the partitions; the room of failed members; proposals, in log
+order; held assignments whose time or chance is over. Proposals are judged before timeouts, so that a quorum that stands
+in the log is never lost to a late tick.
+"""
+
+from __future__ import annotations
+
+import events as ev
+from events.policy import DEFAULT_POLICY, Policy
+from services.binder.judge import Bench, Verdict
+from services.binder.replacement import end_nominations, keep_room
+from services.binder.rules.coscheduling.unreserve import unreserve
+from services.state.fold import State
+from services.state.partitions import PARTITIONS
+
+BinderEvent = ev.BinderEvents
+
+
+def decide(state: State) -> list[BinderEvent]:
+    """What the binder says of the log as it stands; nothing while the picture is partial."""
+    if not state.synced:
+        return []
+    if state.policy is None:
+        return [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
+    assigned = assign_partitions(state)
+    if not (state.proposals or state.lost or state.nominations or state.holding):
+        return [assigned] if assigned is not None else []
+    decided: list[BinderEvent] = [] if assigned is None else [assigned]
+    bench = Bench(state)
+    decided += keep_room(state, bench, state.policy.replacement_hold_ms)
+    verdicts = _judge(state, state.policy, bench)
+    decided += verdicts
+    decided += _end_nominations(state, verdicts, state.policy)
+    decided += _unreserve(state, verdicts)
+    return decided
+
+
+def assign_partitions(state: State) -> ev.PartitionsAssigned | None:
+    """Equal runs of partitions for the shards that took part, in order of their names; None when nothing changed."""
+    shards = sorted(writer.partition(".")[2] for writer in state.holders if writer.startswith("planner."))
+    if not shards or set(shards) == set(state.owners):
+        return None
+    owners = tuple(shards[partition * len(shards) // PARTITIONS] for partition in range(PARTITIONS))
+    return ev.PartitionsAssigned(epoch=state.epoch + 1, owners=owners)
+
+
+def _judge(state: State, policy: Policy, bench: Bench) -> list[Verdict]:
+    """Proposals in log order, as many as one commit takes (`Policy.cycle_pods`, at least one)."""
+    verdicts: list[Verdict] = []
+    pods = 0
+    for proposal in state.proposals.values():
+        if pods >= policy.cycle_pods:
+            break
+        verdicts += bench.judge(proposal)
+        pods += sum(len(assignment.pods) for assignment in (*proposal.required, *proposal.optional))
+    return verdicts
+
+
+def _judged_groups(verdicts: list[Verdict]) -> set[str]:
+    return {verdict.group for verdict in verdicts if not isinstance(verdict, ev.NominationEnded)}
+
+
+def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> list[BinderEvent]:
+    taken = {verdict.pod for verdict in verdicts if isinstance(verdict, ev.NominationEnded)}
+    ended: list[BinderEvent] = []
+    for event in end_nominations(state, policy.replacement_policy):
+        if not (isinstance(event, ev.NominationEnded) and event.pod in taken):
+            ended.append(event)
+    return ended
+
+
+def _unreserve(state: State, verdicts: list[Verdict]) -> list[BinderEvent]:
+    """Held groups that this decision did not judge and that cannot, or may not, wait any longer."""
+    judged = _judged_groups(verdicts)
+    released: list[BinderEvent] = []
+    for key in state.holding:
+        group = state.groups.get(key)
+        if group is not None and group.held and key not in judged:
+            release = unreserve(state, group)
+            if release is not None:
+                released.append(release)
+    return released

@@ -1,0 +1,69 @@
+"""The room of failed members (design, section 4).
+
+After a member of a running gang fails for good, its room is held for its replacement for a bounded time. Then the policy
+applies: *keep* the rest as it is (seed 002, After Gang: "if some pods have been pulled up, then the subsequent Gang
+behavior is meaningless"), or *evict* it. A gang that has no live member left has nothing to keep room for.
+"""
+
+from __future__ import annotations
+
+import events as ev
+from services.binder.judge import Bench
+from services.state import groups
+from services.state.fold import State
+from services.state.records import BOUND, Gang
+
+Kept = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
+
+
+def _below_minimum(state: State, gang: Gang | None) -> bool:
+    if gang is None or gang.declaration is None:
+        return False
+    running, live = groups.running(state, gang)
+    return bool(live) and running < gang.declaration.min_member
+
+
+def keep_room(state: State, bench: Bench, hold_ms: int) -> list[Kept]:
+    """For each member that was lost: its room is nominated, or there is nobody to keep it for."""
+    decided: list[Kept] = []
+    for lost in state.lost.values():
+        info = state.table.classes[lost.scheduling_class]
+        row = state.table.rows.get(lost.node)
+        possible = row is not None and lost.uid not in state.claims and bench.has_room(row, info)
+        if possible and _below_minimum(state, state.gangs.get(lost.gang)):
+            bench.nominate(lost.node, info)
+            decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=lost.node, waiting_ms=hold_ms))
+        else:
+            decided.append(ev.NominationEnded(gang=lost.gang, pod=lost.uid, reason="GangGone"))
+    return decided
+
+
+def end_nominations(state: State, policy: str) -> list[Kept]:
+    """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too."""
+    decided: list[Kept] = []
+    evicted: set[str] = set()
+    for nomination in state.nominations.values():
+        gang = state.gangs.get(nomination.gang)
+        if not _below_minimum(state, gang):
+            decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone"))
+        elif nomination.due:
+            decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired"))
+            if policy == "evict" and gang is not None and gang.key not in evicted:
+                evicted.add(gang.key)
+                decided.extend(_evictions(state, gang))
+    return decided
+
+
+def _evictions(state: State, gang: Gang) -> list[Kept]:
+    reason = f"gang {gang.key} stayed below its minimum and its policy is evict"
+    return [
+        ev.EvictionIntended(
+            uid=uid,
+            namespace=pod.fact.namespace,
+            name=pod.fact.name,
+            resource_version=pod.resource_version,
+            reason=reason,
+        )
+        for uid in gang.members
+        if (pod := state.pods[uid]).status == BOUND and uid not in state.evictions
+    ]

@@ -1,0 +1,47 @@
+"""Seed 000, Extension points, Permit.
+
+    1. Get the number of Running pods that belong to the same PodGroup
+    2. Get the number of WaitingPods (used to record pods in waiting status) that belong to the same PodGroup
+    3. If Running + WaitingPods + 1 >= min-available (1 means the pod itself), approve the waiting pods that belongs to
+       the same PodGroup. Otherwise, put the pod into WaitingPods and set the timeout (eg: 10s)
+
+The text asks pod by pod; a proposal brings several at once, so its 1 is their number. *Running* are the members that are
+bound or permitted to be and not finished: between permit and the kubelet's word a pod counts already, or the one behind
+it would wait in vain.
+"""
+
+from __future__ import annotations
+
+from services.state.fold import State
+from services.state.records import BOUND, HELD, PERMITTED, Gang, Group
+
+
+def running(state: State, gang: Gang) -> int:
+    """Members that are bound, or permitted to be."""
+    count = 0
+    for uid in gang.members:
+        claim = state.claims.get(uid)
+        if state.pods[uid].status == BOUND or (claim is not None and claim.stage == PERMITTED):
+            count += 1
+    return count
+
+
+def waiting(state: State, gang: Gang) -> list[str]:
+    """Members whose assignment is held, in the order of the log."""
+    return [uid for uid in gang.members if (claim := state.claims.get(uid)) is not None and claim.stage == HELD]
+
+
+def quorum(state: State, gang: Gang, waiting_pods: int, proposed: int) -> bool:
+    """Whether Running + WaitingPods + the proposed ones reach the gang's minimum."""
+    return gang.declaration is not None and (
+        running(state, gang) + waiting_pods + proposed >= gang.declaration.min_member
+    )
+
+
+def waiting_ms(state: State, group: Group) -> int:
+    """The timeout: the longest of the group's gangs' own, else the policy's (the text's 10 s)."""
+    own = [
+        gang.declaration.waiting_time_ms for key in group.gangs if (gang := state.gangs[key]).declaration is not None
+    ]
+    default = state.policy.permit_waiting_ms if state.policy is not None else 0
+    return max((length_ms or default for length_ms in own), default=default)

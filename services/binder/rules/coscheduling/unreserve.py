@@ -1,0 +1,41 @@
+"""Seed 000, Extension points, UnReserve.
+
+    After a pod which belongs to a PodGroup times out in the permit phase. We will release the pods belongs to the same
+    PodGroup to avoid long-term invalid occupy of resources.
+
+and Pre-Filter 2, for a group that was left behind in the queue:
+
+    if there is a pod belongs to the last podgroup is waiting and if no chance to meet minAvailable, reject it directly.
+"""
+
+from __future__ import annotations
+
+from events import GangReleased
+from services.state import groups
+from services.state.fold import State
+from services.state.records import PARKED, PENDING, Group
+
+
+def unreserve(state: State, group: Group) -> GangReleased | None:
+    """The release that is due for a group with held assignments, or None while it may go on waiting.
+
+    Order of checks: a member that went away breaks the minimum; the waiting time is over; the planner refused the rest.
+    A held pod that went away without breaking the minimum is given back alone.
+    """
+    held = tuple(group.held)
+    gone = tuple(uid for uid in held if uid not in state.pods or state.pods[uid].status != PENDING)
+    if gone:
+        broken = any(_cannot_reach(state, key) for key in group.gangs)
+        return GangReleased(group=group.key, reason="MemberDeleted", pods=held if broken else gone)
+    if any(_cannot_reach(state, key) for key in group.gangs):
+        return GangReleased(group=group.key, reason="MemberDeleted", pods=held)
+    if group.permit_due:
+        return GangReleased(group=group.key, reason="Timeout", pods=held)
+    if group.phase == PARKED:
+        return GangReleased(group=group.key, reason="LeftQueue", pods=held)
+    return None
+
+
+def _cannot_reach(state: State, key: str) -> bool:
+    gang = state.gangs[key]
+    return gang.declaration is None or groups.total(state, gang) < gang.declaration.min_member

@@ -1,0 +1,294 @@
+"""The planner's cycle: groups that may be tried now, in queue order; checks; placement; events.
+
+`decide` is a pure function of (state, shard). It is written as a generator that yields None between slices of work, by
+count, so that a service can answer pings in between; the state must not change until it returns its events. Groups are
+placed as wholes, and neighbours in the queue that are single pods of one scheduling class in one step.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator
+from itertools import islice
+
+from events import GangPlaced, GroupsRefused
+from events.objects import NodeAssignment
+from events.policy import Policy
+from services.planner.placement import Placed, Room
+from services.planner.rules.coscheduling.pre_filter import too_few
+from services.planner.rules.coscheduling.queue_sort import queue_key
+from services.state import fits, groups
+from services.state.fold import State
+from services.state.nodes import ClassInfo
+from services.state.records import BOUND, HELD, PERMITTED, Gang, Group, Nomination
+
+PlannerEvent = GangPlaced | GroupsRefused
+SLICE_ROWS = 200_000
+"""Rows scanned between two yields: a few milliseconds."""
+
+
+def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]]:
+    """One cycle of the shard over `state`; nothing while the picture is partial or nobody assigned partitions."""
+    if not state.synced or state.policy is None or not state.epoch:
+        return []
+    queue = sorted(groups.candidates(state, shard), key=queue_key)
+    if not queue:
+        return []
+    cycle = Cycle(state, state.policy)
+    sliced = 0
+    for batch in cycle.batches(queue):
+        cycle.plan(batch)
+        if cycle.room.rows_scanned - sliced > SLICE_ROWS:
+            sliced = cycle.room.rows_scanned
+            yield
+    return cycle.events()
+
+
+def decide_now(state: State, shard: str) -> list[PlannerEvent]:
+    """`decide` in one go."""
+    cycle = decide(state, shard)
+    while True:
+        try:
+            next(cycle)
+        except StopIteration as done:
+            events: list[PlannerEvent] = done.value
+            return events
+
+
+class Cycle:
+    """One pass over the queue: a working copy of the room, the proposals made, the refusals gathered by their reason."""
+
+    def __init__(self, state: State, policy: Policy) -> None:
+        self.state = state
+        self.policy = policy
+        self.room = Room(state.table, policy.profile.node_score)
+        self.placed: list[GangPlaced] = []
+        self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}
+        self.nominations: dict[str, list[Nomination]] = {}
+        for nomination in state.nominations.values():
+            self.nominations.setdefault(nomination.gang, []).append(nomination)
+
+    def events(self) -> list[PlannerEvent]:
+        refused: list[PlannerEvent] = [
+            GroupsRefused(
+                reason=event.reason,
+                detail=event.detail,
+                attempt=event.attempt,
+                needed=event.needed,
+                placeable=event.placeable,
+                nodes=event.nodes,
+                node_reasons=event.node_reasons,
+                groups=tuple(keys),
+            )
+            for event, keys in self.refusals.values()
+        ]
+        return [*self.placed, *refused]
+
+    # ----------------------------------------------------------------------------------------------------------- queue
+
+    def batches(self, queue: list[Group]) -> Generator[list[Group], None, None]:
+        """Neighbours that are single pods of one class together, everything else alone; `cycle_pods` bounds the sum."""
+        pods, state = 0, self.state
+        batch: list[Group] = []
+        of = ""
+        for group in queue:
+            digest = state.pods[group.pod].fact.scheduling_class if group.pod else ""
+            if batch and (not digest or digest != of):
+                yield batch
+                batch = []
+            if pods >= self.policy.cycle_pods:
+                break
+            pods += 1 if group.pod else len(groups.members(state, group))
+            of = digest
+            batch.append(group)
+        if batch:
+            yield batch
+
+    def plan(self, batch: list[Group]) -> None:
+        if batch[0].pod:
+            self._plan_singles(batch)
+        else:
+            self._plan_gang(batch[0], self.state.gangs[batch[0].gangs[0]])
+
+    # --------------------------------------------------------------------------------------------------------- singles
+
+    def _plan_singles(self, batch: list[Group]) -> None:
+        info = self._info(batch[0].pod)
+        if info.fact.unsupported:
+            for group in batch:
+                self._refuse(group, "UnsupportedConstraint", detail=_unsupported(info))
+            return
+        placed = self.room.place(info, len(batch), _seed(batch[0]))
+        nodes = [self._name(row) for row, pods in placed for _ in range(pods)]
+        for group, node in zip(batch, nodes, strict=False):
+            assignment = NodeAssignment(node, (group.pod,))
+            self.placed.append(
+                GangPlaced(group=group.key, partition=group.partition, required=(assignment,), optional=())
+            )
+        if len(nodes) < len(batch):
+            why = fits.why_not(self.state.table, self.room.free, info)
+            for group in batch[len(nodes) :]:
+                self._refuse(group, "InsufficientRoom", needed=1, node_reasons=why)
+
+    # ----------------------------------------------------------------------------------------------------------- gangs
+
+    def _plan_gang(self, group: Group, gang: Gang) -> None:
+        """The whole gang, or why not. The minimum is required together; further pods are optional one by one."""
+        state = self.state
+        if gang.declaration is None:
+            self._refuse(group, "GangNotDeclared", detail=f"gang {gang.key} waits for its PodGroup")
+            return
+        minimum = gang.declaration.min_member
+        total = too_few(state, gang, minimum)
+        if total is not None:
+            detail = f"gang {gang.key} has {total} of its minimum of {minimum} pods: less than minAvailable"
+            self._refuse(group, "TooFewPods", detail=detail, needed=minimum, placeable=total)
+            return
+        uids = groups.placeable(state, list(gang.members))
+        required = max(0, minimum - self._have(gang))
+        unfit = next((self._info(uid) for uid in uids if self._info(uid).fact.unsupported), None)
+        if unfit is not None:
+            self._refuse(group, "UnsupportedConstraint", detail=_unsupported(unfit))
+        elif len(uids) > self.policy.gang_pods:
+            detail = f"gang {gang.key} has {len(uids)} pods, more than the limit of {self.policy.gang_pods}"
+            self._refuse(group, "GangTooLarge", detail=detail, needed=len(uids))
+        elif len(uids) < required:
+            detail = (
+                f"gang {gang.key} needs {required} more pods; {len(uids)} may be scheduled, others are gated or done"
+            )
+            self._refuse(group, "PodsGated", detail=detail, needed=required, placeable=len(uids))
+        else:
+            self._place_gang(group, gang, uids, required)
+
+    def _have(self, gang: Gang) -> int:
+        """Seed 000, Permit: Running and WaitingPods of the gang."""
+        pods, claims = self.state.pods, self.state.claims
+        have = 0
+        for uid in gang.members:
+            claim = claims.get(uid)
+            if pods[uid].status == BOUND or (claim is not None and claim.stage in (HELD, PERMITTED)):
+                have += 1
+        return have
+
+    def _place_gang(self, group: Group, gang: Gang, uids: list[str], required: int) -> None:
+        classes: dict[str, list[str]] = {}
+        for uid in uids:
+            classes.setdefault(self.state.pods[uid].fact.scheduling_class, []).append(uid)
+        taken = self._take_nominated(gang, classes)
+        largest_first = sorted(classes, key=self._size, reverse=True)
+        orders = [largest_first] if len(classes) == 1 else [largest_first, largest_first[::-1]]
+        best, lacking = 0, ""
+        for order in orders:
+            placed = [(digest, self._place_class(group, digest, len(classes[digest]))) for digest in order]
+            found = sum(pods for _, rows in placed for _, pods in rows) + len(taken)
+            if found and found >= required:
+                self._propose(group, classes, placed, taken, required)
+                return
+            if found >= best:
+                best = found
+                lacking = next((d for d, rows in placed if sum(p for _, p in rows) < len(classes[d])), order[0])
+            why = fits.why_not(self.state.table, self.room.free, self.state.table.classes[lacking])
+            for digest, rows in placed:
+                self.room.undo(self.state.table.classes[digest], rows)
+        detail = f"gang {gang.key}: {best} of the {max(required, 1)} pods that must start together have a node."
+        self._refuse(
+            group, "InsufficientRoom", detail=detail, needed=max(required, 1), placeable=best, node_reasons=why
+        )
+
+    def _place_class(self, group: Group, digest: str, pods: int) -> Placed:
+        return self.room.place(self.state.table.classes[digest], pods, _seed(group)) if pods else []
+
+    def _size(self, digest: str) -> tuple[int, str]:
+        """The largest share that one pod of the class takes of the largest node, in 2^-20; ties by digest."""
+        largest = self.state.table.allocatable.max(axis=0, initial=1)
+        columns = self.state.table.classes[digest].columns
+        return max((((amount << 20) // max(int(largest[c]), 1)) for c, amount in columns), default=0), digest
+
+    def _take_nominated(self, gang: Gang, classes: dict[str, list[str]]) -> list[tuple[str, str]]:
+        """Replacements go where the gang's failed members left their room (design, section 4): (node, uid)."""
+        taken = []
+        table = self.state.table
+        for nomination in self.nominations.get(gang.key, ()):
+            row = table.rows.get(nomination.node)
+            uids = classes.get(nomination.scheduling_class)
+            if row is None or not uids or not fits.feasible(table, table.classes[nomination.scheduling_class])[row]:
+                continue
+            taken.append((nomination.node, uids.pop(0)))
+        return taken
+
+    def _propose(
+        self,
+        group: Group,
+        classes: dict[str, list[str]],
+        placed: list[tuple[str, Placed]],
+        taken: list[tuple[str, str]],
+        required: int,
+    ) -> None:
+        must: list[NodeAssignment] = []
+        may: list[NodeAssignment] = []
+        left = required
+        for node, uid in taken:
+            (must if left > 0 else may).append(NodeAssignment(node, (uid,)))
+            left -= 1
+        for digest, rows in placed:
+            uids = iter(classes[digest])
+            for row, pods in rows:
+                node = self._name(row)
+                here = tuple(islice(uids, min(pods, max(left, 0))))
+                if here:
+                    must.append(NodeAssignment(node, here))
+                rest = tuple(islice(uids, pods - len(here)))
+                if rest:
+                    may.append(NodeAssignment(node, rest))
+                left -= pods
+        self.placed.append(
+            GangPlaced(group=group.key, partition=group.partition, required=tuple(must), optional=tuple(may))
+        )
+
+    # -------------------------------------------------------------------------------------------------------- refusals
+
+    def _refuse(
+        self,
+        group: Group,
+        reason: str,
+        *,
+        detail: str = "",
+        needed: int = 0,
+        placeable: int = 0,
+        node_reasons: dict[str, int] | None = None,
+    ) -> None:
+        """Equal refusals share one event."""
+        why = node_reasons or {}
+        attempt = group.attempts + (reason in groups.ROOM_REASONS)
+        key = (reason, detail, attempt, needed, placeable, tuple(why.items()))
+        known = self.refusals.get(key)
+        if known is None:
+            event = GroupsRefused(
+                reason=reason,
+                detail=detail,
+                attempt=attempt,
+                needed=needed,
+                placeable=placeable,
+                nodes=len(self.state.table.rows),
+                node_reasons=why,
+                groups=(),
+            )
+            known = self.refusals[key] = (event, [])
+        known[1].append(group.key)
+
+    def _info(self, uid: str) -> ClassInfo:
+        return self.state.table.classes[self.state.pods[uid].fact.scheduling_class]
+
+    def _name(self, row: int) -> str:
+        fact = self.state.table.facts[row]
+        assert fact is not None
+        return fact.name
+
+
+def _unsupported(info: ClassInfo) -> str:
+    return f"not supported yet: {', '.join(info.fact.unsupported)}"
+
+
+def _seed(group: Group) -> int:
+    """A stable 32-bit hash of the group: which of equal nodes it tries first."""
+    return zlib.crc32(group.key.encode())

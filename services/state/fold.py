@@ -1,0 +1,315 @@
+"""The only fold: one commit after another, each event by its row in one table of transitions.
+
+`APPLY` has a row for every event of the language. The transitions themselves stand in `pods` (a pod, its claim),
+`groups` (gangs, groups, cohorts) and `verdicts` (what the binder said). An event that does not fit the state at its own
+place — an outcome for a pod that is gone, a proposal of a shard that lost the partition — is inert, and counted where
+somebody should know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import events as ev
+from events import subjects
+from events.envelope import Commit, Header, MalformedCommit, Stored, decode, decode_header
+from events.policy import Policy
+from services.state import groups, pods, verdicts
+from services.state.clock import advance
+from services.state.nodes import NodeTable
+from services.state.partitions import PARTITIONS
+from services.state.records import (
+    Claim,
+    Clock,
+    Cohort,
+    Eviction,
+    Gang,
+    Group,
+    Lost,
+    Node,
+    Nomination,
+    Pod,
+    Proposal,
+    SchedulingClass,
+)
+
+RECORDED = (
+    "sequence",
+    "synced",
+    "policy",
+    "epoch",
+    "owners",
+    "holders",
+    "nodes",
+    "classes",
+    "pods",
+    "gangs",
+    "groups",
+    "ready",
+    "claims",
+    "proposals",
+    "permitted",
+    "holding",
+    "cohorts",
+    "nominations",
+    "lost",
+    "evictions",
+    "clocks",
+    "rejections",
+    "priority_classes",
+    "room_sequence",
+    "ignored",
+    "set_aside",
+    "resources",
+)
+"""The attributes of `State` that a snapshot holds; everything else is derived from them."""
+
+
+class UnknownCommit(RuntimeError):
+    """A commit of a known writer that this version cannot fold: the service must stop before it writes again."""
+
+
+class State:
+    """The fold of a cluster's log up to `sequence`. Read by everybody, changed by `apply` alone."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.synced = False
+        """False between `IngestTaken` and `ClusterSynced`: nobody decides."""
+        self.policy: Policy | None = None
+        self.epoch = 0
+        self.owners: tuple[str, ...] = ("",) * PARTITIONS
+        self.holders: dict[str, str] = {}
+        """writer → holder, from the Taken events."""
+        self.nodes: dict[str, Node] = {}
+        self.classes: dict[str, SchedulingClass] = {}
+        self.pods: dict[str, Pod] = {}
+        self.gangs: dict[str, Gang] = {}
+        self.groups: dict[str, Group] = {}
+        self.ready: dict[str, None] = {}
+        """Groups that may be tried now, besides those of the cohorts that woke."""
+        self.claims: dict[str, Claim] = {}
+        self.proposals: dict[int, Proposal] = {}
+        """By place, in log order: what the binder has to judge."""
+        self.permitted: dict[str, None] = {}
+        """Intended to bind and not settled."""
+        self.holding: dict[str, None] = {}
+        """Groups with assignments that wait at permit."""
+        self.cohorts: dict[int, Cohort] = {}
+        self.nominations: dict[str, Nomination] = {}
+        self.lost: dict[str, Lost] = {}
+        self.evictions: dict[str, Eviction] = {}
+        self.clocks: dict[str, Clock] = {}
+        self.rejections: dict[str, ev.DeclarationRejected] = {}
+        self.priority_classes: dict[str, ev.PriorityClassObserved] = {}
+        self.room_sequence = 0
+        """The last commit that gave room back or changed a node: what wakes groups refused for room."""
+        self.ignored: dict[str, int] = {}
+        """Events that were not current at their own place, by type."""
+        self.set_aside = 0
+        """Messages in the stream that are nobody's commit."""
+
+        # Derived.
+        self.table = NodeTable()
+        # The place of the event that is being applied.
+        self.index = 0
+        self.writer = ""
+        self.basis = 0
+        self.commit_epoch = 0
+
+    @property
+    def resources(self) -> list[str]:
+        """The order of the table's columns, kept so that a snapshot's arithmetic has the same shape."""
+        return list(self.table.resources)
+
+    @property
+    def place(self) -> int:
+        """The current event's place as one integer, ordered like the log."""
+        return self.sequence << 20 | self.index
+
+    # ----------------------------------------------------------------------------------------------------------- apply
+
+    def apply_stored(self, stored: Stored) -> Commit | None:
+        """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit."""
+        writer = subjects.writer_of(stored.subject)
+        try:
+            header = decode_header(stored)
+        except MalformedCommit:
+            header = None
+        if header is None or header.writer != writer or subjects.role_of(writer) not in subjects.WRITES:
+            self.sequence = stored.sequence
+            self.set_aside += 1
+            return None
+        try:
+            commit = decode(stored)
+        except MalformedCommit as error:
+            raise UnknownCommit(f"{error} (rules {header.rules}, state {header.state})") from error
+        self.apply(commit.sequence, header, commit.events)
+        return commit
+
+    def apply(self, sequence: int, header: Header, commit_events: list[ev.Event]) -> None:
+        """Fold one commit."""
+        self.sequence = sequence
+        self.writer = header.writer
+        self.basis = header.basis
+        self.commit_epoch = header.epoch
+        allowed = subjects.WRITES[subjects.role_of(header.writer)]
+        table = APPLY
+        for index, event in enumerate(commit_events):
+            kind = type(event)
+            if kind in allowed:
+                self.index = index
+                table[kind](self, event)
+            else:
+                self.ignore(event)
+
+    def ignore(self, event: ev.Event) -> None:
+        """Count an event that was not current at its own place."""
+        name = type(event).__name__
+        self.ignored[name] = self.ignored.get(name, 0) + 1
+
+    # --------------------------------------------------------------------------------------------------------- queries
+
+    def clock(self, writer: str) -> Clock:
+        clock = self.clocks.get(writer)
+        if clock is None:
+            clock = self.clocks[writer] = Clock()
+        return clock
+
+    def owner(self, group: Group) -> str:
+        """The shard that plans for the group; empty before the first assignment."""
+        return self.owners[group.partition]
+
+
+# --------------------------------------------------------------------------------------------- the cluster as a whole
+
+
+def _ingest_taken(state: State, event: ev.IngestTaken) -> None:
+    state.synced = False
+    state.holders["ingest"] = event.holder
+
+
+def _cluster_synced(state: State, event: ev.ClusterSynced) -> None:
+    state.synced = True
+
+
+def _taken(state: State, event: ev.PlannerTaken | ev.BinderTaken) -> None:
+    state.holders[state.writer] = event.holder
+
+
+def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:
+    state.policy = event.policy
+    for cohort in state.cohorts.values():
+        cohort.woken = True
+
+
+def _partitions(state: State, event: ev.PartitionsAssigned) -> None:
+    if event.epoch > state.epoch:
+        state.epoch, state.owners = event.epoch, event.owners
+
+
+def _ticked(state: State, event: ev.Ticked) -> None:
+    started, due = advance(state.clock(state.writer), event)
+    for kind, key in started:
+        if kind == "backoff":
+            groups.backoff_started(state, int(key), event.time_ns)
+    for kind, key in due:
+        DUE[kind](state, key)
+
+
+def _node_observed(state: State, event: ev.NodeObserved) -> None:
+    node = state.nodes.get(event.name)
+    if node is None:
+        node = state.nodes[event.name] = Node(name=event.name)
+    elif node.fact is not None and pods.older(event.resource_version, node.fact.resource_version, node.fact.uid, event):
+        return
+    known = node.fact is not None
+    node.fact = event
+    row = state.table.put(event)
+    if not known:
+        for uid in node.claims:
+            claim = state.claims[uid]
+            state.table.claim(row, state.table.classes[claim.scheduling_class], 1, claim.stage == "proposed")
+    node.touched = state.sequence
+    state.room_sequence = state.sequence
+
+
+def _node_deleted(state: State, event: ev.NodeDeleted) -> None:
+    node = state.nodes.get(event.name)
+    if node is None or node.fact is None or node.fact.uid != event.uid:
+        return
+    node.fact = None
+    node.touched = state.sequence
+    state.table.remove(event.name)
+    state.rejections.pop(f"Node//{event.name}", None)
+    if not node.claims:
+        del state.nodes[event.name]
+
+
+def _class_observed(state: State, event: ev.SchedulingClassObserved) -> None:
+    if event.digest not in state.classes:
+        state.classes[event.digest] = SchedulingClass(event)
+        state.table.add_class(event)
+
+
+def _rejected(state: State, event: ev.DeclarationRejected) -> None:
+    state.rejections[f"{event.kind}/{event.namespace}/{event.name}"] = event
+
+
+def _priority_class(state: State, event: ev.PriorityClassObserved) -> None:
+    state.priority_classes[event.name] = event
+
+
+def _priority_class_deleted(state: State, event: ev.PriorityClassDeleted) -> None:
+    state.priority_classes.pop(event.name, None)
+
+
+DUE: dict[str, Callable[[State, str], None]] = {
+    "backoff": groups.backoff_over,
+    "retry": groups.retry_due,
+    "permit": verdicts.permit_due,
+    "nomination": verdicts.nomination_due,
+}
+"""What a deadline does when its owner's tick finds it due."""
+
+APPLY: dict[type, Callable[[State, Any], None]] = {
+    ev.IngestTaken: _ingest_taken,
+    ev.ClusterSynced: _cluster_synced,
+    ev.NodeObserved: _node_observed,
+    ev.NodeDeleted: _node_deleted,
+    ev.SchedulingClassObserved: _class_observed,
+    ev.PodObserved: pods.observed,
+    ev.PodAssigned: pods.assigned,
+    ev.PodTerminating: pods.terminating,
+    ev.PodFinished: pods.finished,
+    ev.PodDeleted: pods.deleted,
+    ev.PodGroupObserved: groups.pod_group_observed,
+    ev.PodGroupDeleted: groups.pod_group_deleted,
+    ev.PriorityClassObserved: _priority_class,
+    ev.PriorityClassDeleted: _priority_class_deleted,
+    ev.DeclarationRejected: _rejected,
+    ev.PlannerTaken: _taken,
+    ev.GangPlaced: verdicts.placed,
+    ev.GroupsRefused: groups.refused,
+    ev.Ticked: _ticked,
+    ev.BinderTaken: _taken,
+    ev.PolicyAdopted: _policy,
+    ev.PartitionsAssigned: _partitions,
+    ev.GangHeld: verdicts.held,
+    ev.GangPermitted: verdicts.permitted,
+    ev.ProposalRefused: verdicts.refused,
+    ev.GangReleased: verdicts.released,
+    ev.PodBound: pods.bound,
+    ev.BindingFailed: pods.binding_failed,
+    ev.BindingRenewed: pods.binding_renewed,
+    ev.ConditionsReported: pods.conditions_reported,
+    ev.RoomNominated: verdicts.nominated,
+    ev.NominationEnded: verdicts.nomination_ended,
+    ev.EvictionIntended: verdicts.eviction_intended,
+    ev.PodEvicted: verdicts.eviction_settled,
+    ev.EvictionFailed: verdicts.eviction_settled,
+    ev.DisagreementDetected: groups.disagreement,
+    ev.PolicyChanged: _policy,
+}
+"""event → transition: the whole fold."""

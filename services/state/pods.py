@@ -1,0 +1,276 @@
+"""A pod and its claim: facts and outcomes, in every order in which they may arrive.
+
+A claim has one life: proposed → permitted → bound → released (design, rule 6). Three things make every arrival order of
+outcome and fact fold to the same state: outcomes for pods that are gone or finished are inert; a fact without a nodeName
+never clears a claim; a fact with one wins over whatever was intended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from services.state import groups
+from services.state.records import (
+    BOUND,
+    BOUND_CLAIM,
+    FAILED,
+    PERMITTED,
+    PROPOSED,
+    SUCCEEDED,
+    TERMINATING,
+    Claim,
+    Lost,
+    Node,
+    Pod,
+)
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+FINISHED = (SUCCEEDED, FAILED)
+
+
+def older(version: str, known: str, uid: str, event: ev.NodeObserved | ev.PodObserved) -> bool:
+    """Whether a fact is older than the log's own: same object, smaller resourceVersion (they compare as integers)."""
+    return event.uid == uid and version.isdigit() and known.isdigit() and int(version) < int(known)
+
+
+# -------------------------------------------------------------------------------------------------------------- claims
+
+
+def claim(state: State, pod: Pod, uid: str, node_name: str, stage: str, proposal: int = 0) -> None:
+    """Take room for a pod that has no claim yet."""
+    node = state.nodes.get(node_name)
+    if node is None:
+        node = state.nodes[node_name] = Node(name=node_name)
+    node.claims[uid] = None
+    if stage != PROPOSED:
+        node.touched = state.sequence
+    digest = pod.fact.scheduling_class
+    state.claims[uid] = Claim(uid, node_name, digest, stage, pod.group, proposal)
+    table = state.table
+    row = table.rows.get(node_name)
+    if row is not None:
+        table.claim(row, table.classes[digest], 1, stage == PROPOSED)
+
+
+def advance(state: State, held: Claim, stage: str) -> None:
+    """Move a claim on to `stage`; its room moves from the planners' column to the binder's when it leaves `proposed`."""
+    table = state.table
+    row = table.rows.get(held.node)
+    if row is not None and (held.stage == PROPOSED) != (stage == PROPOSED):
+        info = table.classes[held.scheduling_class]
+        table.claim(row, info, -1, held.stage == PROPOSED)
+        table.claim(row, info, 1, stage == PROPOSED)
+        state.nodes[held.node].touched = state.sequence
+    if held.stage == PERMITTED:
+        state.permitted.pop(held.uid, None)
+    held.stage = stage
+    if stage == PERMITTED:
+        state.permitted[held.uid] = None
+
+
+def release(state: State, uid: str) -> Claim | None:
+    """Give the room back; wakes whoever was refused for room. Nominated room outlives its pod and is kept."""
+    held = state.claims.get(uid)
+    if held is None or uid in state.nominations:
+        return None
+    del state.claims[uid]
+    state.permitted.pop(uid, None)
+    node = state.nodes[held.node]
+    del node.claims[uid]
+    if held.stage != PROPOSED:
+        node.touched = state.sequence
+    if node.fact is None and not node.claims:
+        del state.nodes[held.node]
+    table = state.table
+    row = table.rows.get(held.node)
+    if row is not None:
+        table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
+        state.room_sequence = state.sequence
+    return held
+
+
+def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
+    """The pod is on the node, whoever bound it."""
+    held = state.claims.get(uid)
+    if held is not None and held.node == node:
+        if held.stage != BOUND_CLAIM:
+            advance(state, held, BOUND_CLAIM)
+    else:
+        if held is not None:
+            release(state, uid)
+        claim(state, pod, uid, node, BOUND_CLAIM)
+    groups.settled(state, uid, pod)
+
+
+# --------------------------------------------------------------------------------------------------------------- facts
+
+
+def observed(state: State, event: ev.PodObserved) -> None:
+    uid = event.uid
+    pod = state.pods.get(uid)
+    if pod is None:
+        pod = state.pods[uid] = Pod(event, event.status, event.node, event.resource_version, "")
+        state.classes[event.scheduling_class].pods += 1
+        if event.candidate:
+            groups.join(state, uid, pod)
+        if event.node:
+            _observed_on_node(state, uid, pod)
+        return
+    if older(event.resource_version, pod.resource_version, uid, event):
+        return
+    _observed_again(state, uid, pod, event)
+
+
+def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> None:
+    """A field that scheduling depends on changed: gates, labels, requests (resize), priority."""
+    before, pod.fact = pod.fact, event
+    pod.resource_version = event.resource_version
+    if before.scheduling_class != event.scheduling_class:
+        _reclass(state, uid, before.scheduling_class, event.scheduling_class)
+    if event.node and pod.status not in FINISHED:
+        pod.status, pod.node = event.status, event.node
+        _observed_on_node(state, uid, pod)
+    elif pod.status == "pending":
+        pod.status = event.status
+    if event.candidate:
+        groups.changed(state, uid, pod)
+    elif pod.group:
+        groups.leave(state, uid, pod)
+
+
+def _reclass(state: State, uid: str, old: str, new: str) -> None:
+    state.classes[old].pods -= 1
+    state.classes[new].pods += 1
+    held = state.claims.get(uid)
+    if held is None:
+        return
+    table = state.table
+    row = table.rows.get(held.node)
+    if row is not None:
+        table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
+        table.claim(row, table.classes[new], 1, held.stage == PROPOSED)
+        state.nodes[held.node].touched = state.sequence
+        state.room_sequence = state.sequence
+    held.scheduling_class = new
+
+
+def _observed_on_node(state: State, uid: str, pod: Pod) -> None:
+    if pod.status in FINISHED:
+        release(state, uid)
+        groups.settled(state, uid, pod)
+    else:
+        occupy(state, uid, pod, pod.node)
+
+
+def assigned(state: State, event: ev.PodAssigned) -> None:
+    pod = state.pods.get(event.uid)
+    if pod is None or pod.status in FINISHED:
+        return
+    pod.resource_version = event.resource_version
+    pod.node = event.node
+    if pod.status != TERMINATING:
+        pod.status = BOUND
+    occupy(state, event.uid, pod, event.node)
+
+
+def terminating(state: State, event: ev.PodTerminating) -> None:
+    """It holds its room until it is gone; a claim that is not bound yet is the binder's to release."""
+    pod = state.pods.get(event.uid)
+    if pod is None or pod.status in FINISHED:
+        return
+    pod.status = TERMINATING
+    pod.resource_version = event.resource_version
+    groups.shrunk(state, pod)
+
+
+def finished(state: State, event: ev.PodFinished) -> None:
+    pod = state.pods.get(event.uid)
+    if pod is None or pod.status in FINISHED:
+        return
+    pod.status = SUCCEEDED if event.succeeded else FAILED
+    pod.resource_version = event.resource_version
+    held = release(state, event.uid)
+    if held is not None and pod.status == FAILED:
+        _member_lost(state, pod, held)
+    groups.settled(state, event.uid, pod)
+    groups.shrunk(state, pod)
+
+
+def deleted(state: State, event: ev.PodDeleted) -> None:
+    pod = state.pods.pop(event.uid, None)
+    if pod is None:
+        return
+    held = release(state, event.uid)
+    state.evictions.pop(event.uid, None)
+    state.rejections.pop(f"Pod/{event.namespace}/{event.name}", None)
+    if pod.group:
+        groups.leave(state, event.uid, pod)
+    if held is not None and pod.status not in FINISHED:
+        _member_lost(state, pod, held)
+    found = state.classes[pod.fact.scheduling_class]
+    found.pods -= 1
+
+
+def _member_lost(state: State, pod: Pod, held: Claim) -> None:
+    """A bound member of a running gang failed for good: its room may be kept for its replacement (design, section 4)."""
+    gang = state.gangs.get(pod.gang)
+    if held.stage != BOUND_CLAIM or gang is None or gang.declaration is None:
+        return
+    running, live = groups.running(state, gang)
+    minimum = gang.declaration.min_member
+    if live and running < minimum and (gang.satisfied or running + 1 >= minimum):
+        state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class)
+
+
+# ------------------------------------------------------------------------------------------------------------ outcomes
+
+
+def bound(state: State, event: ev.PodBound) -> None:
+    pod = state.pods.get(event.uid)
+    if pod is None or pod.status in FINISHED:
+        return
+    held = state.claims.get(event.uid)
+    if held is None or held.stage == BOUND_CLAIM:
+        return  # the fact was here first, and it wins
+    if pod.status != TERMINATING:
+        pod.status = BOUND
+    pod.node = event.node
+    occupy(state, event.uid, pod, event.node)
+
+
+def binding_failed(state: State, event: ev.BindingFailed) -> None:
+    """A definite no: only an intent that is still open is given up; the pod goes back to its group, with backoff."""
+    pod = state.pods.get(event.uid)
+    held = state.claims.get(event.uid)
+    if pod is None or held is None or held.stage != PERMITTED:
+        return
+    if event.assigned_node and pod.status not in FINISHED:
+        pod.node = event.assigned_node
+        if pod.status != TERMINATING:
+            pod.status = BOUND
+        occupy(state, event.uid, pod, event.assigned_node)
+        return
+    release(state, event.uid)
+    groups.failed_to_bind(state, event.uid, pod)
+
+
+def binding_renewed(state: State, event: ev.BindingRenewed) -> None:
+    held = state.claims.get(event.uid)
+    if held is not None and held.stage == PERMITTED:
+        held.resource_version = event.resource_version
+
+
+def conditions_reported(state: State, event: ev.ConditionsReported) -> None:
+    for uid, resource_version in event.pods:
+        pod = state.pods.get(uid)
+        if pod is not None:
+            pod.reported = event.reason
+            if resource_version.isdigit() and not older_version(resource_version, pod.resource_version):
+                pod.resource_version = resource_version
+
+
+def older_version(version: str, known: str) -> bool:
+    return known.isdigit() and int(version) < int(known)

@@ -1,0 +1,95 @@
+"""What must hold of any state, after every commit: run after every test, by the simulator and by ``muster verify``.
+
+Raises `Violated` with the first sentence that does not hold; the numbers are those of the design's section 7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from services.state.fold import State
+from services.state.records import (
+    AWAITING,
+    BOUND_CLAIM,
+    HELD,
+    IDLE,
+    NOMINATED,
+    PARKED,
+    PERMITTED,
+    PROPOSED,
+    READY,
+)
+
+
+class Violated(AssertionError):
+    """An invariant does not hold."""
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise Violated(sentence)
+
+
+def validate_state(state: State) -> None:
+    """Check the derived tables against the records, and the records against each other."""
+    _table_counts_the_claims(state)
+    _claims_have_their_pods(state)
+    _groups_are_in_one_place(state)
+
+
+def _table_counts_the_claims(state: State) -> None:
+    table = state.table
+    held, proposed = np.zeros_like(table.held), np.zeros_like(table.proposed)
+    for uid, claim in state.claims.items():
+        _require(uid in state.nodes[claim.node].claims, f"claim {uid} is not listed by node {claim.node}")
+        row = table.rows.get(claim.node)
+        if row is not None:
+            request = table.classes[claim.scheduling_class].request
+            (proposed if claim.stage == PROPOSED else held)[row] += request
+    _require(bool((held == table.held).all()), "the table's held room is not the sum of the claims")
+    _require(bool((proposed == table.proposed).all()), "the table's proposed room is not the sum of the claims")
+    listed = sum(len(node.claims) for node in state.nodes.values())
+    _require(listed == len(state.claims), "a node lists a claim that does not exist (7.13)")
+
+
+def _claims_have_their_pods(state: State) -> None:
+    permitted = []
+    for uid, claim in state.claims.items():
+        if claim.stage == NOMINATED:
+            _require(uid in state.nominations, f"nominated room {uid} has no bound (7.13)")
+            continue
+        pod = state.pods.get(uid)
+        _require(pod is not None, f"claim {uid} has no pod (7.13)")
+        assert pod is not None
+        _require(pod.status not in ("succeeded", "failed"), f"finished pod {uid} holds room (7.13)")
+        if claim.stage == PROPOSED:
+            _require(claim.proposal in state.proposals, f"proposed claim {uid} has no proposal (7.13)")
+        if claim.stage == HELD:
+            group = state.groups.get(pod.group)
+            _require(group is not None and uid in group.held, f"held claim {uid} is not held by its group (7.4)")
+        if claim.stage == PERMITTED:
+            permitted.append(uid)
+        if pod.node and pod.status in ("bound", "terminating"):
+            _require(claim.stage == BOUND_CLAIM and claim.node == pod.node, f"pod {uid} is bound elsewhere (7.1)")
+    _require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
+    for uid in state.nominations:
+        _require(uid in state.claims, f"nomination {uid} holds no room")
+
+
+def _groups_are_in_one_place(state: State) -> None:
+    for key, group in state.groups.items():
+        _require(group.phase in (IDLE, READY, AWAITING, PARKED), f"group {key} is in phase {group.phase}")
+        _require((key in state.ready) == (group.phase == READY), f"group {key} is {group.phase}, listed otherwise")
+        _require((group.cohort != 0) == (group.phase == PARKED), f"group {key} is {group.phase} in a cohort or without")
+        if group.cohort:
+            _require(key in state.cohorts[group.cohort].groups, f"group {key} is not in its cohort")
+        for uid in group.held:
+            held = state.claims.get(uid)
+            _require(held is not None and held.stage == HELD, f"group {key} holds {uid} without a claim")
+    for place, cohort in state.cohorts.items():
+        _require(bool(cohort.groups), f"cohort {place} is empty")
+        for key in cohort.groups:
+            _require(state.groups[key].cohort == place, f"cohort {place} lists {key}, which is elsewhere")
+    awaiting = {proposal.group for proposal in state.proposals.values()}
+    for key, group in state.groups.items():
+        _require(group.phase != AWAITING or key in awaiting, f"group {key} awaits a verdict on nothing (7.12)")

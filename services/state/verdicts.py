@@ -1,0 +1,205 @@
+"""Proposals and what the binder said of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from events.objects import NodeAssignment, Place
+from services.state import groups, pods
+from services.state.clock import set_deadline
+from services.state.records import (
+    AWAITING,
+    HELD,
+    NOMINATED,
+    PERMITTED,
+    PROPOSED,
+    Claim,
+    Eviction,
+    Group,
+    Nomination,
+    Proposal,
+)
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def place_of(place: Place) -> int:
+    return place.sequence << 20 | place.index
+
+
+def _assigned(assignments: tuple[NodeAssignment, ...]) -> list[tuple[str, str]]:
+    return [(uid, assignment.node) for assignment in assignments for uid in assignment.pods]
+
+
+def placed(state: State, event: ev.GangPlaced) -> None:
+    """A proposal takes its room for every planner. Not current at its own place: ignored and counted."""
+    group = state.groups.get(event.group)
+    shard = state.writer.partition(".")[2]
+    if (
+        group is None
+        or group.since > state.basis
+        or group.phase == AWAITING
+        or state.owner(group) != shard
+        or state.commit_epoch != state.epoch
+    ):
+        state.ignore(event)
+        return
+    wanted = _assigned(event.required) + _assigned(event.optional)
+    if any(uid in state.claims for uid, _ in wanted):
+        state.ignore(event)
+        return
+    place = state.place
+    state.proposals[place] = Proposal(
+        place, state.sequence, state.index, event.group, shard, state.basis, event.required, event.optional
+    )
+    for uid, node in wanted:
+        pod = state.pods.get(uid)
+        if pod is not None:
+            pods.claim(state, pod, uid, node, PROPOSED, place)
+    groups.await_verdict(state, group)
+
+
+def _own_claims(state: State, proposal: Proposal) -> list[Claim]:
+    """The claims that this proposal still holds."""
+    found = []
+    for uid, _ in _assigned(proposal.required) + _assigned(proposal.optional):
+        held = state.claims.get(uid)
+        if held is not None and held.stage == PROPOSED and held.proposal == proposal.place:
+            found.append(held)
+    return found
+
+
+def _settle(state: State, place: Place) -> tuple[Group | None, list[Claim]]:
+    """The proposal has its verdict: the group that it meant (None if that is gone) and the claims it still holds."""
+    proposal = state.proposals.pop(place_of(place), None)
+    if proposal is None:
+        return None, []
+    group = state.groups.get(proposal.group)
+    if group is not None and group.since > proposal.basis:
+        group = None
+    return group, _own_claims(state, proposal)
+
+
+def held(state: State, event: ev.GangHeld) -> None:
+    group, claims = _settle(state, event.proposal)
+    for claim in claims:
+        pods.advance(state, claim, HELD)
+        if group is not None:
+            group.held[claim.uid] = None
+    if group is None:
+        return
+    state.holding[group.key] = None
+    set_deadline(state.clock("binder"), "permit", event.group, event.waiting_ms)
+    groups.make_ready(state, group)
+
+
+def permitted(state: State, event: ev.GangPermitted) -> None:
+    """Quorum: the claims named are permitted, with the intents' preconditions; whatever else was proposed is released."""
+    settled = [_settle(state, place) for place in event.proposals]
+    group = settled[-1][0] if settled else state.groups.get(event.group)
+    for assignment in event.bindings:
+        for binding in assignment.pods:
+            claim = state.claims.get(binding.uid)
+            if claim is not None and claim.node == assignment.node and claim.stage in (PROPOSED, HELD):
+                pods.advance(state, claim, PERMITTED)
+                claim.resource_version = binding.resource_version
+    for claim in [claim for _, claims in settled for claim in claims if claim.stage == PROPOSED]:
+        _release(state, claim.uid)
+    if group is None:
+        return
+    for key in group.gangs:
+        state.gangs[key].satisfied = True
+    group.attempts = 0
+    _hold_over(state, group)
+    groups.make_ready(state, group)
+
+
+def refused(state: State, event: ev.ProposalRefused) -> None:
+    """The group is planned again at once."""
+    group, claims = _settle(state, event.proposal)
+    for claim in claims:
+        _release(state, claim.uid)
+    if group is not None and group.phase == AWAITING:
+        groups.make_ready(state, group)
+
+
+def released(state: State, event: ev.GangReleased) -> None:
+    """Held pods are rejected; when none is left, the group is tried again after its backoff (seed 000, Unreserve)."""
+    group = state.groups.get(event.group)
+    for uid in event.pods:
+        claim = state.claims.get(uid)
+        if claim is not None and claim.stage == HELD:
+            _release(state, uid)
+        if group is not None:
+            group.held.pop(uid, None)
+    if group is None or group.held:
+        return
+    _hold_over(state, group)
+    if group.phase != AWAITING and groups.placeable(state, groups.members(state, group)):
+        text = f"{len(event.pods)} pods were given back: {event.reason}"
+        groups.park(state, [group], event.reason, event.reason, text, 0, group.attempts + 1)
+
+
+def _hold_over(state: State, group: Group) -> None:
+    group.held.clear()
+    group.permit_due = False
+    state.holding.pop(group.key, None)
+
+
+def _release(state: State, uid: str) -> None:
+    pods.release(state, uid)
+    pod = state.pods.get(uid)
+    if pod is not None:
+        groups.settled(state, uid, pod)
+
+
+def permit_due(state: State, key: str) -> None:
+    group = state.groups.get(key)
+    if group is not None and group.held:
+        group.permit_due = True
+
+
+# ---------------------------------------------------------------------------------------------- replacement of members
+
+
+def nominated(state: State, event: ev.RoomNominated) -> None:
+    """The failed member's room is held under its UID, so that no stranger takes it."""
+    lost = state.lost.pop(event.pod, None)
+    if lost is None or event.pod in state.claims:
+        state.ignore(event)
+        return
+    nomination = Nomination(event.pod, event.gang, event.node, lost.scheduling_class)
+    state.nominations[event.pod] = nomination
+    node = state.nodes[event.node]
+    node.claims[event.pod] = None
+    node.touched = state.sequence
+    state.claims[event.pod] = Claim(event.pod, event.node, lost.scheduling_class, NOMINATED, event.gang)
+    row = state.table.rows.get(event.node)
+    if row is not None:
+        state.table.claim(row, state.table.classes[lost.scheduling_class], 1, False)
+    set_deadline(state.clock("binder"), "nomination", event.pod, event.waiting_ms)
+
+
+def nomination_ended(state: State, event: ev.NominationEnded) -> None:
+    state.lost.pop(event.pod, None)
+    if state.nominations.pop(event.pod, None) is not None:
+        pods.release(state, event.pod)
+
+
+def nomination_due(state: State, key: str) -> None:
+    nomination = state.nominations.get(key)
+    if nomination is not None:
+        nomination.due = True
+
+
+def eviction_intended(state: State, event: ev.EvictionIntended) -> None:
+    if event.uid in state.pods:
+        state.evictions[event.uid] = Eviction(
+            event.uid, event.namespace, event.name, event.resource_version, event.reason
+        )
+
+
+def eviction_settled(state: State, event: ev.PodEvicted | ev.EvictionFailed) -> None:
+    state.evictions.pop(event.uid, None)

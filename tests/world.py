@@ -1,0 +1,238 @@
+"""A cluster's log in memory with the real cores around it: given events, when something happens, then events.
+
+`World` plays every service by hand: facts are appended as ingest would, `plan` and `judge` append what the cores decide
+over the state as it stands, `settle` goes on until nobody has anything to say, with an API server that accepts every
+binding. `validate_state` runs after every commit.
+"""
+
+from __future__ import annotations
+
+import events as ev
+from events import envelope, subjects
+from events.envelope import Header
+from events.memory import MemoryLog
+from events.objects import Declaration, HostPort, Membership, SelectorTerm, Taint, Toleration
+from events.policy import DEFAULT_POLICY, Policy
+from services.binder import core as binder
+from services.planner import core as planner
+from services.state.clock import tick
+from services.state.fold import State
+from services.state.validate import validate_state
+
+GI = 1 << 30
+SECOND_NS = 1_000_000_000
+
+
+class World:
+    def __init__(self, policy: Policy = DEFAULT_POLICY, *, shards: tuple[str, ...] = ("a",)) -> None:
+        self.log = MemoryLog("test")
+        self.state = State()
+        self.now_ns = 1_000 * SECOND_NS
+        self.versions = 0
+        self.facts(ev.IngestTaken(holder="test"))
+        self.facts(ev.ClusterSynced(nodes=0, pods=0))
+        self.append("admin", [ev.PolicyChanged(policy=policy)], cause="admin")
+        for shard in shards:
+            self.append(f"planner.{shard}", [ev.PlannerTaken(shard=shard, holder="test")], cause="taken")
+        self.append("binder", [ev.BinderTaken(holder="test")], cause="taken")
+        self.judge()
+
+    # ------------------------------------------------------------------------------------------------------------- log
+
+    def append(self, writer: str, events: list[ev.Event], cause: str = "facts", basis: int | None = None) -> None:
+        subject = subjects.subject("test", writer)
+        header = Header(
+            writer=writer,
+            epoch=self.state.epoch,
+            basis=self.state.sequence if basis is None else basis,
+            time_ns=0,
+            cause=cause,
+        )
+        expected = self.log._last.get(subject, 0)
+        sequence = self.log.append_now(subject, header, envelope.encode_events(events), expected)
+        self.state.apply_stored(self.log.commits[sequence - 1])
+        validate_state(self.state)
+
+    def facts(self, *events: ev.Event) -> None:
+        self.append("ingest", list(events))
+
+    def version(self) -> str:
+        self.versions += 1
+        return str(self.versions)
+
+    # ----------------------------------------------------------------------------------------------------------- facts
+
+    def node(
+        self,
+        name: str,
+        cpu: int = 8,
+        memory_gi: int = 32,
+        pods: int = 110,
+        gpu: int = 0,
+        *,
+        labels: dict[str, str] | None = None,
+        taints: tuple[Taint, ...] = (),
+        unschedulable: bool = False,
+    ) -> None:
+        offered = {"cpu_milli": cpu * 1000, "memory_bytes": memory_gi * GI, "pods": pods}
+        if gpu:
+            offered["nvidia.com/gpu"] = gpu
+        self.facts(
+            ev.NodeObserved(
+                name=name,
+                uid=f"uid-{name}",
+                resource_version=self.version(),
+                labels=labels or {},
+                taints=taints,
+                unschedulable=unschedulable,
+                allocatable=offered,
+            )
+        )
+
+    def scheduling_class(
+        self,
+        cpu: float = 1,
+        memory_gi: int = 1,
+        gpu: int = 0,
+        *,
+        selector: dict[str, str] | None = None,
+        affinity: tuple[SelectorTerm, ...] | None = None,
+        tolerations: tuple[Toleration, ...] = (),
+        ports: tuple[HostPort, ...] = (),
+        unsupported: tuple[str, ...] = (),
+    ) -> str:
+        asked = {"cpu_milli": int(cpu * 1000), "memory_bytes": memory_gi * GI, "pods": 1}
+        if gpu:
+            asked["nvidia.com/gpu"] = gpu
+        digest = f"{asked}{selector}{affinity}{tolerations}{ports}{unsupported}"
+        if digest not in self.state.classes:
+            self.facts(
+                ev.SchedulingClassObserved(
+                    digest=digest,
+                    requests=asked,
+                    node_selector=selector or {},
+                    required_affinity=affinity,
+                    preferred_affinity=(),
+                    tolerations=tolerations,
+                    host_ports=ports,
+                    unsupported=unsupported,
+                )
+            )
+        return digest
+
+    def pod(
+        self,
+        name: str,
+        gang: str = "",
+        *,
+        minimum: int = 0,
+        of: str = "",
+        priority: int = 0,
+        created_s: int = 0,
+        gated: bool = False,
+        node: str = "",
+        candidate: bool = True,
+        **asks: float,
+    ) -> str:
+        """Observe a pod ``default/name``; its UID is its name. `minimum` declares the gang on the pod itself."""
+        declared = Declaration(min_member=minimum, waiting_time_ms=0) if minimum else None
+        membership = (
+            Membership(gang=f"default/{gang}", dialect="coscheduling/2020", declared=declared) if gang else None
+        )
+        self.facts(
+            ev.PodObserved(
+                uid=name,
+                namespace="default",
+                name=name,
+                resource_version=self.version(),
+                scheduling_class=of or self.scheduling_class(**asks),
+                gang=membership,
+                priority=priority,
+                created_ns=created_s * SECOND_NS,
+                candidate=candidate,
+                gated=gated,
+                status="bound" if node else "pending",
+                node=node,
+            )
+        )
+        return name
+
+    def gang(self, name: str, pods: int, minimum: int, **asks: float) -> list[str]:
+        return [self.pod(f"{name}-{i}", name, minimum=minimum, **asks) for i in range(pods)]
+
+    def assigned(self, uid: str, node: str) -> None:
+        self.facts(ev.PodAssigned(uid=uid, namespace="default", name=uid, resource_version=self.version(), node=node))
+
+    def terminating(self, uid: str) -> None:
+        self.facts(ev.PodTerminating(uid=uid, namespace="default", name=uid, resource_version=self.version()))
+
+    def finished(self, uid: str, *, succeeded: bool = True, reason: str = "") -> None:
+        self.facts(
+            ev.PodFinished(
+                uid=uid,
+                namespace="default",
+                name=uid,
+                resource_version=self.version(),
+                succeeded=succeeded,
+                reason=reason,
+            )
+        )
+
+    def deleted(self, uid: str) -> None:
+        self.facts(ev.PodDeleted(uid=uid, namespace="default", name=uid))
+
+    # ------------------------------------------------------------------------------------------------------- decisions
+
+    def plan(self, shard: str = "a") -> list[ev.Event]:
+        decided: list[ev.Event] = list(planner.decide_now(self.state, shard))
+        if decided:
+            self.append(f"planner.{shard}", decided, cause="decide")
+        return decided
+
+    def judge(self) -> list[ev.Event]:
+        decided = binder.decide(self.state)
+        if decided:
+            self.append("binder", decided, cause="decide")
+        return decided
+
+    def bind(self) -> list[str]:
+        """Every open intent succeeds: outcome, then fact."""
+        done = list(self.state.permitted)
+        for uid in done:
+            claim = self.state.claims[uid]
+            self.append(
+                "binder", [ev.PodBound(uid=uid, namespace="default", name=uid, node=claim.node)], cause="outcome"
+            )
+            self.assigned(uid, claim.node)
+        return done
+
+    def settle(self, shards: tuple[str, ...] = ("a",)) -> None:
+        """Plan, judge and bind until nobody has anything to say."""
+        for _ in range(100):
+            said = [event for shard in shards for event in self.plan(shard)]
+            said += self.judge()
+            if not said and not self.bind():
+                return
+        raise AssertionError("the cores never come to rest")
+
+    def pass_s(self, seconds: float) -> None:
+        """Time passes: every owner ticks when it wants to, every 100 ms."""
+        for _ in range(int(seconds * 10)):
+            self.now_ns += SECOND_NS // 10
+            for writer in sorted(self.state.clocks):
+                event = tick(self.state.clock(writer), self.now_ns)
+                if event is not None:
+                    self.append(writer, [event], cause="tick")
+
+    # ----------------------------------------------------------------------------------------------------------- views
+
+    def where(self, *uids: str) -> list[str]:
+        """The node that each pod is bound to, or ''."""
+        return [self.state.pods[uid].node if uid in self.state.pods else "" for uid in uids]
+
+    def bound(self) -> list[str]:
+        return sorted(uid for uid, pod in self.state.pods.items() if pod.status == "bound")
+
+
+def of_type(events: list[ev.Event], kind: type) -> list:
+    return [event for event in events if isinstance(event, kind)]
