@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -123,9 +124,10 @@ class Connection:
         return self
 
     async def request(
-        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float = REQUEST_WITHIN_S
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float | None = None
     ) -> Msg:
         """Raises Unanswered, Denied, and Unavailable when this connection was closed."""
+        within_s = within_s or REQUEST_WITHIN_S
         token = str(next(self._tokens))
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._answers[token] = subject, answer
@@ -146,7 +148,7 @@ class Connection:
         return message
 
     async def ask(
-        self, subject: str, body: Any = None, headers: dict[str, str] | None = None, within_s: float = REQUEST_WITHIN_S
+        self, subject: str, body: Any = None, headers: dict[str, str] | None = None, within_s: float | None = None
     ) -> bytes:
         """A request that JetStream answers in JSON; `body` is bytes, or anything that becomes JSON.
 
@@ -162,7 +164,8 @@ class Connection:
         raise Refused(subject, error.code, error.err_code, error.description)
 
     async def close(self) -> None:
-        await self.client.close()
+        with suppress(OSError):  # a broken connection cannot be drained
+            await self.client.close()
 
     async def _on_answer(self, message: Msg) -> None:
         _, answer = self._answers.get(message.subject.rpartition(".")[2], (None, None))

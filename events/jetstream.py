@@ -12,7 +12,8 @@ or as silence, and the consumer is made anew behind the last commit that was rea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -124,13 +125,13 @@ class JetStreamLog:
         state = await self._state()
         stop = state.last_seq if until is None else min(until, state.last_seq)
         if stop >= state.first_seq:
-            async for batch in self._batches(after, stop):
-                yield batch
+            async with aclosing(self._batches(after, stop)) as batches:
+                async for batch in batches:
+                    yield batch
 
-    async def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
+    def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
         """Raises LogError when commits behind `after` are missing, Denied; goes through everything else."""
-        async for batch in self._batches(after, None):
-            yield batch
+        return self._batches(after, None)
 
     async def close(self) -> None:
         await self.connection.close()
@@ -237,7 +238,7 @@ class JetStreamLog:
 
     # --------------------------------------------------------------------------------------------------------- reading
 
-    async def _batches(self, after: int, stop: int | None) -> AsyncIterator[list[Stored]]:
+    async def _batches(self, after: int, stop: int | None) -> AsyncGenerator[list[Stored]]:
         """Contiguous batches behind `after`, up to `stop` or for ever; a consumer is made as often as it takes."""
         place, gaps = after, 0
         while stop is None or place < stop:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
@@ -49,3 +50,9 @@ async def collect(batches: AsyncIterator[list[Stored]], count: int | None = None
 
 def sequences(commits: list[Stored]) -> list[int]:
     return [commit.sequence for commit in commits]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for what nothing announces."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.002)

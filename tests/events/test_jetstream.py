@@ -1,0 +1,332 @@
+"""JetStream as the log: lost answers, other writers, servers that die, streams that were tampered with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import aclosing
+
+import msgspec
+import pytest
+
+from events import envelope, subjects
+from events.connection import Connection, Unanswered
+from events.consumer import KEPT_S, Consumer
+from events.jetstream import JetStreamLog
+from events.log import Conflict, LogError, TooLarge, Unavailable
+from events.server import EmbeddedServer
+from tests.events.proxy import Proxy, proxy
+from tests.events.writing import HEADER, append, collect, fill, number_of, payload, sequences, until
+
+# ---------------------------------------------------------------------------------------------------- lost answers
+
+
+async def through(made: Proxy, cluster: str) -> JetStreamLog:
+    return await JetStreamLog.open(made.url, cluster)
+
+
+async def test_a_lost_acknowledgement_is_found_to_be_our_own_commit(
+    server: EmbeddedServer, log: JetStreamLog, cluster: str
+) -> None:
+    async with proxy(server.port) as between:
+        writer = await through(between, cluster)
+        first = await append(writer, "binder", 1, 0)
+        between.lose_answer_to = b"HPUB " + subjects.subject(cluster, "binder").encode()
+        second = await append(writer, "binder", 2, first)
+        assert between.lost.is_set()
+        assert await append(writer, "binder", 3, second) == 3
+        await writer.close()
+    assert [number_of(commit) for commit in await collect(log.read())] == [1, 2, 3]
+
+
+async def test_a_lost_request_is_repeated(server: EmbeddedServer, log: JetStreamLog, cluster: str) -> None:
+    async with proxy(server.port) as between:
+        writer = await through(between, cluster)
+        between.lose_request_with = b"HPUB " + subjects.subject(cluster, "binder").encode()
+        assert await append(writer, "binder", 1, 0) == 1
+        assert between.lost.is_set()
+        await writer.close()
+    assert [number_of(commit) for commit in await collect(log.read())] == [1]
+
+
+async def test_answers_that_stop_without_an_end_of_the_connection(
+    server: EmbeddedServer, log: JetStreamLog, cluster: str
+) -> None:
+    async with proxy(server.port) as between:
+        between.silent = True
+        writer = await through(between, cluster)
+        between.lose_answer_to = b"HPUB " + subjects.subject(cluster, "binder").encode()
+        assert await append(writer, "binder", 1, 0) == 1
+        assert between.lost.is_set()
+        await writer.close()
+    assert [number_of(commit) for commit in await collect(log.read())] == [1]
+
+
+async def test_a_retry_after_a_lost_acknowledgement_meets_10071_and_compares_ids(log: JetStreamLog) -> None:
+    """The server says 'wrong last sequence' to a process that does not know of its success: no conflict."""
+    subject = subjects.subject(log.cluster, "binder")
+    sequence = await append(log, "binder", 1, 0)
+    answer = await log.connection.request(
+        subject,
+        payload(1),
+        {"Nats-Expected-Last-Subject-Sequence": "0", "Nats-Msg-Id": envelope.message_id(subject, 0, payload(1))},
+    )
+    assert b"10071" in answer.data
+    assert await append(log, "binder", 1, 0) == sequence
+
+
+async def test_a_lost_request_and_another_writer_is_a_conflict(
+    server: EmbeddedServer, log: JetStreamLog, cluster: str
+) -> None:
+    async with proxy(server.port) as between:
+        writer = await through(between, cluster)
+        between.lose_request_with = b"HPUB " + subjects.subject(cluster, "binder").encode()
+        replaced = asyncio.ensure_future(append(writer, "binder", 1, 0))
+        await between.lost.wait()
+        try:
+            other = await append(log, "binder", 2, 0)
+        except Conflict:  # the first was quicker with its second attempt
+            assert await replaced == 1
+        else:
+            with pytest.raises(Conflict) as conflict:
+                await replaced
+            assert conflict.value.actual == other
+        await writer.close()
+    assert len(await collect(log.read())) == 1
+
+
+async def test_of_two_writers_at_one_place_one_wins(server: EmbeddedServer, log: JetStreamLog) -> None:
+    other = await JetStreamLog.open(server.url, log.cluster)
+    answers = await asyncio.gather(append(log, "binder", 1, 0), append(other, "binder", 2, 0), return_exceptions=True)
+    await other.close()
+    won = [answer for answer in answers if isinstance(answer, int)]
+    lost = [answer for answer in answers if isinstance(answer, Conflict)]
+    assert (won, len(lost)) == ([1], 1)
+    assert await log.end() == 1
+
+
+# -------------------------------------------------------------------------------------------------- servers that die
+
+
+async def test_kill_9_and_restart_lose_and_repeat_nothing(own_server: EmbeddedServer, cluster: str) -> None:
+    total = 300
+    writer = await JetStreamLog.open(own_server.url, cluster)
+    reader = await JetStreamLog.open(own_server.url, cluster)
+    written: list[int] = []
+
+    async def write() -> None:
+        for number in range(total):
+            written.append(await append(writer, "binder", number, written[-1] if written else 0))
+
+    async def follow() -> list[tuple[int, int]]:
+        async with aclosing(reader.follow()) as batches:
+            return [(commit.sequence, number_of(commit)) for commit in await collect(batches, total)]
+
+    async def crash() -> None:
+        for after in (60, 180):
+            await until(lambda after=after: len(written) >= after)  # type: ignore[misc]
+            own_server.kill()
+            own_server.start()
+
+    _, seen, _ = await asyncio.gather(write(), follow(), crash())
+    assert written == list(range(1, total + 1))
+    assert seen == list(zip(written, range(total), strict=True))
+    await writer.close()
+    await reader.close()
+
+
+async def test_a_stopped_server_is_waited_for(own_server: EmbeddedServer, cluster: str) -> None:
+    log = await JetStreamLog.open(own_server.url, cluster)
+    async with aclosing(log.follow()) as batches:
+        await append(log, "binder", 1, 0)
+        assert sequences(await anext(batches)) == [1]
+        os.kill(own_server.pid, signal.SIGSTOP)
+        appending = asyncio.ensure_future(append(log, "binder", 2, 1))
+        following = asyncio.ensure_future(anext(batches))
+        await until(lambda: log.connection.client.is_reconnecting)
+        os.kill(own_server.pid, signal.SIGCONT)
+        assert await appending == 2
+        assert sequences(await following) == [2]
+    await log.close()
+
+
+async def test_a_server_that_stays_away_makes_reading_unavailable(
+    own_server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("events.connection.PATIENCE_S", 0.3)
+    monkeypatch.setattr("events.connection.REQUEST_WITHIN_S", 0.2)
+    log = await JetStreamLog.open(own_server.url, cluster)
+    own_server.kill()
+    with pytest.raises(Unavailable, match=cluster):
+        await append(log, "binder", 1, 0)
+    with pytest.raises(Unavailable, match=cluster):
+        await collect(log.read())
+    await log.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await log.end()
+
+
+async def test_no_server_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("events.connection.CONNECT_WITHIN_S", 0.5)
+    with pytest.raises(Unavailable, match=r"nats://127\.0\.0\.1:1"):
+        await JetStreamLog.open("nats://127.0.0.1:1", "nowhere")
+
+
+# ------------------------------------------------------------------------------------------------- gaps and consumers
+
+
+async def test_a_gap_is_pulled_again(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message is lost between the server and the reader, as nats-py does to a slow consumer."""
+    await fill(log, "binder", 20)
+    deliver, lost = Consumer._on_message, []
+
+    async def lossy(self: Consumer, message) -> None:  # type: ignore[no-untyped-def]
+        if message.data == payload(13) and not lost:
+            lost.append(message)
+            return
+        await deliver(self, message)
+
+    monkeypatch.setattr(Consumer, "_on_message", lossy)
+    assert sequences(await collect(log.read())) == list(range(1, 21))
+    assert len(lost) == 1
+
+
+async def test_a_commit_that_somebody_deleted_is_named(log: JetStreamLog) -> None:
+    await fill(log, "binder", 5)
+    await log.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 3})
+    with pytest.raises(LogError, match="commit 3 is missing"):
+        await collect(log.read())
+    assert sequences(await collect(log.read(3))) == [4, 5]
+
+
+async def test_a_purged_log_is_read_from_where_it_begins(log: JetStreamLog) -> None:
+    await fill(log, "binder", 5)
+    await log.connection.ask(f"$JS.API.STREAM.PURGE.{log.stream}", {"seq": 4})
+    assert sequences(await collect(log.read())) == [4, 5]
+    assert sequences(await collect(log.read(3))) == [4, 5]
+    assert await collect(log.read(0, 2)) == []
+    async with aclosing(log.follow()) as batches:
+        assert sequences(await collect(batches, 2)) == [4, 5]
+    with pytest.raises(LogError, match="what follows 2 was purged"):
+        await collect(log.read(2))
+
+
+async def test_a_log_that_was_purged_wholly(log: JetStreamLog) -> None:
+    await fill(log, "binder", 3)
+    await log.connection.ask(f"$JS.API.STREAM.PURGE.{log.stream}")
+    assert await log.end() == 3
+    assert await collect(log.read()) == []
+    assert await append(log, "planner.0", 4, 0) == 4
+    assert sequences(await collect(log.read(3))) == [4]
+
+
+async def test_a_stream_that_lost_its_end_is_not_followed_in_silence(log: JetStreamLog) -> None:
+    await fill(log, "binder", 3)
+    with pytest.raises(LogError, match="ends at 3"):
+        await collect(log.follow(7))
+
+
+async def test_a_consumer_that_the_server_dropped_is_made_anew(log: JetStreamLog) -> None:
+    await fill(log, "binder", 2)
+    async with aclosing(log.follow()) as batches:
+        assert sequences(await collect(batches, 2)) == [1, 2]
+        waiting = asyncio.ensure_future(anext(batches))
+        (name,) = await consumers(log)
+        await log.connection.ask(f"$JS.API.CONSUMER.DELETE.{log.stream}.{name}")
+        await append(log, "binder", 3, 2)
+        assert sequences(await waiting) == [3]
+
+
+async def test_pull_requests_that_expire_are_renewed(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = msgspec.json.encode({"batch": 256, "expires": 20_000_000})
+    monkeypatch.setattr("events.consumer._PULL", short)
+    statuses: list[str] = []
+    on_status = Consumer._on_status
+
+    def record(self: Consumer, headers: dict[str, str]) -> None:
+        statuses.append(headers["Status"])
+        on_status(self, headers)
+
+    monkeypatch.setattr(Consumer, "_on_status", record)
+    async with aclosing(log.follow()) as batches:
+        waiting = asyncio.ensure_future(anext(batches))
+        await until(lambda: len(statuses) >= 6)
+        await append(log, "binder", 1, 0)
+        assert sequences(await waiting) == [1]
+    assert set(statuses) == {"408"}
+
+
+async def test_large_commits_go_in_several_requests(log: JetStreamLog) -> None:
+    """The bytes of a pull request bound what waits in memory: six of 7 MB are more than its 16 MB."""
+    subject, sequence = subjects.subject(log.cluster, "binder"), 0
+    for _ in range(6):
+        sequence = await log.append(subject, HEADER, b"x" * 7_000_000, sequence)
+    async with aclosing(log.follow()) as batches:
+        assert sequences(await collect(batches, 6)) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_reader_leaves_no_consumer_behind(log: JetStreamLog) -> None:
+    await fill(log, "binder", 3)
+    await collect(log.read())
+    async with aclosing(log.follow()) as batches:
+        await anext(batches)
+    async with asyncio.timeout(KEPT_S / 2):  # by then the server would not have forgotten them by itself
+        while await consumers(log):
+            pass
+
+
+async def consumers(log: JetStreamLog) -> list[str]:
+    answer = await log.connection.ask(f"$JS.API.CONSUMER.NAMES.{log.stream}")
+    return msgspec.json.decode(answer)["consumers"] or []
+
+
+# -------------------------------------------------------------------------------------------- what is not as expected
+
+
+async def test_a_message_that_is_no_commit_is_shown_as_it_is(log: JetStreamLog) -> None:
+    subject = subjects.subject(log.cluster, "intruder")
+    await append(log, "binder", 1, 0)
+    await log.connection.ask(subject, b"hello")
+    await append(log, "binder", 2, 1)
+    commits = await collect(log.read())
+    assert sequences(commits) == [1, 2, 3]
+    assert (commits[1].subject, commits[1].header, commits[1].payload) == (subject, b"", b"hello")
+    with pytest.raises(envelope.MalformedCommit, match=f"commit 2 on {subject}"):
+        envelope.decode(commits[1])
+    last = await log.last(subject)
+    assert last == commits[1]
+
+
+async def test_a_server_with_a_smaller_message_size(tmp_path, cluster: str) -> None:  # type: ignore[no-untyped-def]
+    small = EmbeddedServer(tmp_path / "small")
+    small._configuration = lambda version: (  # type: ignore[method-assign]
+        f"host: 127.0.0.1\nport: -1\nports_file_dir: '{small.store}'\nmax_payload: 1000\n"
+        f"jetstream {{ store_dir: '{small.store}' }}\n"
+    )
+    with small:
+        log = await JetStreamLog.open(small.url, cluster)
+        with pytest.raises(TooLarge, match="max_payload is 1000"):
+            await log.append(subjects.subject(cluster, "binder"), HEADER, b"x" * 900, 0)
+        assert await append(log, "binder", 1, 0) == 1
+        await log.close()
+
+
+async def test_a_cluster_without_a_log(server: EmbeddedServer, cluster: str) -> None:
+    with pytest.raises(LogError, match=f"no log of a cluster '{cluster}'"):
+        await JetStreamLog.open(server.url, cluster, create=False)
+
+
+async def test_opening_twice_makes_one_stream(server: EmbeddedServer, cluster: str) -> None:
+    first, second = await asyncio.gather(JetStreamLog.open(server.url, cluster), JetStreamLog.open(server.url, cluster))
+    assert await append(first, "binder", 1, 0) == 1
+    assert await second.end() == 1
+    await first.close()
+    await second.close()
+
+
+async def test_a_request_that_nobody_answers(server: EmbeddedServer) -> None:
+    connection = await Connection(server.url).connect()
+    with pytest.raises(Unanswered, match=r"nobody\.listens"):
+        await connection.request("nobody.listens", b"")
+    await connection.close()
