@@ -87,6 +87,7 @@ class Gather:
         self._basis = 0
         self._more = asyncio.Event()
         self._progress = asyncio.Condition()
+        self._failure: Exception | None = None
 
     @property
     def pending(self) -> int:
@@ -102,13 +103,24 @@ class Gather:
             self._more.set()
 
     async def flush(self, left: int = 0) -> None:
-        """Wait until everything added so far, but for the last `left` events, is acknowledged."""
+        """Wait until everything added so far, but for the last `left` events, is acknowledged. Raises as `run`."""
         goal = self._added - left
         async with self._progress:
-            await self._progress.wait_for(lambda: self._sent >= goal)
+            await self._progress.wait_for(lambda: self._sent >= goal or self._failure is not None)
+        if self._failure is not None:
+            raise self._failure
 
     async def run(self) -> None:
         """Send what is added. Raises SteppedDown, LogError."""
+        try:
+            await self._run()
+        except Exception as error:
+            self._failure = error
+            async with self._progress:
+                self._progress.notify_all()
+            raise
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         next_at = 0.0
         while True:

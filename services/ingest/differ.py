@@ -33,18 +33,13 @@ from events.facts import (
     SchedulingClassObserved,
 )
 from services.ingest import normalise
+from services.ingest.decoding import Malformed
 from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass
 
 Key = tuple[str, str]
 """(namespace, name)."""
 Named = NodeObserved | PodGroupObserved | PriorityClassObserved
-Observed = Node | Pod | PodGroup | PriorityClass
-KINDS: dict[type[Observed], str] = {
-    Node: "Node",
-    Pod: "Pod",
-    PodGroup: "PodGroup",
-    PriorityClass: "PriorityClass",
-}
+Observed = Node | Pod | PodGroup | PriorityClass | Malformed
 FINISHED = ("succeeded", "failed")
 DELETED_KEPT = 65_536
 """UIDs of deleted objects that are remembered, against events that come after their end."""
@@ -127,15 +122,12 @@ class Ingest:
             return []
         if isinstance(seen, Pod):
             return self._observe_pod(seen)
-        if isinstance(seen, Node):
-            return self._observe_named("Node", seen.metadata, normalise.node(seen))
-        if isinstance(seen, PodGroup):
-            return self._observe_named("PodGroup", seen.metadata, normalise.pod_group(seen))
-        return self._observe_named("PriorityClass", seen.metadata, normalise.priority_class(seen))
+        if isinstance(seen, Malformed) and seen.rejected.kind == "Pod":
+            return self._reject(seen.rejected)
+        return self._observe_named(seen.metadata, _normalised(seen))
 
-    def deleted(self, seen: Observed) -> list[Event]:
-        """The object is gone."""
-        kind, metadata = KINDS[type(seen)], seen.metadata
+    def deleted(self, kind: str, metadata: Metadata) -> list[Event]:
+        """The object is gone. `kind` as in Kubernetes: Pod, Node, PodGroup, PriorityClass."""
         self._bury(metadata.uid)
         key = (metadata.namespace, metadata.name)
         rejected = self.rejected.get((kind, *key))
@@ -143,26 +135,27 @@ class Ingest:
             del self.rejected[kind, *key]
         return self._gone(kind, metadata.uid, key)
 
-    def missing(self, kind: type[Observed], listed: set[str]) -> list[Event]:
+    def missing(self, kind: str, listed: set[str]) -> list[Event]:
         """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
-        name = KINDS[kind]
         known: Iterable[tuple[str, Key]]
-        if kind is Pod:
+        if kind == "Pod":
             known = [(uid, (pod.namespace, pod.name)) for uid, pod in self.pods.items()]
         else:
-            known = [(fact.uid, key) for key, fact in self.named[name].items()]
+            known = [(fact.uid, key) for key, fact in self.named[kind].items()]
         events: list[Event] = []
         for uid, key in known:
             if uid not in listed:
                 self._bury(uid)
-                events += self._gone(name, uid, key)
+                events += self._gone(kind, uid, key)
         for identity, rejected in list(self.rejected.items()):
-            if rejected.kind == name and rejected.uid not in listed:
+            if rejected.kind == kind and rejected.uid not in listed:
                 del self.rejected[identity]
         return events
 
     def _stale(self, metadata: Metadata) -> bool:
         """Whether something newer of this object is known, or its end. What is new is remembered."""
+        if not metadata.uid:
+            return False
         if metadata.uid in self._deleted:
             return True
         version = _version(metadata.resource_version)
@@ -187,8 +180,8 @@ class Ingest:
 
     # --------------------------------------------------------------------------------------------------------- kinds
 
-    def _observe_named(self, kind: str, metadata: Metadata, new: Named | DeclarationRejected) -> list[Event]:
-        key = (metadata.namespace, metadata.name)
+    def _observe_named(self, metadata: Metadata, new: Named | DeclarationRejected) -> list[Event]:
+        kind, key = _identity(new)
         old = self.named[kind].get(key)
         events: list[Event] = []
         if old is not None and old.uid != metadata.uid:
@@ -261,9 +254,23 @@ class Ingest:
         return events
 
 
-def _identity(fact: Named) -> tuple[str, Key]:
+def _normalised(seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:
+    match seen:
+        case Node():
+            return normalise.node(seen)
+        case PodGroup():
+            return normalise.pod_group(seen)
+        case PriorityClass():
+            return normalise.priority_class(seen)
+        case Malformed():
+            return seen.rejected
+
+
+def _identity(fact: Named | DeclarationRejected) -> tuple[str, Key]:
     """Kind and key of a fact about an object that is not a pod."""
     match fact:
+        case DeclarationRejected():
+            return fact.kind, (fact.namespace, fact.name)
         case NodeObserved():
             return "Node", ("", fact.name)
         case PodGroupObserved():

@@ -67,14 +67,14 @@ class PodFacts(NamedTuple):
 def node(seen: Node) -> NodeObserved | DeclarationRejected:
     """A node and what it offers; rejected without a readable `status.allocatable`."""
     if not seen.status.allocatable:
-        return _rejected("Node", seen.metadata, Rejection("status.allocatable", "", "a quantity for each resource"))
+        return rejected("Node", seen.metadata, Rejection("status.allocatable", "", "a quantity for each resource"))
     allocatable: Resources = {}
     for resource, quantity in sorted(seen.status.allocatable.items()):
         try:
             allocatable[key(resource)] = counted(nano(str(quantity)), resource)
         except BadQuantity as bad:
             field = f"status.allocatable.{resource}"
-            return _rejected("Node", seen.metadata, Rejection(field, str(quantity)[:LONGEST_VALUE], bad.expected))
+            return rejected("Node", seen.metadata, Rejection(field, str(quantity)[:LONGEST_VALUE], bad.expected))
     taints = (Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in seen.spec.taints or ())
     return NodeObserved(
         name=seen.metadata.name,
@@ -139,7 +139,7 @@ class PodNormaliser:
             status=status(seen),
             node=seen.spec.node_name,
         )
-        return PodFacts(observed, scheduling_class, _rejected("Pod", metadata, problems[0]) if problems else None)
+        return PodFacts(observed, scheduling_class, rejected("Pod", metadata, problems[0]) if problems else None)
 
     def _class(self, spec: PodSpec, requests: Resources, candidate: bool) -> SchedulingClassObserved:
         undigested = _constraints(spec, requests) if candidate else _occupation(spec, requests)
@@ -241,12 +241,12 @@ def pod_group(seen: PodGroup) -> PodGroupObserved | DeclarationRejected:
     """A ``scheduling.x-k8s.io/v1alpha1`` PodGroup; without a timeout of its own the policy's waiting time applies."""
     minimum = integer(seen.spec.min_member, "spec.minMember")
     if isinstance(minimum, Rejection):
-        return _rejected("PodGroup", seen.metadata, minimum)
+        return rejected("PodGroup", seen.metadata, minimum)
     timeout_s: int | Rejection = 0
     if seen.spec.schedule_timeout_seconds is not None:
         timeout_s = integer(seen.spec.schedule_timeout_seconds, "spec.scheduleTimeoutSeconds", least=0)
     if isinstance(timeout_s, Rejection):
-        return _rejected("PodGroup", seen.metadata, timeout_s)
+        return rejected("PodGroup", seen.metadata, timeout_s)
     metadata = seen.metadata
     return PodGroupObserved(
         namespace=metadata.namespace,
@@ -269,7 +269,8 @@ def priority_class(seen: PriorityClass) -> PriorityClassObserved:
     )
 
 
-def _rejected(kind: str, metadata: Metadata, rejection: Rejection) -> DeclarationRejected:
+def rejected(kind: str, metadata: Metadata, rejection: Rejection) -> DeclarationRejected:
+    """The fact that an object cannot be taken as it is."""
     return DeclarationRejected(
         kind=kind,
         namespace=metadata.namespace,

@@ -22,6 +22,7 @@ from services.kubernetes.access import Access
 from services.kubernetes.binding import BindResult
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.objects import Identified, Page, Pod
+from services.kubernetes.resources import POD_GROUPS, Resource
 from services.kubernetes.transport import JSON, Answer, Transport, retrying
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
@@ -38,20 +39,6 @@ _pod_decoder = msgspec.json.Decoder(Pod)
 _identified_decoder = msgspec.json.Decoder(Identified)
 _encode = msgspec.json.Encoder().encode
 _backoff = wait_random_exponential(multiplier=0.05, max=2.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A kind of object as the API names it."""
-
-    name: str
-    path: str
-
-
-NODES = Resource("nodes", "/api/v1/nodes")
-PODS = Resource("pods", "/api/v1/pods")
-PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses")
-POD_GROUPS = Resource("podgroups.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,120 @@
+"""Bytes of lists and watches to objects. One object that does not fit its type costs that object only.
+
+A page or a line is decoded whole, at the speed of msgspec; only when that fails are its objects looked at one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from events.facts import DeclarationRejected
+from services.ingest.normalise import rejected
+from services.ingest.rejection import Rejection
+from services.kubernetes.objects import (
+    Identified,
+    Listed,
+    Metadata,
+    Node,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    Status,
+    Watched,
+)
+from services.kubernetes.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
+
+T = TypeVar("T", bound=Node | Pod | PodGroup | PriorityClass)
+_raw_list = msgspec.json.Decoder(Listed[msgspec.Raw])
+_raw_line = msgspec.json.Decoder(Watched[msgspec.Raw])
+_identified = msgspec.json.Decoder(Identified)
+_status = msgspec.json.Decoder(Status)
+
+
+class WatchEnded(Exception):
+    """The server sent an ERROR event. `code` 410: the resourceVersion is too old, list again."""
+
+    def __init__(self, status: Status) -> None:
+        self.code = status.code
+        super().__init__(f"{status.code} {status.reason}: {status.message}")
+
+
+class Unreadable(ValueError):
+    """A line or page that is not what the API sends."""
+
+
+class Malformed(NamedTuple):
+    """An object that does not fit its type. Its metadata are empty where even they cannot be read."""
+
+    metadata: Metadata
+    rejected: DeclarationRejected
+
+
+class Kind(Generic[T]):
+    """A kind of object that ingest reads."""
+
+    def __init__(self, name: str, resource: Resource, type_: type[T]) -> None:
+        self.name, self.resource, self.type = name, resource, type_
+        self._list: msgspec.json.Decoder[Listed[T]] = msgspec.json.Decoder(Listed[type_])  # type: ignore[valid-type]
+        self._line: msgspec.json.Decoder[Watched[T]] = msgspec.json.Decoder(Watched[type_])  # type: ignore[valid-type]
+        self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
+
+    def page(self, page: bytes) -> tuple[str, list[T | Malformed]]:
+        """A list's resourceVersion and objects. Raises Unreadable."""
+        try:
+            listed = self._list.decode(page)
+            return listed.metadata.resource_version, list(listed.items or ())
+        except msgspec.ValidationError:
+            pass
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"list {self.resource.name}: expected JSON: {error}") from error
+        try:
+            raw = _raw_list.decode(page)
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"list {self.resource.name}: expected a list of objects: {error}") from error
+        return raw.metadata.resource_version, list(map(self._alone, raw.items or ()))
+
+    def line(self, line: bytes) -> tuple[str, T | Malformed]:
+        """What happened (ADDED, MODIFIED, DELETED, BOOKMARK) and to which object. Raises WatchEnded, Unreadable."""
+        try:
+            seen = self._line.decode(line)
+        except msgspec.ValidationError:
+            return self._odd(line)
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"watch {self.resource.name}: expected JSON: {error}") from error
+        if seen.type == "ERROR":
+            return self._odd(line)
+        return seen.type, seen.object
+
+    def _odd(self, line: bytes) -> tuple[str, T | Malformed]:
+        try:
+            raw = _raw_line.decode(line)
+            if raw.type == "ERROR":
+                raise WatchEnded(_status.decode(raw.object))
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"watch {self.resource.name}: expected a watch event: {error}") from error
+        return raw.type, self._alone(raw.object)
+
+    def _alone(self, raw: msgspec.Raw) -> T | Malformed:
+        try:
+            return self._object.decode(raw)
+        except msgspec.ValidationError as error:
+            try:
+                metadata = _identified.decode(raw).metadata
+            except msgspec.ValidationError:
+                metadata = Metadata()
+            return Malformed(metadata, rejected(self.name, metadata, _rejection(str(error))))
+
+
+def _rejection(said: str) -> Rejection:
+    """From msgspec's words: ``Expected `int`, got `str` - at `$.spec.priority```."""
+    expected, _, path = said.partition(" - at `$")
+    return Rejection(path.strip(".`"), "", expected.removeprefix("Expected ").replace("`", ""))
+
+
+NODE = Kind("Node", NODES, Node)
+POD = Kind("Pod", PODS, Pod)
+POD_GROUP = Kind("PodGroup", POD_GROUPS, PodGroup)
+PRIORITY_CLASS = Kind("PriorityClass", PRIORITY_CLASSES, PriorityClass)
+KINDS: tuple[Kind[Any], ...] = (NODE, PRIORITY_CLASS, POD_GROUP, POD)

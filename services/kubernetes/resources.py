@@ -1,0 +1,18 @@
+"""The resources that Muster lists, watches and writes, as the API names them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Resource(NamedTuple):
+    """A kind of object: its name as errors and RBAC have it, and the path of its list over all namespaces."""
+
+    name: str
+    path: str
+
+
+NODES = Resource("nodes", "/api/v1/nodes")
+PODS = Resource("pods", "/api/v1/pods")
+PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses")
+POD_GROUPS = Resource("podgroups.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")
