@@ -95,7 +95,7 @@ class Connection:
         async def on_error(error: Exception) -> None:
             self.last_error = error
             self._deny(str(error))
-            if isinstance(error, nats.errors.AuthorizationError) and not refused.done():
+            if "authorization violation" in str(error).lower() and not refused.done():
                 refused.set_result(None)
 
         connecting = asyncio.ensure_future(

@@ -113,6 +113,7 @@ class Lease:
         with suppress(asyncio.CancelledError):
             await self._renewing
         self._renewing = None
+        self.lost.set()
         with suppress(LogError):  # then its time runs out
             last = await self._last()
             if last is not None and last[1] == self._held:
