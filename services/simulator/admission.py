@@ -57,6 +57,10 @@ def prepare(resource: Resource, obj: Object) -> None:
     """Checks and defaults of a kind, in place, on an object that is not stored yet. Raises ApiError."""
     if resource.status and resource.plural != "nodes":
         obj.pop("status", None)
+    if resource.custom:
+        if resource.qualified() == "podgroups.scheduling.x-k8s.io":
+            _check_integers(resource, obj, ("minMember", "scheduleTimeoutSeconds"))
+        return
     match resource.plural:
         case "pods":
             _prepare_pod(resource, obj)
@@ -73,8 +77,6 @@ def prepare(resource: Resource, obj: Object) -> None:
             _prepare_replicated(resource, obj)
         case "jobs":
             _prepare_job(resource, obj)
-        case _ if resource.kind == "PodGroup" and resource.custom:
-            _check_integers(resource, obj, ("minMember", "scheduleTimeoutSeconds"))
 
 
 def _node_status(status: Object) -> Object:

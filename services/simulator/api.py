@@ -16,7 +16,7 @@ from typing import Any
 
 from services.simulator import admission, errors, patches
 from services.simulator.resources import BUILT_IN, Resource, from_crd
-from services.simulator.store import Collection, Entry, Store
+from services.simulator.store import Collection, Entry, Store, decode, encode
 
 Object = dict[str, Any]
 
@@ -40,6 +40,17 @@ def timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def whole(collection: Collection, entry: Entry) -> Object:
+    """A copy of the object, with its kind and apiVersion."""
+    resource = collection.resource
+    return {"kind": resource.kind, "apiVersion": resource.api_version, **decode(b"{" + entry.tail)}
+
+
+def _group_version(api_version: str) -> tuple[str, str]:
+    group, _, version = api_version.rpartition("/")
+    return group, version
+
+
 class Api:
     """Every verb, synchronous and atomic: whoever calls it owns the event loop meanwhile."""
 
@@ -53,6 +64,7 @@ class Api:
         self.pods = self.by_path["", "v1", "pods"]
         self.nodes = self.by_path["", "v1", "nodes"]
         self._namespaces = self.by_path["", "v1", "namespaces"]
+        self._definitions = self.by_path["apiextensions.k8s.io", "v1", "customresourcedefinitions"]
         self._priorities = self.by_path["scheduling.k8s.io", "v1", "priorityclasses"]
         # Both groups serve the same events; `services.simulator.event_forms` turns one form into the other.
         self.store.withdraw(self.by_path["events.k8s.io", "v1", "events"].resource)
@@ -71,13 +83,14 @@ class Api:
         custom = [collection.resource for collection in self.by_path.values() if collection.resource.custom]
         return [*BUILT_IN, *custom]
 
+    def _knows(self, api_version: str, kind: str) -> bool:
+        return any((r.api_version, r.kind) == (api_version, kind) for r in self.resources())
+
     def collection(self, api_version: str, kind: str) -> Collection:
         """By what an object says of itself. Raises ApiError 404."""
-        group, _, version = api_version.rpartition("/")
-        for collection in self.by_path.values():
-            resource = collection.resource
-            if (resource.group, resource.version, resource.kind) == (group, version, kind):
-                return collection
+        for resource in self.resources():
+            if (resource.api_version, resource.kind) == (api_version, kind):
+                return self.by_path[resource.group, resource.version, resource.plural]
         message = f'no matches for kind "{kind}" in version "{api_version}"'
         raise errors.ApiError(404, "NotFound", message)
 
@@ -123,7 +136,7 @@ class Api:
             admission.set_priority(resource, obj, classes)
         if key in collection.entries:
             raise errors.already_exists(resource, metadata["name"])
-        if resource.plural == "customresourcedefinitions":
+        if collection is self._definitions:
             self._crd_created(obj)
         return self.store.put(collection, key, obj)
 
@@ -155,6 +168,23 @@ class Api:
 
     def new_uid(self) -> str:
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+
+    def apply_new(self, obj: Object, *, define: bool = True) -> Object:
+        """Create a copy of `obj` where its kind and namespace say; answers with the whole object.
+
+        `define`: whether namespaces and kinds that are not there yet are defined on the way. Raises ApiError.
+        """
+        own: Object = decode(encode(obj))
+        api_version, kind = str(own.get("apiVersion", "")), str(own.get("kind", ""))
+        if define and kind and api_version and not self._knows(api_version, kind):
+            self._serve(Resource(*_group_version(api_version), f"{kind.lower()}s", kind, status=True, custom=True))
+        collection = self.collection(api_version, kind)
+        namespace = ""
+        if collection.resource.namespaced:
+            namespace = (own.get("metadata") or {}).get("namespace") or "default"
+            if define and ("", namespace) not in self._namespaces.entries:
+                self.create(self._namespaces, "", {"metadata": {"name": namespace}})
+        return whole(collection, self.create(collection, namespace, own))
 
     # ---------------------------------------------------------------------------------------------------------- update
 
@@ -295,7 +325,7 @@ class Api:
         return int(pod["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
 
     def _remove(self, collection: Collection, entry: Entry) -> Entry:
-        if collection.resource.plural == "customresourcedefinitions":
+        if collection is self._definitions:
             self._crd_deleted(entry.object)
         if collection is self._namespaces:
             for other in list(self.by_path.values()):

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from services.simulator import errors, resources
-from services.simulator.api import Api
+from services.simulator.api import Api, whole
+from services.simulator.controllers import Controllers
 from services.simulator.errors import ApiError
 from services.simulator.faults import Faults
 from services.simulator.kubelet import Kubelet
 from services.simulator.server import Server
-from services.simulator.store import Collection, Entry, Store, decode, encode
+from services.simulator.store import Collection, Store, encode
 
 Object = dict[str, Any]
 
@@ -30,9 +31,10 @@ class SimulatedCluster:
     """A small Kubernetes API with what makes pods run.
 
     `podgroups`: whether the PodGroup CRD is there from the start. `token`: a bearer token that requests must carry.
-    `kubelet`: whether bound pods come to life. `history`: changes kept for each resource, for watches that resume.
-    `watch_buffer`: changes that a watch may be behind its client before it is ended. `seed`: makes UIDs and
-    generated names repeatable. `startup_ms`, `termination_ms`: how long the kubelet takes to start and to end a pod.
+    `kubelet`: whether bound pods come to life. `controllers`: whether workloads get their pods.
+    `history`: changes kept for each resource, for watches that resume. `watch_buffer`: changes that a watch may be
+    behind its client before it is ended. `seed`: makes UIDs and generated names repeatable.
+    `startup_ms`, `termination_ms`: how long the kubelet takes to start and to end a pod.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class SimulatedCluster:
         podgroups: bool = True,
         token: str = "",
         kubelet: bool = True,
+        controllers: bool = True,
         history: int = 20_000,
         watch_buffer: int = 10_000,
         bookmark_every_s: float = 60.0,
@@ -55,6 +58,7 @@ class SimulatedCluster:
             self.api, self.faults, token=token, watch_buffer=watch_buffer, bookmark_every_s=bookmark_every_s
         )
         self.kubelet = Kubelet(self.api, startup_ms=startup_ms, termination_ms=termination_ms) if kubelet else None
+        self.controllers = Controllers(self.api) if controllers else None
         self.url = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: Any = None
@@ -72,8 +76,8 @@ class SimulatedCluster:
         site = web.TCPSite(self._runner, "127.0.0.1", port, shutdown_timeout=0.5)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        if self.kubelet is not None:
-            self._tasks.append(asyncio.create_task(self.kubelet.run()))
+        movers = [mover for mover in (self.kubelet, self.controllers) if mover is not None]
+        self._tasks = [asyncio.create_task(mover.run()) for mover in movers]
 
     async def stop(self) -> None:
         """End every watch, close the port, stop kubelets and controllers. The objects stay readable."""
@@ -99,28 +103,25 @@ class SimulatedCluster:
 
     def create(self, obj: Object) -> Object:
         """Create `obj` as a POST would; namespaced objects without a namespace go to ``default``. Raises ApiError."""
-        own = decode(encode(obj))
-        collection = self._collection(own)
-        namespace = self._namespace(collection, (own.get("metadata") or {}).get("namespace", ""))
-        return self._whole(collection, self.api.create(collection, namespace, own))
+        return self.api.apply_new(obj, define=False)
 
     def load(self, objects: Iterable[Object]) -> int:
-        """Create many, and the namespaces that they name; returns how many. Raises ApiError at the first bad one."""
+        """Create many, and the namespaces and kinds that they need; returns how many.
+
+        A Namespace that is there already is passed over. Raises ApiError at the first bad object.
+        """
         count = 0
         for obj in objects:
-            namespace = (obj.get("metadata") or {}).get("namespace")
-            if namespace and not self.exists("Namespace", namespace):
-                self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
             if obj.get("kind") == "Namespace" and self.exists("Namespace", obj["metadata"]["name"]):
                 continue
-            self.create(obj)
+            self.api.apply_new(obj)
             count += 1
         return count
 
     def get(self, kind: str, name: str, namespace: str = "") -> Object:
         """A copy of the object. Raises ApiError 404."""
         collection = self._by_kind(kind)
-        return self._whole(collection, self.api.get(collection, self._namespace(collection, namespace), name))
+        return whole(collection, self.api.get(collection, self._namespace(collection, namespace), name))
 
     def exists(self, kind: str, name: str, namespace: str = "") -> bool:
         collection = self._by_kind(kind)
@@ -130,7 +131,7 @@ class SimulatedCluster:
         """Copies of all objects of a kind, by key; of one namespace unless that is empty."""
         collection = self._by_kind(kind)
         for entry in list(collection.in_order(namespace)):
-            yield self._whole(collection, entry)
+            yield whole(collection, entry)
 
     def delete(self, kind: str, name: str, namespace: str = "", **options: Any) -> None:
         """Delete as the API does; `options` are DeleteOptions, e.g. gracePeriodSeconds=0. Raises ApiError."""
@@ -142,7 +143,7 @@ class SimulatedCluster:
         collection = self._by_kind(kind)
         namespace = self._namespace(collection, namespace)
         media_type = "application/merge-patch+json"
-        return self._whole(collection, self.api.patch(collection, namespace, name, patch, media_type, subresource))
+        return whole(collection, self.api.patch(collection, namespace, name, patch, media_type, subresource))
 
     def bind(self, name: str, node: str, namespace: str = "default") -> None:
         """Bind a pod as a foreign scheduler would. Raises ApiError."""
@@ -191,9 +192,6 @@ class SimulatedCluster:
         }
         path.write_bytes(encode(config) + b"\n")  # JSON is YAML
 
-    def _collection(self, obj: Object) -> Collection:
-        return self.api.collection(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
-
     def _by_kind(self, kind: str) -> Collection:
         for collection in self.api.store.collections.values():
             if collection.resource.kind == kind:
@@ -203,10 +201,3 @@ class SimulatedCluster:
     @staticmethod
     def _namespace(collection: Collection, namespace: str) -> str:
         return (namespace or "default") if collection.resource.namespaced else ""
-
-    @staticmethod
-    def _whole(collection: Collection, entry: Entry) -> Object:
-        resource = collection.resource
-        whole: Object = {"kind": resource.kind, "apiVersion": resource.api_version}
-        whole |= decode(b"{" + entry.tail)
-        return whole

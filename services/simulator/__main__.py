@@ -1,0 +1,85 @@
+"""The simulated cluster as a process: ``python -m services.simulator --nodes nodes.yaml --workload jobs.yaml``.
+
+Its first line on stdout is JSON, ``{"url": "http://127.0.0.1:…"}``; it serves until SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from services.simulator.cluster import SimulatedCluster
+from services.simulator.errors import ApiError
+from services.simulator.manifests import ManifestError, load_yaml
+from services.simulator.traces import TraceError, load
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    try:
+        with asyncio.Runner(loop_factory=_event_loop) as runner:
+            runner.run(_serve(arguments))
+    except (ManifestError, TraceError, ApiError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m services.simulator", description="A simulated Kubernetes cluster.")
+    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 (default) takes a free one")
+    parser.add_argument("--nodes", action="append", default=[], type=Path, metavar="FILE", help="YAML with nodes")
+    parser.add_argument(
+        "--workload", action="append", default=[], type=Path, metavar="FILE", help="YAML, after the nodes"
+    )
+    parser.add_argument("--trace", choices=("openb", "dlrm"), help="objects of a trace")
+    parser.add_argument("--dir", type=Path, default=Path(), help="where the trace's CSV files are")
+    parser.add_argument("--limit", type=int, help="pods of the trace at most")
+    parser.add_argument("--token", default="", help="a bearer token that requests must carry")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="write a kubeconfig there")
+    parser.add_argument("--no-podgroups", action="store_true", help="without the PodGroup CRD")
+    parser.add_argument("--startup-ms", type=int, default=0, help="from bound to Running")
+    parser.add_argument("--termination-ms", type=int, default=0, help="from deleted to gone")
+    parser.add_argument("--seed", type=int, help="makes UIDs and generated names repeatable")
+    return parser
+
+
+async def _serve(arguments: Any) -> None:
+    cluster = SimulatedCluster(
+        podgroups=not arguments.no_podgroups,
+        token=arguments.token,
+        seed=arguments.seed,
+        startup_ms=arguments.startup_ms,
+        termination_ms=arguments.termination_ms,
+    )
+    cluster.load(load_yaml([*arguments.nodes, *arguments.workload]))
+    if arguments.trace:
+        cluster.load(load(arguments.trace, arguments.dir, arguments.limit))
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    await cluster.start(arguments.port)
+    if arguments.kubeconfig:
+        cluster.write_kubeconfig(arguments.kubeconfig)
+    print(json.dumps({"url": cluster.url}), flush=True)
+    await stop.wait()
+    await cluster.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

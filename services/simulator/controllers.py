@@ -1,0 +1,219 @@
+"""The controllers of a simulated cluster: Deployments, ReplicaSets, StatefulSets and Jobs get their pods, and keep them.
+
+One task over the store: it notes which owners a change concerns, and after a short pause brings each of them once to
+what its spec asks. What a pod looks like says `services.simulator.workloads`. Dependents of a deleted owner are deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from services.simulator.api import Api, timestamp, whole
+from services.simulator.errors import ApiError
+from services.simulator.store import Collection, Entry, Key
+from services.simulator.workloads import COMPLETION_INDEX, count, job_pod, member, replica, replica_set_of
+
+Object = dict[str, Any]
+
+PAUSE_S = 0.005
+"""Between two rounds: many changes of one owner cost one look at it."""
+
+
+class Controllers:
+    """All workload controllers of one cluster."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self._sets = api.collection("apps/v1", "ReplicaSet")
+        self._owners = {kind: api.collection("apps/v1", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")}
+        self._owners["Job"] = api.collection("batch/v1", "Job")
+        self._dependents: dict[str, dict[tuple[str, Key], None]] = defaultdict(dict)
+        """By the owner's UID: kind and key of what it owns."""
+        self._next: dict[str, int] = defaultdict(int)
+        """By the owner's UID: the number of its next pod."""
+        self._concerned: dict[tuple[str, Key], None] = {}
+        self._bereaved: dict[str, None] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        followed = {"Pod": self.api.pods, **self._owners}
+        cursors = {kind: collection.end for kind, collection in followed.items()}
+        for kind, collection in followed.items():
+            for entry in collection.entries.values():
+                self._note(kind, entry, gone=False)
+        while True:
+            self.api.store.grown.clear()
+            for kind, collection in followed.items():
+                for change in collection.after(cursors[kind]) or []:
+                    self._note(kind, change.new, gone=change.type == "DELETED")
+                cursors[kind] = collection.end
+            concerned, self._concerned = self._concerned, {}
+            for kind, key in concerned:
+                self._settle(kind, key)
+            self._collect_garbage()
+            if any(collection.end > cursors[kind] for kind, collection in followed.items()):
+                await asyncio.sleep(PAUSE_S)
+            else:
+                await self.api.store.grown.wait()
+
+    # ------------------------------------------------------------------------------------------------------ bookkeeping
+
+    def _note(self, kind: str, entry: Entry, *, gone: bool) -> None:
+        metadata, key = entry.object["metadata"], entry.key
+        for reference in metadata.get("ownerReferences") or ():
+            owned = self._dependents[reference["uid"]]
+            if gone:
+                owned.pop((kind, key), None)
+            else:
+                owned[kind, key] = None
+            if reference.get("controller") and reference["kind"] in self._owners:
+                self._concerned[reference["kind"], (key[0], reference["name"])] = None
+        if kind in self._owners:
+            if gone:
+                self._bereaved[metadata["uid"]] = None
+            else:
+                self._concerned[kind, key] = None
+
+    def _collect_garbage(self) -> None:
+        bereaved, self._bereaved = self._bereaved, {}
+        for uid in bereaved:
+            for kind, key in self._dependents.pop(uid, {}):
+                self._delete(self.api.pods if kind == "Pod" else self._owners[kind], key)
+            self._next.pop(uid, None)
+
+    def _pods(self, owner: Object) -> list[Entry]:
+        entries = self.api.pods.entries
+        owned = self._dependents[owner["metadata"]["uid"]]
+        return [entries[key] for kind, key in owned if kind == "Pod" and key in entries]
+
+    # --------------------------------------------------------------------------------------------------- reconciliation
+
+    def _settle(self, kind: str, key: Key) -> None:
+        collection = self._owners[kind]
+        entry = collection.entries.get(key)
+        if entry is None or "deletionTimestamp" in entry.object["metadata"]:
+            return
+        owner = whole(collection, entry)
+        status = {
+            "Deployment": self._deployment,
+            "ReplicaSet": self._replica_set,
+            "StatefulSet": self._stateful_set,
+            "Job": self._job,
+        }[kind](owner)
+        self._write(collection, key, {"status": status})
+
+    def _deployment(self, deployment: Object) -> Object:
+        wanted = replica_set_of(deployment)
+        key = (deployment["metadata"]["namespace"], wanted["metadata"]["name"])
+        if key not in self._sets.entries:
+            self.api.apply_new(wanted)
+        for kind, other in list(self._dependents[deployment["metadata"]["uid"]]):
+            if kind == "ReplicaSet" and other in self._sets.entries:
+                replicas = wanted["spec"]["replicas"] if other == key else 0
+                self._write(self._sets, other, {"spec": {"replicas": replicas}}, subresource="")
+        current = self._sets.entries[key].object.get("status") or {}
+        return {"observedGeneration": deployment["metadata"]["generation"], **current}
+
+    def _replica_set(self, replica_set: Object) -> Object:
+        pods = [entry for entry in self._pods(replica_set) if _active(entry.object)]
+        replicas = count(replica_set["spec"], "replicas")
+        for _ in range(replicas - len(pods)):
+            self.api.apply_new(replica(replica_set, self._number(replica_set)))
+        # Surplus goes unbound first, then youngest first.
+        surplus = sorted(pods, key=lambda entry: (bool(entry.object["spec"].get("nodeName")), -entry.revision))
+        for entry in surplus[: max(0, len(pods) - replicas)]:
+            self._delete(self.api.pods, entry.key)
+        return {"replicas": replicas, "readyReplicas": sum(_ready(entry.object) for entry in pods)}
+
+    def _stateful_set(self, stateful_set: Object) -> Object:
+        namespace, spec = stateful_set["metadata"]["namespace"], stateful_set["spec"]
+        start = (spec.get("ordinals") or {}).get("start", 0)
+        wanted = [member(stateful_set, number) for number in range(start, start + count(spec, "replicas"))]
+        names = {pod["metadata"]["name"] for pod in wanted}
+        for entry in self._pods(stateful_set):
+            if entry.key[1] not in names or not (
+                _active(entry.object) or "deletionTimestamp" in entry.object["metadata"]
+            ):
+                self._delete(self.api.pods, entry.key)
+        for pod in wanted:
+            there = self.api.pods.entries.get((namespace, pod["metadata"]["name"]))
+            if there is None:
+                self.api.apply_new(pod)
+            if spec.get("podManagementPolicy") != "Parallel" and not (there and _ready(there.object)):
+                break  # OrderedReady: the next one when this one is ready
+        pods = [entry.object for entry in self._pods(stateful_set) if _active(entry.object)]
+        return {"replicas": len(pods), "readyReplicas": sum(map(_ready, pods))}
+
+    def _job(self, job: Object) -> Object:
+        status, spec = job.get("status") or {}, job["spec"]
+        pods = [entry.object for entry in self._pods(job)]
+        active = [pod for pod in pods if _active(pod)]
+        succeeded = [pod for pod in pods if pod["status"]["phase"] == "Succeeded"]
+        failed = sum(pod["status"]["phase"] == "Failed" for pod in pods)
+        told = {"active": len(active), "succeeded": len(succeeded), "failed": failed}
+        done = {condition["type"] for condition in status.get("conditions") or ()}
+        if done & {"Complete", "Failed"}:
+            return told
+        if failed > count(spec, "backoffLimit", 6):
+            return told | self._ended(job, "Failed", "BackoffLimitExceeded", active)
+        completions = spec.get("completions")
+        if (len(succeeded) >= completions) if completions is not None else (succeeded and not active):
+            return told | self._ended(job, "Complete", "CompletionsReached", active)
+        if not spec.get("suspend"):
+            told["active"] += self._start_pods(job, active, succeeded)
+        return told
+
+    def _start_pods(self, job: Object, active: list[Object], succeeded: list[Object]) -> int:
+        """What is missing of a Job's parallelism; returns how many were started."""
+        spec = job["spec"]
+        parallelism, completions = count(spec, "parallelism"), spec.get("completions")
+        if completions is None:
+            missing = 0 if succeeded else parallelism - len(active)
+        else:
+            missing = min(parallelism, completions - len(succeeded)) - len(active)
+        indices: Sequence[int | None] = [None] * max(0, missing)
+        if spec.get("completionMode") == "Indexed":
+            taken = {_index(pod) for pod in active + succeeded}
+            indices = [index for index in range(completions or 0) if index not in taken][: max(0, missing)]
+        for index in indices:
+            self.api.apply_new(job_pod(job, self._number(job), index))
+        return len(indices)
+
+    def _ended(self, job: Object, condition: str, reason: str, active: list[Object]) -> Object:
+        for pod in active:
+            self._delete(self.api.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]))
+        now = timestamp(self.api.clock())
+        told = {"conditions": [{"type": condition, "status": "True", "reason": reason, "lastTransitionTime": now}]}
+        return told | {"completionTime": now} if condition == "Complete" else told
+
+    # --------------------------------------------------------------------------------------------------------- effects
+
+    def _number(self, owner: Object) -> int:
+        uid = owner["metadata"]["uid"]
+        self._next[uid] += 1
+        return self._next[uid] - 1
+
+    def _write(self, collection: Collection, key: Key, patch: Object, subresource: str = "status") -> None:
+        self.api.patch(collection, *key, patch, "application/merge-patch+json", subresource)
+
+    def _delete(self, collection: Collection, key: Key) -> None:
+        try:
+            self.api.delete(collection, *key)
+        except ApiError:
+            return  # gone already, which is what was wanted
+
+
+def _active(pod: Object) -> bool:
+    return pod["status"].get("phase") not in ("Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]
+
+
+def _ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _index(pod: Object) -> int:
+    return int(pod["metadata"]["annotations"][COMPLETION_INDEX])

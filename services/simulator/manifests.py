@@ -1,0 +1,154 @@
+"""Kubernetes objects from YAML (or JSON) files: several documents to a file, lists flattened, errors that say where.
+
+Kinds that nobody here knows are kept as they are. What a scheduler relies on is checked: names, string labels and
+annotations, specs that are objects, pods with containers, counts that are counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+
+CLUSTER_SCOPED = frozenset(
+    {
+        *("APIService", "ClusterRole", "ClusterRoleBinding", "ClusterTrainingRuntime", "CSIDriver", "CSINode"),
+        *("CustomResourceDefinition", "DeviceClass", "FlowSchema", "IngressClass", "MutatingWebhookConfiguration"),
+        *("Namespace", "Node", "PersistentVolume", "PriorityClass", "PriorityLevelConfiguration", "Queue"),
+        *("ResourceSlice", "RuntimeClass", "StorageClass", "ValidatingAdmissionPolicy", "VolumeAttachment"),
+        *("ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"),
+    }
+)
+"""Kinds without a namespace. Every other kind without one goes to ``default``."""
+TEMPLATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
+COUNTS = {
+    "Deployment": ("replicas",),
+    "ReplicaSet": ("replicas",),
+    "StatefulSet": ("replicas",),
+    "Job": ("parallelism", "completions", "backoffLimit"),
+}
+
+
+class ManifestError(ValueError):
+    """What is wrong with a file: names the file, the document (from 1), the object, the field, what was expected."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as Kubernetes reads it: a timestamp is a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
+    """All objects of the files, in order; of a directory those of its .yaml, .yml and .json files.
+
+    Raises ManifestError.
+    """
+    return [obj for path in paths for file in _files(Path(path)) for obj in _load_file(file)]
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml", ".json"))
+    return [path]
+
+
+def _load_file(path: Path) -> Iterator[Object]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{path}: {error}") from error
+    try:
+        documents = list(yaml.load_all(text, _Loader))
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    for number, document in enumerate(documents, 1):
+        if document is not None:
+            yield from _objects(document, f"{path}, document {number}")
+
+
+def _objects(document: Any, where: str) -> Iterator[Object]:
+    if not isinstance(document, dict):
+        raise ManifestError(f"{where}: expected a Kubernetes object, found {_told(document)}")
+    kind = document.get("kind")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(document.get(field), str) or not document[field]:
+            raise ManifestError(f"{where}: {field}: expected a name, found {_told(document.get(field))}")
+    if str(kind).endswith("List") and isinstance(document.get("items"), list):
+        for index, item in enumerate(document["items"]):
+            yield from _objects(item, f"{where}, items[{index}]")
+    else:
+        yield _checked(document, f"{where}, {kind}")
+
+
+def _checked(obj: Object, where: str) -> Object:
+    metadata = _metadata(obj.get("metadata"), where, named=True)
+    where = f"{where} {metadata.get('name') or metadata['generateName']}"
+    if obj["kind"] not in CLUSTER_SCOPED:
+        metadata.setdefault("namespace", "default")
+    obj["metadata"] = metadata
+    for field in ("spec", "status"):
+        _mapping(obj.get(field), field, where)
+    spec = obj.get("spec") or {}
+    if obj["kind"] == "Pod" and obj["apiVersion"] == "v1":
+        _check_pod_spec(spec, "spec", where)
+    elif obj["kind"] in TEMPLATED and obj["apiVersion"] in ("apps/v1", "batch/v1"):
+        for field in COUNTS.get(obj["kind"], ()):
+            value = spec.get(field)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise ManifestError(f"{where}: spec.{field}: expected a count of at least 0, found {_told(value)}")
+        template = _mapping(spec.get("template"), "spec.template", where)
+        _metadata(template.get("metadata"), f"{where}: spec.template", named=False)
+        _check_pod_spec(_mapping(template.get("spec"), "spec.template.spec", where), "spec.template.spec", where)
+    return obj
+
+
+def _metadata(metadata: Any, where: str, *, named: bool) -> Object:
+    checked = dict(_mapping(metadata, "metadata", where))
+    if named and not checked.get("name") and not checked.get("generateName"):
+        raise ManifestError(f"{where}: metadata.name: expected a name, found nothing")
+    for field in ("name", "generateName", "namespace"):
+        if field in checked and not isinstance(checked[field], str):
+            raise ManifestError(f"{where}: metadata.{field}: expected a string, found {_told(checked[field])}")
+    for field in ("labels", "annotations"):
+        for key, value in _mapping(checked.get(field), f"metadata.{field}", where).items():
+            if not isinstance(value, str):
+                raise ManifestError(f"{where}: metadata.{field}[{key}]: expected a string, found {_told(value)}")
+    return checked
+
+
+def _check_pod_spec(spec: Object, field: str, where: str) -> None:
+    containers = spec.get("containers")
+    if not isinstance(containers, list) or not containers:
+        raise ManifestError(f"{where}: {field}.containers: expected a list of containers, found {_told(containers)}")
+    for index, container in enumerate(containers):
+        place = f"{field}.containers[{index}]"
+        if not isinstance(container, dict) or not isinstance(container.get("name"), str):
+            raise ManifestError(f"{where}: {place}: expected a container with a name, found {_told(container)}")
+        resources = _mapping(container.get("resources"), f"{place}.resources", where)
+        for part in ("requests", "limits"):
+            _mapping(resources.get(part), f"{place}.resources.{part}", where)
+
+
+def _mapping(value: Any, field: str, where: str) -> Object:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ManifestError(f"{where}: {field}: expected an object, found {_told(value)}")
+    return value
+
+
+def _told(value: Any) -> str:
+    """A value as an error tells it: short."""
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,32 @@
+"""What the API server would list for some manifests, without a server: for `muster simulate`.
+
+Workloads are expanded to their pods, everything passes the same admission as over HTTP, and UIDs, names and
+resourceVersions follow from the order of the objects alone: no clock, no chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from services.simulator.api import Api
+from services.simulator.store import Store
+from services.simulator.workloads import expand
+
+Object = dict[str, Any]
+
+EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
+"""When everything was created."""
+
+
+def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]:
+    """The objects as a client would read them, in the order given: defaults, priority, UID and resourceVersion set.
+
+    Namespaces and unknown kinds that they name are defined on the way; PriorityClasses are taken first, so that pods
+    may stand before them. Raises ApiError for an object that the API server would refuse.
+    """
+    api = Api(Store(history=0), seed=0, clock=lambda: created)
+    expanded = list(expand(objects))
+    expanded.sort(key=lambda obj: obj.get("kind") not in ("PriorityClass", "Namespace", "CustomResourceDefinition"))
+    return [api.apply_new(obj) for obj in expanded]

@@ -1,0 +1,255 @@
+"""Public traces of real clusters as Kubernetes objects: the CSV files of the Alibaba Cluster Trace Program.
+
+openb (cluster-trace-gpu-v2023): nodes and tasks of a GPU cluster, where a task may ask for a share of one GPU.
+A node offers `muster.dev/gpu-milli`, 1000 for each GPU, and every task asks for that: `gpu_milli` where it shares a GPU,
+1000 × num_gpu where it takes whole ones. Room is pooled for each node, so shares may span GPUs here as they may not in
+reality: what is placed is an upper bound. The GPU's model is the node's label `nvidia.com/gpu.product`; a task's
+`gpu_spec` is a required node affinity on it.
+
+dlrm (cluster-trace-gpu-v2025): services with two roles, CN on CPU machines and HN on GPU machines, useless without each
+other. `app_0` becomes the PodGroups `app-0-cn` and `app-0-hn`, each with all its instances as minMember. The trace has no
+nodes: two pools of `CN_NODE` and `HN_NODE` are sized by first fit decreasing, so that everything just fits; the pools are
+told apart by the label `muster.dev/pool`, which the pods select. `rdma` is a percentage of a NIC,
+`muster.dev/rdma-percent`. `max_instance_per_node` is kept as an annotation; Kubernetes has no request for it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+Object = dict[str, Any]
+Shape = dict[str, int]
+"""cpu in milli, memory and ephemeral-storage in MiB, everything else in pieces."""
+
+GPU_MILLI = "muster.dev/gpu-milli"
+GPU_PRODUCT = "nvidia.com/gpu.product"
+GPU = "nvidia.com/gpu"
+RDMA = "muster.dev/rdma-percent"
+POOL = "muster.dev/pool"
+DURATION = "muster.dev/duration-ms"
+MAX_PER_NODE = "muster.dev/max-instances-per-node"
+PODGROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+
+OPENB_NODES, OPENB_PODS = "openb_node_list_all_node.csv", "openb_pod_list_default.csv"
+DLRM = "disaggregated_DLRM_trace.csv"
+
+CN_NODE: Shape = {"cpu": 192_000, "memory": 1024 * 1024, "ephemeral-storage": 3072 * 1024, RDMA: 100, "pods": 110}
+"""192 cores, 1 TiB of memory, 3 TiB of disk, one NIC."""
+HN_NODE: Shape = {
+    "cpu": 128_000,
+    "memory": 1024 * 1024,
+    "ephemeral-storage": 6144 * 1024,
+    RDMA: 200,
+    GPU: 8,
+    "pods": 110,
+}
+"""128 cores, 1 TiB of memory, 6 TiB of disk, two NICs, eight GPUs."""
+
+
+class TraceError(ValueError):
+    """What is wrong with a trace file: names the file, the line, the column and what was expected."""
+
+
+def load(trace: str, directory: Path | str, limit: int | None = None, scheduler: str = "muster") -> Iterator[Object]:
+    """The objects of a trace, nodes first: ``openb`` or ``dlrm``. `limit` bounds the pods (dlrm: whole services).
+
+    Raises TraceError, also for files that are not there.
+    """
+    directory = Path(directory)
+    match trace:
+        case "openb":
+            yield from openb_nodes(directory / OPENB_NODES)
+            yield from openb_pods(directory / OPENB_PODS, limit, scheduler)
+        case "dlrm":
+            yield from dlrm(directory / DLRM, limit, scheduler)
+        case _:
+            raise TraceError(f"trace {trace!r}: expected openb or dlrm")
+
+
+# ---------------------------------------------------------------------------------------------------------------- openb
+
+
+def openb_nodes(path: Path) -> Iterator[Object]:
+    """A Node for each row."""
+    for row in _rows(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model")):
+        gpus = row.integer("gpu")
+        shape = {"cpu": row.integer("cpu_milli"), "memory": row.integer("memory_mib"), "pods": 110}
+        labels = {GPU_PRODUCT: row["model"]} if row["model"] else {}
+        yield _node(row["sn"], shape | ({GPU_MILLI: gpus * 1000} if gpus else {}), labels)
+
+
+def openb_pods(path: Path, limit: int | None = None, scheduler: str = "muster") -> Iterator[Object]:
+    """A Pod for each row, in the order of the file, which is that of creation."""
+    columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos")
+    for row in islice(_rows(path, columns), limit):
+        gpus = row.integer("num_gpu")
+        asked = {"cpu": row.integer("cpu_milli"), "memory": row.integer("memory_mib")}
+        if gpus:
+            asked[GPU_MILLI] = row.integer("gpu_milli") if gpus == 1 else gpus * 1000
+        pod = _pod(row["name"], "openb", asked, scheduler)
+        pod["metadata"]["labels"] = {"muster.dev/qos": row["qos"]}
+        if models := [model for model in row["gpu_spec"].split("|") if model]:
+            expression = {"key": GPU_PRODUCT, "operator": "In", "values": models}
+            terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+            pod["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        yield pod
+
+
+# ----------------------------------------------------------------------------------------------------------------- dlrm
+
+
+def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster") -> Iterator[Object]:
+    """Nodes, then for each service its two PodGroups and their pods; whole services up to `limit` pods, at least one."""
+    services: dict[str, list[Object]] = {}
+    for row in _rows(path, ("instance_sn", "role", "app_name", "max_instance_per_node")):
+        if row["role"] not in ("CN", "HN"):
+            raise row.error("role", "CN or HN")
+        services.setdefault(row["app_name"], []).append(_instance(row, scheduler))
+    chosen: list[list[Object]] = []
+    for pods in services.values():
+        if limit is not None and chosen and sum(map(len, chosen)) + len(pods) > limit:
+            break
+        chosen.append(pods)
+    everything = [pod for pods in chosen for pod in pods]
+    for role, shape in (("cn", CN_NODE), ("hn", HN_NODE)):
+        asked = [_shape(pod) for pod in everything if pod["spec"]["nodeSelector"][POOL] == role]
+        for number in range(nodes_needed(asked, shape)):
+            yield _node(f"{role}-{number:04}", shape, {POOL: role})
+    for pods in chosen:
+        yield from _groups(pods)
+        yield from pods
+
+
+def _instance(row: _Row, scheduler: str) -> Object:
+    role = row["role"].lower()
+    asked = {
+        "cpu": row.integer("cpu_request", 1000),
+        "memory": row.integer("memory_request", 1024),
+        "ephemeral-storage": row.integer("disk_request", 1024),
+        RDMA: row.integer("rdma_request"),
+        GPU: row.integer("gpu_request"),
+    }
+    pod = _pod(row["instance_sn"].replace("_", "-"), "dlrm", {name: n for name, n in asked.items() if n}, scheduler)
+    pod["metadata"]["labels"] = {PODGROUP_LABEL: f"{row['app_name'].replace('_', '-')}-{role}"}
+    if row.integer("max_instance_per_node", negative=True) > 0:
+        pod["metadata"]["annotations"] = {MAX_PER_NODE: row["max_instance_per_node"]}
+    pod["spec"]["nodeSelector"] = {POOL: role}
+    return pod
+
+
+def _groups(pods: Iterable[Object]) -> Iterator[Object]:
+    for name, members in Counter(pod["metadata"]["labels"][PODGROUP_LABEL] for pod in pods).items():
+        yield {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "dlrm"},
+            "spec": {"minMember": members},
+        }
+
+
+def nodes_needed(asked: Iterable[Shape], node: Shape) -> int:
+    """How many nodes of a shape first fit decreasing takes. Raises TraceError where one pod fits no node."""
+    classes = Counter(tuple(sorted((*shape.items(), ("pods", 1)))) for shape in asked)
+    largest_first = sorted(classes, key=lambda shape: (-max(n / node.get(name, 1) for name, n in shape), shape))
+    free: list[Shape] = []
+    for shape in largest_first:
+        left = classes[shape]
+        place = 0
+        while left:
+            if place == len(free):
+                free.append(dict(node))
+            room = min(free[place].get(name, 0) // n for name, n in shape)
+            if not room and free[place] == node:
+                raise TraceError(f"an instance asks {dict(shape)}, more than a whole node has: {node}")
+            taken = min(left, room)
+            for name, n in shape:
+                free[place][name] -= n * taken
+            left -= taken
+            place += 1
+    return len(free)
+
+
+# -------------------------------------------------------------------------------------------------------------- objects
+
+
+def _quantities(shape: Shape) -> dict[str, str]:
+    units = {"cpu": "m", "memory": "Mi", "ephemeral-storage": "Mi"}
+    return {name: f"{amount}{units.get(name, '')}" for name, amount in shape.items()}
+
+
+def _shape(pod: Object) -> Shape:
+    requests = pod["spec"]["containers"][0]["resources"]["requests"]
+    return {name: int(quantity.removesuffix("Mi").removesuffix("m")) for name, quantity in requests.items()}
+
+
+def _node(name: str, shape: Shape, labels: dict[str, str]) -> Object:
+    room = _quantities(shape)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "status": {
+            "capacity": room,
+            "allocatable": dict(room),
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }
+
+
+def _pod(name: str, namespace: str, asked: Shape, scheduler: str) -> Object:
+    requests = _quantities(asked)
+    extended = {resource: quantity for resource, quantity in requests.items() if "/" in resource}
+    resources = {"requests": requests} | ({"limits": extended} if extended else {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "main", "image": "trace", "resources": resources}],
+        },
+    }
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+class _Row(dict[str, str]):
+    """One row of a trace; knows where it stands."""
+
+    where: str
+
+    def error(self, column: str, expected: str) -> TraceError:
+        return TraceError(f"{self.where}: {column}: expected {expected}, found {self.get(column)!r}")
+
+    def integer(self, column: str, scale: int = 1, *, negative: bool = False) -> int:
+        """The column times `scale`, rounded up; empty is 0. Raises TraceError."""
+        try:
+            value = Decimal(self.get(column) or 0) * scale
+            rounded = int(value.to_integral_value(rounding="ROUND_CEILING"))
+        except (InvalidOperation, ValueError, OverflowError):
+            raise self.error(column, "a number") from None
+        if rounded < 0 and not negative:
+            raise self.error(column, "a number of at least 0")
+        return rounded
+
+
+def _rows(path: Path, columns: Iterable[str]) -> Iterator[_Row]:
+    try:
+        file = path.open(newline="", encoding="utf-8")
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from error
+    with file:
+        reader = csv.DictReader(file)
+        if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
+            raise TraceError(f"{path}: the column {', '.join(missing)} is missing")
+        for values in reader:
+            row = _Row({column: value or "" for column, value in values.items() if column is not None})
+            row.where = f"{path}, line {reader.line_num}"
+            yield row

@@ -1,0 +1,201 @@
+"""The pods that a Deployment, ReplicaSet, StatefulSet or Job makes: names, labels and owners as the real controllers'.
+
+Pure functions of the owner and a number, so that `muster simulate` on a file, and the simulated cluster's controllers
+on every run, make the same pods with the same names. Where Kubernetes draws a random suffix, the suffix here follows
+from the owner's namespace and name and the pod's number; pods of one owner never collide.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+Object = dict[str, Any]
+
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""What Kubernetes makes suffixes of: no vowels, nothing that looks alike."""
+_SUFFIXES = len(LETTERS) ** 5
+_STEP = 8_868_112
+"""Near the golden section of `_SUFFIXES` and coprime to it: neighbours in number are far apart in name."""
+_LONGEST_BASE = 58
+"""A generated name's base is cut so that the whole stays within 63 characters."""
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+WORKLOADS = frozenset({("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("batch", "Job")})
+
+
+def is_workload(obj: Object) -> bool:
+    """Whether its pods are made here."""
+    return (str(obj.get("apiVersion", "")).partition("/")[0], obj.get("kind")) in WORKLOADS
+
+
+def flatten(objects: Iterable[Object]) -> Iterator[Object]:
+    """Objects with the items of lists (``v1/List``, ``PodList``, …) in the lists' places."""
+    for obj in objects:
+        if str(obj.get("kind", "")).endswith("List") and isinstance(obj.get("items"), list):
+            yield from flatten(obj["items"])
+        else:
+            yield obj
+
+
+def expand(objects: Iterable[Object]) -> Iterator[Object]:
+    """Workloads replaced by the pods that they make first, lists by their items; everything else as it is."""
+    for obj in flatten(objects):
+        if is_workload(obj):
+            yield from pods_of(obj)
+        else:
+            yield obj
+
+
+def pods_of(owner: Object) -> Iterator[Object]:
+    """The pods that exist once the controller has seen `owner` and none has ended."""
+    spec = owner["spec"]
+    match owner["kind"]:
+        case "Deployment":
+            yield from pods_of(replica_set_of(owner))
+        case "ReplicaSet":
+            for number in range(count(spec, "replicas")):
+                yield replica(owner, number)
+        case "StatefulSet":
+            start = (spec.get("ordinals") or {}).get("start", 0)
+            for number in range(start, start + count(spec, "replicas")):
+                yield member(owner, number)
+        case "Job" if not spec.get("suspend"):
+            indexed = spec.get("completionMode") == "Indexed"
+            for number in range(at_once(owner)):
+                yield job_pod(owner, number, number if indexed else None)
+
+
+def count(spec: Object, field: str, default: int = 1) -> int:
+    """A count of the spec, which may be absent or null."""
+    value = spec.get(field)
+    return default if value is None else int(value)
+
+
+def at_once(job: Object) -> int:
+    """How many pods of a fresh Job run at the same time."""
+    parallelism = count(job["spec"], "parallelism")
+    return min(parallelism, count(job["spec"], "completions", parallelism))
+
+
+# ------------------------------------------------------------------------------------------------------------- one each
+
+
+def replica_set_of(deployment: Object) -> Object:
+    """The ReplicaSet of a Deployment's current template, named by the template's hash."""
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    digest = template_hash(spec["template"])
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    template = _copy(spec["template"])
+    template["metadata"] = (template.get("metadata") or {}) | {"labels": labels | {"pod-template-hash": digest}}
+    selector = spec.get("selector") or {"matchLabels": labels}
+    selector = selector | {"matchLabels": (selector.get("matchLabels") or {}) | {"pod-template-hash": digest}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": _metadata(deployment, f"{metadata['name']}-{digest}", template["metadata"]["labels"]),
+        "spec": {"replicas": count(spec, "replicas"), "selector": selector, "template": template},
+    }
+
+
+def replica(replica_set: Object, number: int) -> Object:
+    """Pod `number` of a ReplicaSet, counted over its whole life."""
+    return _pod(replica_set, _generated(replica_set, f"{replica_set['metadata']['name']}-", number), {})
+
+
+def member(stateful_set: Object, ordinal: int) -> Object:
+    """Pod `ordinal` of a StatefulSet: the name stays the same when it is replaced."""
+    name, spec = stateful_set["metadata"]["name"], stateful_set["spec"]
+    labels = {
+        "apps.kubernetes.io/pod-index": str(ordinal),
+        "controller-revision-hash": f"{name}-{template_hash(spec['template'])}",
+        "statefulset.kubernetes.io/pod-name": f"{name}-{ordinal}",
+    }
+    pod = _pod(stateful_set, f"{name}-{ordinal}", labels)
+    pod["spec"]["hostname"] = f"{name}-{ordinal}"
+    if spec.get("serviceName"):
+        pod["spec"]["subdomain"] = spec["serviceName"]
+    return pod
+
+
+def job_pod(job: Object, number: int, index: int | None) -> Object:
+    """Pod `number` of a Job, counted with its retries; `index` is the completion index of an Indexed Job."""
+    name, uid = job["metadata"]["name"], uid_of(job)
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    if index is None:
+        return _pod(job, _generated(job, f"{name}-", number), labels)
+    pod = _pod(job, _generated(job, f"{name}-{index}-", number), labels | {COMPLETION_INDEX: str(index)})
+    pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | {COMPLETION_INDEX: str(index)}
+    pod["spec"]["hostname"] = f"{name}-{index}"
+    return pod
+
+
+# ---------------------------------------------------------------------------------------------------------------- parts
+
+
+def _pod(owner: Object, name: str, labels: dict[str, str]) -> Object:
+    template = _copy(owner["spec"]["template"])
+    asked = template.get("metadata") or {}
+    metadata = _metadata(owner, name, (asked.get("labels") or {}) | labels)
+    if asked.get("annotations"):
+        metadata["annotations"] = asked["annotations"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def _metadata(owner: Object, name: str, labels: dict[str, str]) -> Object:
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    namespace = owner["metadata"].get("namespace") or "default"
+    return {"name": name, "namespace": namespace, "labels": dict(labels), "ownerReferences": [reference]}
+
+
+def uid_of(obj: Object) -> str:
+    """The object's UID; one that follows from its kind and name where it comes from a file."""
+    metadata = obj["metadata"]
+    if uid := metadata.get("uid"):
+        return str(uid)
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{obj['kind']}/{metadata.get('namespace', '')}/{metadata['name']}"))
+
+
+def _generated(owner: Object, base: str, number: int) -> str:
+    """A name with a suffix: a permutation of all suffixes that begins somewhere else for each owner."""
+    metadata = owner["metadata"]
+    first = fnv1a(f"{owner['kind']}/{metadata.get('namespace') or 'default'}/{metadata['name']}".encode())
+    place = (first + number * _STEP) % _SUFFIXES
+    suffix = ""
+    for _ in range(5):
+        place, letter = divmod(place, len(LETTERS))
+        suffix += LETTERS[letter]
+    return base[:_LONGEST_BASE] + suffix
+
+
+def template_hash(template: Object) -> str:
+    """Changes with the template; in the letters and length of Kubernetes' pod-template-hash."""
+    digits = str(fnv1a(msgspec.json.encode(template, order="sorted")))
+    return "".join(LETTERS[ord(digit) % len(LETTERS)] for digit in digits)
+
+
+def fnv1a(data: bytes) -> int:
+    """FNV-1a with 32 bits."""
+    value = 0x811C9DC5
+    for byte in data:
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value
+
+
+def _copy(obj: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(obj))
