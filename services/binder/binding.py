@@ -1,0 +1,89 @@
+"""From an answer of the API server to an outcome in the log.
+
+A binding has three kinds of answers. A definite yes or no is an outcome. A resourceVersion that moved on is a no to every
+attempt of the old intent: the pod is read, and if nothing that matters changed, the intent is renewed. No answer, or one
+that leaves it open, is no outcome: the same intent is tried again (design, rule 5).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import events as ev
+
+Outcome = ev.PodBound | ev.BindingFailed | ev.BindingRenewed
+
+
+class Intent(NamedTuple):
+    """One binding that is intended and not settled."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    resource_version: str
+
+
+class Seen(NamedTuple):
+    """The pod as the API server has it."""
+
+    uid: str
+    resource_version: str
+    node: str
+    terminating: bool
+    gated: bool
+
+
+def outcome(intent: Intent, answer: str, message: str, assigned_node: str) -> Outcome | None:
+    """The outcome of a definite answer; None: read the pod (``precondition``) or try again (the rest)."""
+    match answer:
+        case "bound":
+            return bound(intent)
+        case "assigned":
+            return (
+                bound(intent)
+                if assigned_node == intent.node
+                else failed(intent, "AlreadyAssigned", message, assigned_node)
+            )
+        case "gone":
+            return failed(intent, "PodGone", message)
+        case "forbidden":
+            return failed(intent, "Forbidden", message)
+        case "rejected":
+            return failed(intent, "Rejected", message)
+    return None
+
+
+def settled_by(intent: Intent, seen: Seen | None) -> Outcome:
+    """What a failed precondition means, given the pod as it is now."""
+    if seen is None or seen.uid != intent.uid:
+        return failed(intent, "PodGone", "the pod is gone")
+    if seen.node:
+        return outcome(intent, "assigned", f"already assigned to node {seen.node}", seen.node) or bound(intent)
+    if seen.terminating:
+        return failed(intent, "PodGone", "the pod is being deleted")
+    if seen.gated:
+        return failed(intent, "Rejected", "the pod has scheduling gates")
+    return ev.BindingRenewed(
+        uid=intent.uid,
+        namespace=intent.namespace,
+        name=intent.name,
+        node=intent.node,
+        resource_version=seen.resource_version,
+    )
+
+
+def bound(intent: Intent) -> ev.PodBound:
+    return ev.PodBound(uid=intent.uid, namespace=intent.namespace, name=intent.name, node=intent.node)
+
+
+def failed(intent: Intent, reason: str, message: str, assigned_node: str = "") -> ev.BindingFailed:
+    return ev.BindingFailed(
+        uid=intent.uid,
+        namespace=intent.namespace,
+        name=intent.name,
+        node=intent.node,
+        reason=reason,
+        message=message,
+        assigned_node=assigned_node,
+    )

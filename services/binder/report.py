@@ -1,0 +1,69 @@
+"""What users and autoscalers read: the PodScheduled condition and the PodGroup's status, derived from the state.
+
+Pods of a group that was refused for room get the reason Unschedulable, on which autoscalers act; pods that wait for
+members, for a declaration or for quorum get a reason of their own, on which they don't. A condition is written again only
+when the refusal's reason or its set of resources changes (`Cohort.condition`), not when a count does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from services.state.fold import State
+from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Gang
+
+UNSCHEDULABLE = "Unschedulable"
+WORDS = {
+    "InsufficientRoom": UNSCHEDULABLE,
+    "UnsupportedConstraint": "UnsupportedConstraint",
+    "TooFewPods": "WaitingForMembers",
+    "GangNotDeclared": "WaitingForPodGroup",
+    "PodsGated": "WaitingForMembers",
+    "GangTooLarge": "GangTooLarge",
+    "SetAside": "SetAside",
+}
+"""A refusal's reason → the condition's. What is not listed (a timeout, a failed binding) is retried at once: no word."""
+
+
+class Condition(NamedTuple):
+    """PodScheduled=False with `reason` and `message`; `said` is what `Pod.reported` will hold."""
+
+    said: str
+    reason: str
+    message: str
+
+
+def condition(state: State, uid: str) -> Condition | None:
+    """What the pod's condition should say now; None when it says it already or there is nothing to say."""
+    pod = state.pods.get(uid)
+    if pod is None or pod.status != PENDING or pod.fact.gated or uid in state.claims:
+        return None
+    group = state.groups.get(pod.group)
+    if group is None or not group.cohort:
+        return None
+    cohort = state.cohorts[group.cohort]
+    reason = WORDS.get(cohort.reason)
+    if reason is None or cohort.condition == pod.reported:
+        return None
+    return Condition(cohort.condition, reason, cohort.message)
+
+
+def pod_group_status(state: State, gang: Gang) -> dict[str, object]:
+    """The status of a coscheduling PodGroup (scheduling.x-k8s.io/v1alpha1): its phase and counts.
+
+    Running counts bound pods: a fact for each kubelet's first heartbeat would cost a fifth event in a pod's life.
+    """
+    statuses = [state.pods[uid].status for uid in gang.members]
+    running, succeeded, failed = (statuses.count(status) for status in (BOUND, SUCCEEDED, FAILED))
+    minimum = gang.declaration.min_member if gang.declaration is not None else 1
+    if failed and failed + running + succeeded >= minimum:
+        phase = "Failed"
+    elif succeeded >= minimum:
+        phase = "Finished"
+    elif running + succeeded >= minimum:
+        phase = "Running"
+    elif len(statuses) >= minimum:
+        phase = "Scheduling"
+    else:
+        phase = "Pending"
+    return {"phase": phase, "running": running, "succeeded": succeeded, "failed": failed}

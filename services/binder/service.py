@@ -1,0 +1,406 @@
+"""The binder as a process: its core over the log, and its effects on the cluster.
+
+Bindings come first: `Effects` keeps a bounded number in flight, each from an intent that stands in the log, and repeats
+what is in doubt until the answer is definite. Everything that users read is written by `WriteBehind`, while no binding
+waits and at a bounded rate: conditions of waiting pods, Kubernetes events, the status of PodGroups. What it writes is
+derived from the state when its turn comes, so a change that was overtaken costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import events as ev
+from events import Event
+from events.envelope import Commit
+from events.log import EventLog
+from services.binder import core
+from services.binder.binding import Intent, Seen, outcome, settled_by
+from services.binder.report import condition, pod_group_status
+from services.decider import Decider, Decision, LogTime
+from services.kubernetes.client import Client, Regarding
+from services.kubernetes.errors import ApiError, Conflict, NotFound
+from services.state import groups
+from services.state.fold import State
+from services.state.records import PERMITTED
+from services.writer import Writer
+
+logger = logging.getLogger("muster.binder")
+OUTCOME_SPACING_S = 0.008
+QUIET_S = 0.05
+"""How often the writer-behind looks whether bindings leave it time."""
+EVENTS_KEPT = 20_000
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
+
+
+class Effects:
+    """Bindings and evictions: from the intents in the state to outcomes in the log."""
+
+    def __init__(self, decider: Decider, client: Client, concurrency: int) -> None:
+        self._decider = decider
+        self._client = client
+        self._queue: deque[str] = deque()
+        self._more = asyncio.Semaphore(0)
+        self._concurrency = concurrency
+        self._evicting: set[str] = set()
+        self.in_flight = 0
+        self.bound = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.in_flight or self._queue)
+
+    def intend(self, commit: Commit) -> None:
+        """Queue the intents of a commit that was just folded."""
+        for event in commit.events:
+            if isinstance(event, ev.GangPermitted):
+                for assignment in event.bindings:
+                    for binding in assignment.pods:
+                        self._put(binding.uid)
+            elif isinstance(event, ev.BindingRenewed):
+                self._put(event.uid)
+            elif isinstance(event, ev.EvictionIntended):
+                self._evict_later(event.uid)
+
+    def resume(self) -> None:
+        """Queue everything that is intended and not settled: after a start nobody knows what became of it."""
+        for uid in self._decider.state.permitted:
+            self._put(uid)
+        for uid in self._decider.state.evictions:
+            self._evict_later(uid)
+
+    def _put(self, uid: str) -> None:
+        self._queue.append(uid)
+        self._more.release()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._concurrency):
+                workers.create_task(self._bind_forever())
+
+    async def _bind_forever(self) -> None:
+        while True:
+            await self._more.acquire()
+            uid = self._queue.popleft()
+            self.in_flight += 1
+            try:
+                await self._bind(uid)
+            finally:
+                self.in_flight -= 1
+
+    def _intent(self, uid: str) -> Intent | None:
+        state = self._decider.state
+        claim, pod = state.claims.get(uid), state.pods.get(uid)
+        if claim is None or pod is None or claim.stage != PERMITTED:
+            return None
+        return Intent(uid, pod.fact.namespace, pod.fact.name, claim.node, claim.resource_version)
+
+    async def _bind(self, uid: str) -> None:
+        """Try one intent until its answer is definite or the log has settled it otherwise."""
+        pause_s = FIRST_RETRY_S
+        while (intent := self._intent(uid)) is not None:
+            result = await self._client.bind(
+                intent.namespace, intent.name, intent.uid, intent.resource_version, intent.node
+            )
+            found = outcome(intent, result.outcome, result.message, result.node)
+            if found is None and result.outcome == "precondition":
+                with suppress(ApiError):
+                    found = settled_by(intent, await self._look(intent))
+            if found is not None:
+                self._say(found)
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+
+    async def _look(self, intent: Intent) -> Seen | None:
+        pod = await self._client.get_pod(intent.namespace, intent.name)
+        if pod is None:
+            return None
+        meta = pod.metadata
+        return Seen(
+            meta.uid,
+            meta.resource_version,
+            pod.spec.node_name or "",
+            meta.deletion_timestamp is not None,
+            bool(pod.spec.scheduling_gates),
+        )
+
+    def _evict_later(self, uid: str) -> None:
+        if uid not in self._evicting:
+            self._evicting.add(uid)
+            task = asyncio.get_running_loop().create_task(self._evict(uid))
+            task.add_done_callback(lambda _: self._evicting.discard(uid))
+
+    async def _evict(self, uid: str) -> None:
+        """Try one eviction until the answer is definite; a disruption budget may keep it waiting."""
+        pause_s = FIRST_RETRY_S
+        while (eviction := self._decider.state.evictions.get(uid)) is not None:
+            names = {"uid": uid, "namespace": eviction.namespace, "name": eviction.name}
+            try:
+                await self._client.evict(eviction.namespace, eviction.name, uid)
+            except (NotFound, Conflict):
+                pass
+            except ApiError as error:
+                if error.retryable:
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+                    continue
+                self._say(ev.EvictionFailed(**names, message=str(error)))
+                return
+            self._say(ev.PodEvicted(**names))
+            return
+
+    def _say(self, found: Event) -> None:
+        self.bound += isinstance(found, ev.PodBound)
+        self._decider.outcome_spacing_s = OUTCOME_SPACING_S if self.busy else 0.0
+        self._decider.outcomes.append(found)
+        self._decider.stir()
+
+
+class WriteBehind:
+    """What users read, one write at a time. Three queues without duplicates, the oldest first: pods whose condition may
+    have changed, PodGroups whose status may have, and Kubernetes events, of which a burst may lose the oldest."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        client: Client,
+        *,
+        holder: str,
+        busy: Callable[[], bool],
+        waiting_writes_per_s: float,
+        event_writes_per_s: float,
+    ) -> None:
+        self._decider = decider
+        self._client = client
+        self._holder = holder
+        self._busy = busy
+        self._waiting_pause_s = 1.0 / waiting_writes_per_s
+        self._event_pause_s = 1.0 / event_writes_per_s
+        self._pods: dict[str, None] = {}
+        self._gangs: dict[str, None] = {}
+        self._events: deque[KubernetesEvent] = deque(maxlen=EVENTS_KEPT)
+        self._told: set[tuple[str, str]] = set()
+        self._written: dict[str, dict[str, object]] = {}
+
+    # ---------------------------------------------------------------------------------------------------------- notice
+
+    def notice(self, commit: Commit) -> None:
+        """Note what a folded commit may have changed for users."""
+        state = self._decider.state
+        time_ns = commit.header.time_ns
+        for event in commit.events:
+            if isinstance(event, ev.GroupsRefused):
+                for key in event.groups:
+                    group = state.groups.get(key)
+                    if group is not None:
+                        self._pods.update(dict.fromkeys(groups.members(state, group)))
+                        self._gangs.update(dict.fromkeys(group.gangs))
+            elif isinstance(event, ev.PodBound):
+                self._events.append(_scheduled(event, time_ns))
+                self._note_gang(event.uid)
+            elif isinstance(event, ev.DeclarationRejected):
+                self._events.append(_rejected(event, time_ns))
+            elif isinstance(event, ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating):
+                self._note_gang(event.uid)
+            elif isinstance(event, ev.PodGroupObserved):
+                self._gangs[f"{event.namespace}/{event.name}"] = None
+
+    def resume(self) -> None:
+        """After a start: whatever users may not have been told yet."""
+        state = self._decider.state
+        for cohort in state.cohorts.values():
+            for key in cohort.groups:
+                self._pods.update(dict.fromkeys(groups.members(state, state.groups[key])))
+        self._gangs.update(dict.fromkeys(state.gangs))
+        self._events.extend(_rejected(event, 0) for event in state.rejections.values())
+
+    def _note_gang(self, uid: str) -> None:
+        pod = self._decider.state.pods.get(uid)
+        if pod is not None and pod.gang:
+            self._gangs[pod.gang] = None
+
+    # ----------------------------------------------------------------------------------------------------------- write
+
+    async def run(self) -> None:
+        while True:
+            if self._busy() or not self._decider.active:
+                await asyncio.sleep(QUIET_S)
+            elif self._gangs:
+                await self._write(self._write_gang(_first(self._gangs)), self._event_pause_s)
+            elif self._events:
+                await self._write(self._write_event(self._events.popleft()), self._event_pause_s)
+            elif self._pods:
+                await self._write(self._write_condition(_first(self._pods)), self._waiting_pause_s)
+            else:
+                await asyncio.sleep(QUIET_S)
+
+    async def _write(self, write: Coroutine[None, None, bool], pause_s: float) -> None:
+        """One write; the pause bounds the rate of those that reached the API server. Its failure costs only itself."""
+        try:
+            if not await write:
+                return
+        except NotFound:
+            return
+        except ApiError as error:
+            logger.warning("written behind, and refused: %s", error)
+        await asyncio.sleep(pause_s)
+
+    async def _write_condition(self, uid: str) -> bool:
+        state = self._decider.state
+        due = condition(state, uid)
+        if due is None:
+            return False
+        pod = state.pods[uid]
+        fact, version = pod.fact, pod.resource_version
+        said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
+        status = {"conditions": [said]}
+        try:
+            version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
+        except Conflict:
+            seen = await self._client.get_pod(fact.namespace, fact.name)
+            if seen is None or seen.metadata.uid != uid or seen.spec.node_name or condition(state, uid) != due:
+                return True
+            version = seen.metadata.resource_version
+            version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
+        self._decider.outcomes.append(ev.ConditionsReported(reason=due.said, pods=((uid, version),)))
+        self._decider.stir()
+        self._tell_failure(uid, due.message)
+        return True
+
+    def _tell_failure(self, uid: str, message: str) -> None:
+        """One FailedScheduling event for a group and reason, on the pod that is told first."""
+        pod = self._decider.state.pods.get(uid)
+        if pod is not None and (pod.group, pod.reported) not in self._told:
+            if len(self._told) > EVENTS_KEPT:
+                self._told.clear()
+            self._told.add((pod.group, pod.reported))
+            self._events.append(_failed(pod.fact, message))
+
+    async def _write_gang(self, key: str) -> bool:
+        state = self._decider.state
+        gang = state.gangs.get(key)
+        if gang is None or not gang.dialect.endswith("v1alpha1") or gang.source in gang.members:
+            self._written.pop(key, None)
+            return False
+        status = pod_group_status(state, gang)
+        if gang.declaration is None or self._written.get(key) == status:
+            return False
+        namespace, _, name = key.partition("/")
+        await self._client.patch_pod_group_status(namespace, name, gang.source, status)
+        self._written[key] = status
+        return True
+
+    async def _write_event(self, event: KubernetesEvent) -> bool:
+        await self._client.create_event(
+            event.name,
+            event.regarding,
+            reason=event.reason,
+            action=event.action,
+            note=event.note,
+            warning=event.warning,
+            time_ns=event.time_ns or time.time_ns(),
+            instance=self._holder,
+        )
+        return True
+
+
+class KubernetesEvent(NamedTuple):
+    """An event on an object, as ``kubectl describe`` shows it. `time_ns` 0: now."""
+
+    name: str
+    regarding: Regarding
+    reason: str
+    action: str
+    note: str
+    warning: bool
+    time_ns: int
+
+
+def _scheduled(event: ev.PodBound, time_ns: int) -> KubernetesEvent:
+    regarding = Regarding("v1", "Pod", event.namespace, event.name, event.uid)
+    note = f"Successfully assigned {event.namespace}/{event.name} to {event.node}"
+    return KubernetesEvent(_event_name(event.name, event.uid), regarding, "Scheduled", "Binding", note, False, time_ns)
+
+
+def _failed(fact: ev.PodObserved, message: str) -> KubernetesEvent:
+    regarding = Regarding("v1", "Pod", fact.namespace, fact.name, fact.uid)
+    name = _event_name(fact.name, fact.uid, message)
+    return KubernetesEvent(name, regarding, "FailedScheduling", "Scheduling", message, True, 0)
+
+
+def _rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
+    versions = {"Pod": "v1", "Node": "v1", "PodGroup": "scheduling.x-k8s.io/v1alpha1"}
+    version = versions.get(event.kind, "scheduling.k8s.io/v1")
+    regarding = Regarding(version, event.kind, event.namespace, event.name, event.uid)
+    note = f"{event.field} is {event.value!r}; expected {event.expected}"
+    name = _event_name(event.name, event.uid, event.field + event.value)
+    return KubernetesEvent(name, regarding, "DeclarationRejected", "Reading", note, True, time_ns)
+
+
+def _event_name(name: str, uid: str, what: str = "") -> str:
+    """The same thing said twice has the same name, so that a restart repeats nothing."""
+    return f"{name[:230]}.{zlib.crc32(f'{uid}{what}'.encode()):08x}"
+
+
+def _first(queue: dict[str, None]) -> str:
+    key = next(iter(queue))
+    del queue[key]
+    return key
+
+
+async def run(
+    log: EventLog,
+    client: Client,
+    *,
+    holder: str,
+    concurrency: int = 64,
+    waiting_writes_per_s: float = 15.0,
+    event_writes_per_s: float = 50.0,
+    clock_offset_ms: int = 0,
+    cycled: Callable[[float, int], None] | None = None,
+) -> None:
+    """Judge and bind until another process takes over (SteppedDown) or this task is cancelled."""
+
+    def decide(state: State) -> Decision:
+        yield from ()  # one slice: verdicts are bounded by `Policy.cycle_pods`
+        decided: Sequence[Event] = core.decide(state)
+        return decided
+
+    def applied(commit: Commit) -> None:
+        effects.intend(commit)
+        behind.notice(commit)
+
+    def started() -> None:
+        effects.resume()
+        behind.resume()
+
+    decider = Decider(
+        log,
+        Writer(log, "binder"),
+        decide,
+        clock=LogTime(clock_offset_ms),
+        applied=applied,
+        started=started,
+        cycled=cycled,
+    )
+    effects = Effects(decider, client, concurrency)
+    behind = WriteBehind(
+        decider,
+        client,
+        holder=holder,
+        busy=lambda: effects.busy,
+        waiting_writes_per_s=waiting_writes_per_s,
+        event_writes_per_s=event_writes_per_s,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(decider.run(ev.BinderTaken(holder=holder)))
+        tasks.create_task(effects.run())
+        tasks.create_task(behind.run())

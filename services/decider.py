@@ -1,0 +1,185 @@
+"""Follow, fold, decide, append: the loop that planner and binder share.
+
+A `Decider` reads the log into its state, and whenever it has read everything there is, its own last commit included, it
+may say something: a tick that is due, outcomes that its effects brought, or what the core decides over exactly this
+state. One commit is in flight at a time, so each decision stands on all earlier ones; under load what arrives meanwhile
+is folded together and decided on together. Deciding runs in slices, and folding in batches, with a turn of the event loop in
+between: a busy service still answers pings and renews its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+
+from events import Event
+from events.envelope import Commit, Stored
+from events.log import EventLog
+from services.state.clock import tick, wanted_in_ns
+from services.state.fold import State
+from services.writer import SteppedDown, Writer
+
+FOLD_EVENTS = 2_000
+"""Events folded between two turns of the event loop: a few milliseconds."""
+Decision = Generator[None, None, Sequence[Event]]
+
+
+class LogTime:
+    """The service's clock for log time: the wall clock at the start, monotone from there, never behind the log's own."""
+
+    def __init__(self, offset_ms: int = 0) -> None:
+        self._offset_ns = offset_ms * 1_000_000
+        self._ahead_ns = 0
+
+    def start(self, log_time_ns: int) -> None:
+        wall_ns = time.time_ns() + self._offset_ns
+        self._ahead_ns = max(wall_ns, log_time_ns) - time.monotonic_ns()
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns() + self._ahead_ns
+
+
+class Decider:
+    """One deciding writer: `decide` is the core, `outcomes` what its effects brought."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        writer: Writer,
+        decide: Callable[[State], Decision],
+        *,
+        clock: LogTime | None = None,
+        applied: Callable[[Commit], None] | None = None,
+        started: Callable[[], None] | None = None,
+        cycled: Callable[[float, int], None] | None = None,
+    ) -> None:
+        """`applied` sees each commit that was folded since this became the active writer; before that, `started` is
+        called once. `cycled` is told of each decision: its seconds and its events."""
+        self.log = log
+        self.writer = writer
+        self.state = State()
+        self.outcomes: deque[Event] = deque()
+        self.outcome_spacing_s = 0.0
+        """Under load: outcomes gather at least this long between two commits of them."""
+        self.active = False
+        """Whether the subject is taken and everything up to that is folded."""
+        self._decide = decide
+        self._clock = clock or LogTime()
+        self._applied = applied
+        self._started = started
+        self._cycled = cycled
+        self._unread: deque[Stored] = deque()
+        self._stirred = asyncio.Event()
+        self._next_outcomes_s = 0.0
+
+    def stir(self) -> None:
+        """Have another look: an outcome was added."""
+        self._stirred.set()
+
+    async def catch_up(self) -> None:
+        """Fold everything that the log holds now."""
+        async for batch in self.log.read(self.state.sequence):
+            self._unread.extend(batch)
+            await self._fold()
+
+    async def run(self, taken: Event) -> None:
+        """Catch up, take the writer's subject, decide until replaced (SteppedDown) or cancelled."""
+        await self.catch_up()
+        await self.writer.take(taken)
+        reading = asyncio.create_task(self._read(), name=f"reading for {self.writer.name}")
+        try:
+            while not reading.done():
+                await self._fold()
+                if self.state.sequence >= self.writer.last:
+                    if not self.active:
+                        self._activate()
+                    if await self._say_something():
+                        continue
+                    await self._wait()
+                else:
+                    await self._stirred.wait()
+                self._stirred.clear()
+            reading.result()
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+
+    def _activate(self) -> None:
+        self._clock.start(self.state.clock(self.writer.name).time_ns)
+        self.active = True
+        if self._started is not None:
+            self._started()
+
+    async def _read(self) -> None:
+        async for batch in self.log.follow(self.state.sequence):
+            self._unread.extend(batch)
+            self._stirred.set()
+
+    async def _fold(self) -> None:
+        events = 0
+        while self._unread:
+            commit = self.state.apply_stored(self._unread.popleft())
+            if commit is None:
+                continue
+            if self.active and self._applied is not None:
+                self._applied(commit)
+            events += len(commit.events)
+            if events >= FOLD_EVENTS:
+                events = 0
+                await asyncio.sleep(0)
+
+    async def _say_something(self) -> bool:
+        """Append at most one commit; whether there was one."""
+        state = self.state
+        self.writer.epoch = state.epoch
+        due = tick(state.clock(self.writer.name), self._clock.now_ns())
+        if due is not None:
+            await self._append([due], "tick")
+            return True
+        began_s = time.perf_counter()
+        cycle = self._decide(state)
+        decided: Sequence[Event] = ()
+        while True:
+            try:
+                next(cycle)
+            except StopIteration as done:
+                decided = done.value
+                break
+            await asyncio.sleep(0)
+        if decided:
+            if self._cycled is not None:
+                self._cycled(time.perf_counter() - began_s, len(decided))
+            await self._append(decided, "decide")
+            return True
+        if self.outcomes and time.monotonic() >= self._next_outcomes_s:
+            gathered = [self.outcomes.popleft() for _ in range(min(len(self.outcomes), 2_000))]
+            self._next_outcomes_s = time.monotonic() + self.outcome_spacing_s
+            await self._append(gathered, "outcome")
+            return True
+        return False
+
+    async def _append(self, decided: Sequence[Event], cause: str) -> None:
+        await self.writer.append(decided, basis=self.state.sequence, cause=cause)
+
+    async def _wait(self) -> None:
+        """Until something is read or brought, or a tick or gathered outcomes are due."""
+        timeout_s: float | None = None
+        wanted_ns = wanted_in_ns(self.state.clock(self.writer.name), self._clock.now_ns())
+        if wanted_ns is not None:
+            timeout_s = wanted_ns / 1e9
+        if self.outcomes:
+            gather_s = max(0.0, self._next_outcomes_s - time.monotonic())
+            timeout_s = gather_s if timeout_s is None else min(timeout_s, gather_s)
+        if timeout_s is None:
+            await self._stirred.wait()
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._stirred.wait()
+
+
+__all__ = ["Decider", "LogTime", "SteppedDown"]
