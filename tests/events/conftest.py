@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from events.jetstream import JetStreamLog
 from events.server import EmbeddedServer
+
+settings.register_profile("muster", deadline=None)  # the machine may be busy: no example is timed
+settings.load_profile("muster")
 
 
 @pytest.fixture(scope="session")

