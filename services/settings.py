@@ -1,0 +1,132 @@
+"""The settings of a process: where things are and how much it may do at once; nothing that a decision depends on.
+
+A setting comes from a command line flag, else from the environment (``MUSTER_NATS_URL`` for `nats_url`), else it is the
+default here. What bounds or steers a decision is in the log, as the policy.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+PREFIX = "MUSTER_"
+
+Text = Annotated[str, Meta(min_length=1)]
+Cluster = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+Concurrency = Annotated[int, Meta(ge=1, le=4096)]
+PerSecond = Annotated[float, Meta(gt=0, le=100_000)]
+
+
+def holder_identity() -> str:
+    """Who holds a lease or a subject: host, process, and a random part, as a process id comes again."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every service reads. Get one from `read`."""
+
+    nats_url: Text = "nats://127.0.0.1:4222"
+    nats_user: str = ""
+    """The role's user, where the server knows users."""
+    nats_password: str = ""
+    nats_credentials_file: str = ""
+    """A .creds file, instead of user and password."""
+    log_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    """Replicas of the streams that this process makes; more than one needs a NATS cluster."""
+    cluster: Cluster = "default"
+    """The name of the cluster in the log: letters, digits, '-' and '_'."""
+    shard: Cluster = "0"
+    """The planner's shard."""
+    kubeconfig: str = ""
+    """Path; empty: the pod's service account, else Kubernetes' own defaults."""
+    scheduler_names: Annotated[tuple[Text, ...], Meta(min_length=1)] = ("muster",)
+    """Pods with one of these schedulerNames are candidates; separated by commas."""
+    holder: Text = msgspec.field(default_factory=holder_identity)
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """auto: text on a terminal, JSON lines elsewhere."""
+    telemetry: Literal["auto", "on", "off"] = "auto"
+    """auto: on when a standard OTEL_* variable names an exporter or an endpoint. Off loads nothing."""
+    health_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """Port of /healthz and /readyz; 0: none."""
+
+    bind_concurrency: Concurrency = 64
+    """Bindings in flight."""
+    condition_patches_per_second: PerSecond = 50.0
+    """Writes behind the bindings: PodScheduled conditions."""
+    kubernetes_events_per_second: PerSecond = 50.0
+    """Writes behind the bindings: Kubernetes events."""
+    group_patches_per_second: PerSecond = 20.0
+    """Writes behind the bindings: PodGroup status."""
+
+    feed_max_age_s: Annotated[int, Meta(ge=60)] = 7 * 24 * 3600
+    """How long the feed keeps an event."""
+    feed_max_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
+    """How much the feed keeps in all."""
+
+    clock_offset_ms: int = 0
+    """For tests of clocks that disagree, never for production: added to this process's clock wherever Muster asks it."""
+
+    def now_ns(self) -> int:
+        """This process's wall clock, in nanoseconds since 1970."""
+        return time.time_ns() + self.clock_offset_ms * 1_000_000
+
+    def nats_options(self) -> dict[str, str]:
+        """Credentials in nats-py's words."""
+        options = {
+            "user": self.nats_user,
+            "password": self.nats_password,
+            "user_credentials": self.nats_credentials_file,
+        }
+        return {name: value for name, value in options.items() if value}
+
+
+class InvalidSetting(ValueError):
+    """Names the setting, where it came from, what stood there and what was expected."""
+
+
+def read(flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
+    """`flags` by field name; a flag that is None was not given. Raises InvalidSetting."""
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    unknown = given.keys() - {field.name for field in msgspec.structs.fields(Settings)}
+    if unknown:
+        raise InvalidSetting(f"no such setting: {', '.join(sorted(unknown))}")
+    chosen: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        variable = PREFIX + field.name.upper()
+        if field.name in given:
+            chosen[field.name] = _convert(f"--{field.name.replace('_', '-')}", given[field.name], field.type)
+        elif environment.get(variable):
+            chosen[field.name] = _convert(variable, environment[variable], field.type)
+    return Settings(**chosen)
+
+
+def _convert(origin: str, value: Any, kind: Any) -> Any:
+    plain = kind.__origin__ if hasattr(kind, "__metadata__") else kind
+    if get_origin(plain) is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        value = [part.strip() if isinstance(part, str) else part for part in parts]
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        shown = "***" if "PASSWORD" in origin.upper() else repr(value)
+        expected = f"one of {', '.join(get_args(plain))}" if get_origin(plain) is Literal else _expected(error)
+        raise InvalidSetting(f"{origin}: expected {expected}, not {shown}") from error
+
+
+def _expected(error: msgspec.ValidationError) -> str:
+    """msgspec's ``Expected `int` >= 1 - at `$[...]``` as the end of a sentence."""
+    text = str(error).partition(" - at ")[0].partition(", got")[0].replace("`", "").removeprefix("Expected ")
+    if "regex" in text:
+        return "letters, digits, '-' and '_', at most 64"
+    for term, words in (("str of length >= 1", "some text"), ("int", "a whole number"), ("float", "a number")):
+        text = text.replace(term, words)
+    return text

@@ -1,0 +1,62 @@
+"""Structured logs: one line for each record on stderr, JSON for machines, text for people at a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; the rest came in as `extra`."""
+
+
+def configure(service: str, cluster: str, level: str = "info", style: str = "auto") -> None:
+    """Takes over the root logger. `style`: auto (text on a terminal, else JSON), json, text."""
+    as_json = style == "json" or (style == "auto" and not sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(service, cluster) if as_json else TextFormatter(service))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"time": …, "level": "warning", "service": "feed", "cluster": "prod", "message": …, …}``."""
+
+    def __init__(self, service: str, cluster: str) -> None:
+        super().__init__()
+        self._origin = {"service": service, "cluster": cluster}
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            **self._origin,
+            "message": record.getMessage(),
+            "logger": record.name,
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class TextFormatter(logging.Formatter):
+    """``12:00:01.250 feed WARNING set aside place=17``."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
+        line = f"{time} {self._service} {record.levelname} {record.getMessage()}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
