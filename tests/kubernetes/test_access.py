@@ -1,0 +1,207 @@
+"""Credentials: the forms that are read here mean what the official package makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from services.kubernetes import access
+from services.kubernetes.access import Access, AccessError
+from services.kubernetes.client import Client
+from services.kubernetes.errors import Unauthorized
+from tests.kubernetes.certificates import CERTIFICATE, KEY
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def kubeconfig(directory: Path, cluster: dict[str, Any], user: dict[str, Any]) -> str:
+    file = directory / "config"
+    file.write_text(
+        json.dumps(
+            {
+                "current-context": "there",
+                "contexts": [{"name": "there", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": cluster}, {"name": "other", "cluster": {"server": "http://x"}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return str(file)
+
+
+def meaning(of: Access) -> dict[str, Any]:
+    context = of.ssl_context
+    return {
+        "base_url": of.base_url,
+        "authorization": of.authorization(),
+        "server_hostname": of.server_hostname,
+        "proxy": of.proxy,
+        "tls": context
+        and (context.verify_mode, context.check_hostname, context.get_ca_certs(), context.minimum_version),
+    }
+
+
+CLUSTERS = {
+    "http": {"server": "http://127.0.0.1:8080/"},
+    "https": {"server": "https://127.0.0.1:6443", "certificate-authority-data": encoded(CERTIFICATE)},
+    "a file": {"server": "https://127.0.0.1:6443/prefix", "certificate-authority": "ca.crt"},
+    "insecure": {"server": "https://127.0.0.1:6443", "insecure-skip-tls-verify": True},
+    "named": {
+        "server": "https://127.0.0.1:6443",
+        "certificate-authority-data": encoded(CERTIFICATE),
+        "tls-server-name": "api.example",
+    },
+    "by proxy": {"server": "http://api.example:8080", "proxy-url": "http://127.0.0.1:3128"},
+}
+USERS = {
+    "nobody": {},
+    "token": {"token": "abc"},
+    "token file": {"tokenFile": "token"},
+    "both": {"token": "abc", "tokenFile": "token"},
+    "certificate": {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)},
+    "certificate files": {"client-certificate": "ca.crt", "client-key": "key.pem"},
+}
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("user", USERS)
+def test_plain_forms_mean_what_the_official_package_says(tmp_path: Path, cluster: str, user: str) -> None:
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    (tmp_path / "key.pem").write_text(KEY)
+    (tmp_path / "token").write_text("from-a-file")
+    path = kubeconfig(tmp_path, CLUSTERS[cluster], USERS[user])
+    assert meaning(access.from_kubeconfig(path)) == meaning(access.official(path))
+
+
+def test_plain_forms_do_without_the_official_package(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, CLUSTERS["https"], USERS["token"])
+    program = (
+        f"import sys; from services.kubernetes import access; access.load({path!r}); print('kubernetes' in sys.modules)"
+    )
+
+    async def run() -> bytes:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+        out, _ = await process.communicate()
+        return out
+
+    assert asyncio.run(run()).strip() == b"False"
+
+
+def test_exec_plugins_go_through_the_official_package(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f"#!{sys.executable}\n"
+        "import json\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        " 'status': {'token': 'from-a-plugin'}}))\n"
+    )
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    found = access.from_kubeconfig(kubeconfig(tmp_path, CLUSTERS["http"], user))
+    assert found.authorization() == "Bearer from-a-plugin"
+    assert found.refreshed
+
+
+def test_a_service_account_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    (tmp_path / "token").write_text("first\n")
+    found = access.in_cluster(tmp_path)
+    assert (found.base_url, found.refreshed, found.authorization()) == ("https://[fd00::1]:443", True, "Bearer first")
+    (tmp_path / "token").write_text("second\n")
+    assert found.authorization() == "Bearer second"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "said"),
+    [
+        ({"server": "ftp://x"}, {}, "cluster.server: 'ftp://x': expected an http or https URL"),
+        ({"server": "https://x", "certificate-authority": "none.crt"}, {}, "none.crt"),
+        (
+            {"server": "https://x", "certificate-authority-data": "%%%"},
+            {},
+            "certificate-authority-data: expected base64",
+        ),
+        ({"server": "https://x", "certificate-authority-data": encoded("no PEM")}, {}, "TLS"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, cluster: Any, user: Any, said: str) -> None:
+    with pytest.raises(AccessError) as error:
+        access.from_kubeconfig(kubeconfig(tmp_path, cluster, user))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "expected YAML"),
+        ("[]", "expected a mapping"),
+        ("current-context: x", "contexts: expected one entry named 'x'"),
+        (None, "expected a kubeconfig file"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, content: str | None, said: str) -> None:
+    file = tmp_path / "config"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(AccessError) as error:
+        access.load(str(file))
+    assert str(file) in str(error.value)
+    assert said in str(error.value)
+
+
+async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path) -> None:
+    """Over TLS with both sides' certificates; the server stops accepting the first token."""
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    (tmp_path / "key.pem").write_text(KEY)
+    (tmp_path / "token").write_text("first")
+    seen: list[str] = []
+    accepted = {"Bearer first"}
+
+    async def pod(request: web.Request) -> web.Response:
+        seen.append(request.headers["Authorization"])
+        if request.headers["Authorization"] not in accepted:
+            return web.json_response({"kind": "Status", "message": "Unauthorized", "code": 401}, status=401)
+        return web.json_response({"metadata": {"name": "p"}})
+
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))
+    server_side.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key.pem")
+    server_side.verify_mode = ssl.CERT_REQUIRED
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/default/pods/p", pod)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_side).start()
+    cluster = {**CLUSTERS["https"], "server": f"https://127.0.0.1:{runner.addresses[0][1]}"}
+    path = kubeconfig(tmp_path, cluster, {**USERS["certificate"], "tokenFile": "token"})
+    try:
+        async with Client(access.load(path)) as client:
+            assert await client.get_pod("default", "p") is not None
+            accepted.clear()
+            with pytest.raises(Unauthorized) as error:
+                await client.get_pod("default", "p")
+            assert "get pods default/p: 401" in str(error.value)
+            (tmp_path / "token").write_text("second")
+            accepted.add("Bearer second")
+            assert await client.get_pod("default", "p") is not None
+        assert seen == ["Bearer first"] * 4 + ["Bearer second"]
+        bare = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(tmp_path / "ca.crt")))
+        )
+        async with bare:
+            with pytest.raises(aiohttp.ClientError):
+                await bare.get(cluster["server"])
+    finally:
+        await runner.cleanup()

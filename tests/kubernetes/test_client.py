@@ -1,0 +1,307 @@
+"""The client against the simulated API: lists, watches, effects, and every way in which an answer can fail to come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.kubernetes.access import direct
+from services.kubernetes.binding import BindResult
+from services.kubernetes.client import Client, Regarding, micro_time
+from services.kubernetes.errors import ApiError, Conflict, Expired, Forbidden, NotFound
+from services.kubernetes.objects import Listed, Pod, Watched
+from services.kubernetes.resources import NODES, POD_GROUPS, PODS
+from services.simulator.cluster import SimulatedCluster
+from tests.waiting import until
+
+PAGE = msgspec.json.Decoder(Listed[Pod])
+LINE = msgspec.json.Decoder(Watched[Pod])
+
+
+def node(name: str) -> dict[str, Any]:
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedulerName": "muster", "containers": containers, **spec},
+    }
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[SimulatedCluster]:
+    async with SimulatedCluster(kubelet=False) as running:
+        running.create(node("n1"))
+        yield running
+
+
+@pytest.fixture
+async def client(cluster: SimulatedCluster) -> AsyncIterator[Client]:
+    async with Client(direct(cluster.url)) as opened:
+        yield opened
+
+
+async def bind(client: Client, created: dict[str, Any], target: str = "n1", **changed: str) -> BindResult:
+    metadata = {**created["metadata"], **changed}
+    return await client.bind("default", metadata["name"], metadata["uid"], metadata["resourceVersion"], target)
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+async def test_a_list_comes_in_pages_of_one_resource_version(cluster: SimulatedCluster, client: Client) -> None:
+    for number in range(7):
+        cluster.create(pod(f"p{number}"))
+    pages = []
+    async for body in client.pages(PODS, limit=3):
+        pages.append(PAGE.decode(body))
+        cluster.create(pod(f"later-{len(pages)}"))
+    names = [seen.metadata.name for page in pages for seen in page.items or ()]
+    assert names == [f"p{number}" for number in range(7)]
+    assert len({page.metadata.resource_version for page in pages}) == 1
+
+
+async def test_a_continuation_that_is_too_old(cluster: SimulatedCluster, client: Client) -> None:
+    for number in range(5):
+        cluster.create(pod(f"p{number}"))
+    pages = client.pages(PODS, limit=1)
+    await anext(pages)
+    cluster.drop_history()
+    with pytest.raises(Expired) as error:
+        [page async for page in pages]
+    assert "list pods" in str(error.value)
+
+
+async def test_a_watch_gives_whole_lines_and_resumes(cluster: SimulatedCluster, client: Client) -> None:
+    start = cluster.create(pod("p0"))["metadata"]["resourceVersion"]
+    names = []
+    version = start
+    for number in range(1, 4):
+        cluster.create(pod(f"p{number}", nodeSelector={"long": "x" * 100_000}))
+        async for lines in client.watch(PODS, version):
+            for line in lines:
+                seen = LINE.decode(line)
+                names.append((seen.type, seen.object.metadata.name))
+                version = seen.object.metadata.resource_version
+            if names[-1][1] == f"p{number}":
+                break
+    assert names == [("ADDED", "p1"), ("ADDED", "p2"), ("ADDED", "p3")]
+
+
+async def test_a_watch_that_the_server_closes_ends(cluster: SimulatedCluster, client: Client) -> None:
+    version = cluster.create(pod("p0"))["metadata"]["resourceVersion"]
+
+    async def watched() -> int:
+        return sum([len(lines) async for lines in client.watch(PODS, version)])
+
+    watching = asyncio.create_task(watched())
+    await until(cluster.cut_watches, "a watch to cut")
+    assert await watching == 0
+
+
+async def test_a_resource_that_is_not_there(client: Client, cluster: SimulatedCluster) -> None:
+    cluster.uninstall()
+    with pytest.raises(NotFound) as error:
+        await anext(client.pages(POD_GROUPS))
+    assert str(error.value).startswith("list podgroups.scheduling.x-k8s.io: 404")
+
+
+async def test_a_forbidden_list_names_verb_and_resource(client: Client, cluster: SimulatedCluster) -> None:
+    cluster.faults.plan(verb="list", resource="nodes", status=403, times=0)
+    with pytest.raises(Forbidden) as error:
+        await anext(client.pages(NODES))
+    assert str(error.value).startswith("list nodes: 403")
+
+
+async def test_reads_are_repeated_while_the_server_is_busy(client: Client, cluster: SimulatedCluster) -> None:
+    created = cluster.create(pod("p"))
+    fault = cluster.faults.plan(verb="get", status=503, times=2)
+    found = await client.get_pod("default", "p")
+    assert found is not None
+    assert found.metadata.uid == created["metadata"]["uid"]
+    assert fault.hits == 2
+    assert await client.get_pod("default", "other") is None
+
+
+# ------------------------------------------------------------------------------------------------------------- binding
+
+
+async def test_a_binding(cluster: SimulatedCluster, client: Client) -> None:
+    created = cluster.create(pod("p"))
+    assert (await bind(client, created)).outcome == "bound"
+    assert cluster.get("Pod", "p", "default")["spec"]["nodeName"] == "n1"
+
+
+async def test_a_second_binding_names_the_node(cluster: SimulatedCluster, client: Client) -> None:
+    cluster.create(pod("p"))
+    cluster.bind("p", "n1")
+    result = await bind(client, cluster.get("Pod", "p", "default"), "n2")
+    assert (result.outcome, result.node) == ("assigned", "n1")
+    assert "create pods/binding default/p: 409" in result.message
+
+
+@pytest.mark.parametrize("changed", [{"uid": "another"}, {"resourceVersion": "1"}])
+async def test_preconditions(cluster: SimulatedCluster, client: Client, changed: dict[str, str]) -> None:
+    created = cluster.create(pod("p"))
+    assert (await bind(client, created, **changed)).outcome == "precondition"
+    assert not cluster.get("Pod", "p", "default")["spec"].get("nodeName")
+
+
+async def test_pods_that_cannot_be_bound_any_more(cluster: SimulatedCluster, client: Client) -> None:
+    gone = cluster.create(pod("gone"))
+    cluster.delete("Pod", "gone", "default")
+    assert (await bind(client, gone)).outcome == "gone"
+
+    leaving = pod("leaving")
+    leaving["metadata"]["finalizers"] = ["example.com/wait"]
+    cluster.create(leaving)
+    cluster.delete("Pod", "leaving", "default")
+    assert (await bind(client, cluster.get("Pod", "leaving", "default"))).outcome == "gone"
+
+    gated = cluster.create(pod("gated", schedulingGates=[{"name": "example.com/wait"}]))
+    assert (await bind(client, gated)).outcome == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ({"status": 403}, "forbidden"),
+        ({"status": 401}, "forbidden"),
+        ({"status": 422}, "rejected"),
+        ({"status": 500}, "in_doubt"),
+        ({"status": 504, "applied": True}, "in_doubt"),
+        ({"hang_up": True}, "in_doubt"),
+        ({"hang_up": True, "applied": True}, "in_doubt"),
+    ],
+)
+async def test_every_other_answer(
+    cluster: SimulatedCluster, client: Client, fault: dict[str, Any], outcome: str
+) -> None:
+    created = cluster.create(pod("p"))
+    cluster.faults.plan(verb="bind", **fault)
+    assert (await bind(client, created)).outcome == outcome
+    assert bool(cluster.get("Pod", "p", "default")["spec"].get("nodeName")) == fault.get("applied", False)
+
+
+async def test_a_timeout_leaves_a_binding_in_doubt(cluster: SimulatedCluster) -> None:
+    created = cluster.create(pod("p"))
+    cluster.faults.plan(verb="bind", delay_s=30.0)
+    async with Client(direct(cluster.url), timeout_s=0.1) as hasty:
+        assert (await bind(hasty, created)).outcome == "in_doubt"
+
+
+async def test_a_busy_server_is_asked_again(cluster: SimulatedCluster, client: Client) -> None:
+    created = cluster.create(pod("p"))
+    fault = cluster.faults.plan(verb="bind", status=429, times=2)
+    assert (await bind(client, created)).outcome == "bound"
+    assert fault.hits == 2
+
+
+async def test_a_server_that_stays_busy_did_nothing(cluster: SimulatedCluster, client: Client) -> None:
+    created = cluster.create(pod("p"))
+    cluster.faults.plan(verb="bind", status=429, times=0)
+    result = await bind(client, created)
+    assert result.outcome == "not_executed"
+    assert "429" in result.message
+
+
+async def test_no_server_at_all(cluster: SimulatedCluster) -> None:
+    created = cluster.create(pod("p"))
+    async with Client(direct("http://127.0.0.1:1")) as nowhere:
+        assert (await bind(nowhere, created)).outcome == "not_executed"
+
+
+# ------------------------------------------------------------------------------------------------------------- effects
+
+
+async def test_conditions_are_merged_by_type(cluster: SimulatedCluster, client: Client) -> None:
+    created = cluster.create(pod("p"))
+    cluster.patch(
+        "Pod", "p", {"status": {"conditions": [{"type": "Other", "status": "True"}]}}, "default", subresource="status"
+    )
+    metadata = cluster.get("Pod", "p", "default")["metadata"]
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    version = await client.patch_pod_status(
+        "default", "p", metadata["uid"], metadata["resourceVersion"], {"conditions": [condition]}
+    )
+    after = cluster.get("Pod", "p", "default")
+    assert version == after["metadata"]["resourceVersion"]
+    assert {each["type"] for each in after["status"]["conditions"]} == {"Other", "PodScheduled"}
+    with pytest.raises(Conflict):
+        await client.patch_pod_status(
+            "default", "p", metadata["uid"], created["metadata"]["resourceVersion"], {"conditions": [condition]}
+        )
+    with pytest.raises(Conflict):
+        await client.patch_pod_status("default", "p", "another", "", {"conditions": [condition]})
+    with pytest.raises(NotFound):
+        await client.patch_pod_status("default", "none", "another", "", {"conditions": [condition]})
+
+
+async def test_pod_group_status(cluster: SimulatedCluster, client: Client) -> None:
+    group = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 3},
+    }
+    uid = cluster.create(group)["metadata"]["uid"]
+    version = await client.patch_pod_group_status("default", "g", uid, {"phase": "Scheduling", "scheduled": 2})
+    after = cluster.get("PodGroup", "g", "default")
+    assert after["metadata"]["resourceVersion"] == version
+    assert after["status"] == {"phase": "Scheduling", "scheduled": 2}
+    assert after["spec"] == {"minMember": 3}
+    with pytest.raises(Conflict):
+        await client.patch_pod_group_status("default", "g", "another", {"phase": "Running"})
+
+
+async def test_evicting_and_deleting_only_that_pod(cluster: SimulatedCluster, client: Client) -> None:
+    for name, remove in (("a", client.evict), ("b", client.delete_pod)):
+        uid = cluster.create(pod(name))["metadata"]["uid"]
+        with pytest.raises(Conflict):
+            await remove("default", name, "another")
+        await remove("default", name, uid)
+        assert not cluster.exists("Pod", name, "default")
+        with pytest.raises(NotFound):
+            await remove("default", name, uid)
+
+
+async def test_an_event_is_written_once(cluster: SimulatedCluster, client: Client) -> None:
+    created = cluster.create(pod("p"))
+    about = Regarding("v1", "Pod", "default", "p", created["metadata"]["uid"])
+    for _ in range(2):
+        await client.create_event(
+            "p.1",
+            about,
+            reason="FailedScheduling",
+            action="Scheduling",
+            note="é" * 2_000,
+            warning=True,
+            time_ns=1_700_000_000_123_456_789,
+            instance="muster-binder-0",
+        )
+    [event] = cluster.list("Event", "default")
+    assert event["involvedObject"]["uid"] == created["metadata"]["uid"]
+    assert event["type"] == "Warning"
+    assert len(event["message"].encode()) <= 1_024
+
+
+async def test_an_effect_that_is_refused_for_good_is_not_repeated(cluster: SimulatedCluster, client: Client) -> None:
+    uid = cluster.create(pod("p"))["metadata"]["uid"]
+    fault = cluster.faults.plan(verb="patch", status=422, times=0)
+    with pytest.raises(ApiError) as error:
+        await client.patch_pod_status("default", "p", uid, "", {"conditions": []})
+    assert error.value.code == 422
+    assert fault.hits == 1
+
+
+def test_micro_time() -> None:
+    assert micro_time(1_700_000_000_000_001_999) == "2023-11-14T22:13:20.000001Z"
