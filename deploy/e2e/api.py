@@ -41,6 +41,7 @@ CLUSTER_WIDE = {
     "Node": "/api/v1/nodes",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
 }
+JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -75,12 +76,15 @@ class Api:
     ) -> None:
         await self.session.close()
 
-    async def call(self, method: str, path: str, body: object = None, content: str = "application/json") -> Object:
+    async def call(
+        self, method: str, path: str, body: object = None, content: str = JSON, *, accept: str = JSON
+    ) -> Object:
         """One request. Raises ApiError unless the answer is a success."""
         data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": content, "Accept": accept}
         async with (
             self.in_flight,
-            self.session.request(method, self.url + path, data=data, headers={"Content-Type": content}) as response,
+            self.session.request(method, self.url + path, data=data, headers=headers) as response,
         ):
             text = await response.text()
             if response.status >= 300:
@@ -96,6 +100,11 @@ class Api:
         found: list[Object] = (await self.get(path))["items"]
         return found
 
+    async def names(self, path: str) -> list[str]:
+        """The names of a list's items, which costs the server much less than the items themselves."""
+        table = await self.call("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+        return [str(row["cells"][0]) for row in table["rows"]]
+
     async def create(self, thing: Object) -> Object:
         return await self.call("POST", collection(thing), thing)
 
@@ -106,7 +115,7 @@ class Api:
     async def load(self, requests: Iterable[tuple[str, bytes]], workers: int = 32) -> None:
         """POSTs many encoded objects (path, body), in order and as fast as one process can: answers are not decoded."""
         queue = iter(requests)
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": JSON}
 
         async def work() -> None:
             for path, body in queue:
