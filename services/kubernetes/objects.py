@@ -20,6 +20,10 @@ class Object(msgspec.Struct, rename="camel"):
     """A part of an API object."""
 
 
+class Present(Object):
+    """An object of which only matters that it is there."""
+
+
 class Metadata(Object):
     name: str = ""
     namespace: str = ""
@@ -77,8 +81,8 @@ class Container(Object):
 
 class Volume(Object):
     name: str = ""
-    persistent_volume_claim: msgspec.Raw | None = None
-    ephemeral: msgspec.Raw | None = None
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
 
 
 class NodeSelectorRequirement(Object):
@@ -111,9 +115,7 @@ class NodeAffinity(Object):
 class PodAffinity(Object):
     """Affinity or anti-affinity between pods: only whether there is a hard one."""
 
-    required: list[msgspec.Raw] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: list[Present] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
 class Affinity(Object):
@@ -144,8 +146,8 @@ class PodSpec(Object):
     tolerations: list[PodToleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     scheduler_name: str = ""
-    scheduling_gates: list[msgspec.Raw] | None = None
-    resource_claims: list[msgspec.Raw] | None = None
+    scheduling_gates: list[Present] | None = None
+    resource_claims: list[Present] | None = None
     volumes: list[Volume] | None = None
     host_network: bool = False
     priority: int | None = None

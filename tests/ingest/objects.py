@@ -1,0 +1,73 @@
+"""Kubernetes objects for ingest's tests, as the API server would send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from services.kubernetes.objects import Node, Pod, PodGroup, PriorityClass
+
+CREATED = "2026-01-02T03:04:05Z"
+
+
+def metadata(name: str, namespace: str = "", version: int = 1, uid: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": str(version),
+        "creationTimestamp": CREATED,
+        **more,
+    }
+
+
+def node(
+    name: str = "n1", version: int = 1, uid: str = "", labels: Any = None, spec: Any = None, **status: Any
+) -> Node:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    return msgspec.convert(
+        {
+            "metadata": metadata(name, version=version, uid=uid, labels=labels),
+            "spec": spec or {},
+            "status": {"allocatable": allocatable, **status},
+        },
+        Node,
+    )
+
+
+def pod(
+    name: str = "p1",
+    version: int = 1,
+    uid: str = "",
+    *,
+    requests: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    node: str = "",
+    phase: str = "Pending",
+    reason: str = "",
+    deleting: bool = False,
+    scheduler: str = "muster",
+    status: dict[str, Any] | None = None,
+    **spec: Any,
+) -> Pod:
+    about = metadata(name, "default", version, uid, labels=labels)
+    if deleting:
+        about["deletionTimestamp"] = CREATED
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "1"} if requests is None else requests}}]
+    return msgspec.convert(
+        {
+            "metadata": about,
+            "spec": {"schedulerName": scheduler, "nodeName": node, "containers": containers, **spec},
+            "status": {"phase": phase, "reason": reason, **(status or {})},
+        },
+        Pod,
+    )
+
+
+def pod_group(name: str = "g1", version: int = 1, uid: str = "", **spec: Any) -> PodGroup:
+    return msgspec.convert({"metadata": metadata(name, "default", version, uid), "spec": spec}, PodGroup)
+
+
+def priority_class(name: str = "high", version: int = 1, value: int = 1000, **more: Any) -> PriorityClass:
+    return msgspec.convert({"metadata": metadata(name, version=version), "value": value, **more}, PriorityClass)

@@ -1,0 +1,302 @@
+"""Objects to facts: what counts, what is told apart, what is rejected, and what never gets into the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from events.facts import DeclarationRejected, NodeObserved, PodGroupObserved
+from events.objects import Declaration, HostPort, Membership, Taint
+from services.ingest import normalise
+from services.ingest.normalise import PodFacts, PodNormaliser
+from services.kubernetes.objects import Pod
+from tests.ingest.objects import metadata, node, pod, pod_group, priority_class
+
+
+def facts(seen: Pod) -> PodFacts:
+    return PodNormaliser(frozenset({"muster"}))(seen)
+
+
+def gang(labels: dict[str, str]) -> Membership | DeclarationRejected | None:
+    found = facts(pod(labels=labels))
+    return found.rejected or found.pod.gang
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+def test_a_node() -> None:
+    taint = {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    seen = normalise.node(node(labels={"b": "2", "a": "1"}, spec={"taints": [taint], "unschedulable": True}))
+    assert isinstance(seen, NodeObserved)
+    assert list(seen.labels) == ["a", "b"]
+    assert seen.taints == (Taint(key="k", value="", effect="NoSchedule"),)
+    assert seen.unschedulable
+    assert seen.allocatable == {"cpu_milli": 4000, "memory_bytes": 8 << 30, "pods": 110}
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "field", "value"),
+    [
+        (None, "status.allocatable", ""),
+        ({}, "status.allocatable", ""),
+        ({"cpu": "4", "memory": "lots"}, "status.allocatable.memory", "lots"),
+        ({"cpu": "-1"}, "status.allocatable.cpu", "-1"),
+        ({"nvidia.com/gpu": "5E"}, "status.allocatable.nvidia.com/gpu", "5E"),
+    ],
+)
+def test_a_node_that_cannot_be_counted_with(allocatable: Any, field: str, value: str) -> None:
+    seen = normalise.node(node(allocatable=allocatable))
+    assert isinstance(seen, DeclarationRejected)
+    assert (seen.kind, seen.name, seen.field, seen.value) == ("Node", "n1", field, value)
+    assert seen.expected
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+def test_a_candidate() -> None:
+    found = facts(pod(requests={"memory": "1Gi", "cpu": "1"}, priority=7)).pod
+    assert (found.namespace, found.name, found.candidate, found.status) == ("default", "p1", True, "pending")
+    assert (found.priority, found.gated, found.gang, found.node) == (7, False, None, "")
+    assert found.created_ns == 1_767_323_045 * 10**9
+    assert not facts(pod(scheduler="default-scheduler")).pod.candidate
+    assert facts(pod(schedulingGates=[{"name": "x"}])).pod.gated
+    assert facts(pod()).pod.priority == 0
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        (pod(), "pending"),
+        (pod(node="n1", phase="Running"), "bound"),
+        (pod(node="n1", phase="Running", deleting=True), "terminating"),
+        (pod(node="n1", phase="Succeeded"), "succeeded"),
+        (pod(node="n1", phase="Failed", deleting=True), "failed"),
+    ],
+)
+def test_a_status(seen: Pod, status: str) -> None:
+    assert facts(seen).pod.status == status
+
+
+def test_equal_pods_share_a_class_and_unequal_ones_do_not() -> None:
+    normaliser = PodNormaliser(frozenset({"muster"}))
+
+    def digest(**spec: Any) -> str:
+        found = normaliser(pod(**spec))
+        assert found.pod.scheduling_class == found.scheduling_class.digest
+        return found.pod.scheduling_class
+
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": term}]}
+    apart = [
+        digest(),
+        digest(requests={"cpu": "2"}),
+        digest(nodeSelector={"a": "1"}),
+        digest(affinity={"nodeAffinity": required}),
+        digest(
+            affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+        ),
+        digest(affinity={"nodeAffinity": preferred}),
+        digest(tolerations=[{"operator": "Exists"}]),
+        digest(containers=[{"name": "main", "ports": [{"containerPort": 1, "hostPort": 80}]}]),
+        digest(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
+    ]
+    assert len(set(apart)) == len(apart)
+    assert digest(requests={"cpu": "1000m"}) == apart[0]
+    assert digest(nodeSelector={"a": "1", "b": "2"}) == digest(nodeSelector={"b": "2", "a": "1"})
+    assert PodNormaliser(frozenset({"muster"}))(pod()).pod.scheduling_class == apart[0], "from nothing the same digest"
+
+
+def test_pods_that_others_schedule_are_told_apart_only_by_what_they_occupy() -> None:
+    def on(name: str) -> str:
+        field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [field]}}}
+        return facts(pod(node=name, scheduler="default-scheduler", affinity=affinity)).pod.scheduling_class
+
+    assert on("n1") == on("n2")
+
+
+def test_host_ports_count_for_containers_sidecars_and_the_hosts_network() -> None:
+    port = {"containerPort": 8080}
+    found = facts(
+        pod(
+            containers=[{"name": "main", "ports": [{**port, "hostPort": 80, "protocol": "UDP"}, port]}],
+            initContainers=[
+                {"name": "i", "ports": [{**port, "hostPort": 81}]},
+                {"name": "s", "restartPolicy": "Always", "ports": [{**port, "hostPort": 82, "hostIP": "10.0.0.1"}]},
+            ],
+        )
+    )
+    assert found.scheduling_class.host_ports == (
+        HostPort(host_ip="0.0.0.0", protocol="UDP", port=80),
+        HostPort(host_ip="10.0.0.1", protocol="TCP", port=82),
+    )
+    on_host = facts(pod(hostNetwork=True, containers=[{"name": "main", "ports": [port]}]))
+    assert on_host.scheduling_class.host_ports == (HostPort(host_ip="0.0.0.0", protocol="TCP", port=8080),)
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "persistentVolumeClaim"),
+        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, "ephemeral volume"),
+        (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}]}}},
+            "required podAffinity",
+        ),
+        (
+            {
+                "affinity": {
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}]}
+                }
+            },
+            "required podAntiAffinity",
+        ),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
+            "topologySpreadConstraints DoNotSchedule",
+        ),
+        ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
+    ],
+)
+def test_hard_constraints_that_are_not_honoured_are_named(spec: dict[str, Any], named: str) -> None:
+    assert facts(pod(**spec)).scheduling_class.unsupported == (named,)
+
+
+def test_soft_constraints_are_not_in_the_way() -> None:
+    soft = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+    found = facts(
+        pod(
+            affinity={"podAffinity": soft, "podAntiAffinity": soft},
+            topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway"}],
+            volumes=[{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x"}}],
+        )
+    )
+    assert found.scheduling_class.unsupported == ()
+
+
+def test_nothing_secret_reaches_a_fact() -> None:
+    secret = "hunter2"
+    seen = msgspec.json.decode(
+        msgspec.json.encode(
+            {
+                "metadata": metadata("p", "default", annotations={"note": secret}),
+                "spec": {
+                    "schedulerName": "muster",
+                    "containers": [
+                        {
+                            "name": "c",
+                            "image": secret,
+                            "command": [secret],
+                            "args": [secret],
+                            "env": [{"value": secret}],
+                        }
+                    ],
+                    "volumes": [{"name": "s", "secret": {"secretName": secret}}],
+                },
+            }
+        ),
+        type=Pod,
+    )
+    found = facts(seen)
+    assert secret not in msgspec.json.encode([found.pod, found.scheduling_class]).decode()
+
+
+def test_names_with_dots_and_of_253_characters() -> None:
+    name = ".".join(["x" * 62] * 4) + "y"
+    found = facts(pod(name, labels={"scheduling.x-k8s.io/pod-group": name}))
+    assert found.pod.name == name
+    assert found.pod.gang is not None
+    assert found.pod.gang.gang == f"default/{name}"
+
+
+# --------------------------------------------------------------------------------------------------------------- gangs
+
+
+@pytest.mark.parametrize(
+    ("labels", "dialect", "minimum"),
+    [
+        ({"scheduling.x-k8s.io/pod-group": "g"}, "coscheduling/v1alpha1", None),
+        ({"pod-group/name": "g", "pod-group/min-available": "3"}, "coscheduling/2020", 3),
+        (
+            {
+                "pod-group.scheduling.sigs.k8s.io/name": "g",
+                "pod-group.scheduling.sigs.k8s.io/min-available": "+2147483647",
+            },
+            "coscheduling/v0.18",
+            2**31 - 1,
+        ),
+        (
+            {"pod-group.scheduling.x-k8s.io/name": "g", "pod-group.scheduling.x-k8s.io/min-available": "02"},
+            "coscheduling/kep-2",
+            2,
+        ),
+    ],
+)
+def test_dialects(labels: dict[str, str], dialect: str, minimum: int | None) -> None:
+    declared = None if minimum is None else Declaration(min_member=minimum, waiting_time_ms=0)
+    assert gang(labels) == Membership(gang="default/g", dialect=dialect, declared=declared)
+
+
+@pytest.mark.parametrize(
+    "labels", [{}, {"scheduling.x-k8s.io/pod-group": ""}, {"pod-group/min-available": "3"}, {"app": "x"}]
+)
+def test_a_pod_without_a_gangs_name_is_a_regular_pod(labels: dict[str, str]) -> None:
+    assert gang(labels) is None
+
+
+@pytest.mark.parametrize(
+    "minimum", ["abc", "", "-1", "0", "1.5", "2147483648", "9" * 30, "99999999999999999999", " 3", "٣", "+-3", None]
+)
+def test_a_bad_minimum_is_rejected_and_the_pod_no_candidate(minimum: str | None) -> None:
+    labels = {"pod-group/name": "g"} | ({} if minimum is None else {"pod-group/min-available": minimum})
+    found = facts(pod(labels=labels))
+    assert found.rejected is not None
+    assert (found.rejected.kind, found.rejected.name) == ("Pod", "p1")
+    assert found.rejected.field == "metadata.labels[pod-group/min-available]"
+    assert found.rejected.value == (minimum or "")
+    assert found.rejected.expected == "an integer from 1 to 2147483647"
+    assert (found.pod.candidate, found.pod.gang) == (False, None)
+
+
+def test_a_pod_group() -> None:
+    seen = normalise.pod_group(pod_group(minMember=3, scheduleTimeoutSeconds=10))
+    assert isinstance(seen, PodGroupObserved)
+    assert (seen.namespace, seen.name, seen.dialect) == ("default", "g1", "coscheduling/v1alpha1")
+    assert seen.declaration == Declaration(min_member=3, waiting_time_ms=10_000)
+    without = normalise.pod_group(pod_group(minMember=1))
+    assert isinstance(without, PodGroupObserved)
+    assert without.declaration.waiting_time_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "value"),
+    [
+        ({}, "spec.minMember", ""),
+        ({"minMember": 0}, "spec.minMember", "0"),
+        ({"minMember": -3}, "spec.minMember", "-3"),
+        ({"minMember": "abc"}, "spec.minMember", "abc"),
+        ({"minMember": True}, "spec.minMember", "True"),
+        ({"minMember": 1.5}, "spec.minMember", "1.5"),
+        ({"minMember": 2**63}, "spec.minMember", str(2**63)),
+        ({"minMember": {"a": [1]}}, "spec.minMember", "{'a': [1]}"),
+        ({"minMember": 2, "scheduleTimeoutSeconds": -1}, "spec.scheduleTimeoutSeconds", "-1"),
+        ({"minMember": 2, "scheduleTimeoutSeconds": "soon"}, "spec.scheduleTimeoutSeconds", "soon"),
+    ],
+)
+def test_a_bad_pod_group(spec: dict[str, Any], field: str, value: str) -> None:
+    seen = normalise.pod_group(pod_group(**spec))
+    assert isinstance(seen, DeclarationRejected)
+    assert (seen.kind, seen.namespace, seen.name) == ("PodGroup", "default", "g1")
+    assert (seen.field, seen.value) == (field, value)
+    assert seen.expected.startswith("an integer from")
+
+
+def test_a_priority_class() -> None:
+    assert normalise.priority_class(priority_class()).preempts
+    never = normalise.priority_class(priority_class(preemptionPolicy="Never"))
+    assert (never.name, never.value, never.preempts) == ("high", 1000, False)

@@ -1,0 +1,101 @@
+"""PodRequests: Kubernetes' rules one by one. That these are all of them is tested in e2e, against Kubernetes' code."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.objects import MAX_QUANTITY
+from services.ingest.requests import pod_requests
+from tests.ingest.objects import pod
+
+
+def requests_of(**spec_and_status: Any) -> dict[str, int]:
+    problems: list[Any] = []
+    found = pod_requests(pod(**spec_and_status), problems)
+    assert not problems
+    return found
+
+
+def container(name: str = "c", always: bool = False, **requests: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "resources": {"requests": requests}}
+    return {**made, "restartPolicy": "Always"} if always else made
+
+
+def test_containers_add_up_and_zeros_are_nothing() -> None:
+    containers = [container("a", cpu="100m", memory="1Ki"), container("b", cpu="200m", memory="0")]
+    assert requests_of(containers=containers) == {"cpu_milli": 300, "memory_bytes": 1024, "pods": 1}
+    assert requests_of(containers=[container(cpu="0")]) == {"pods": 1}
+
+
+@given(st.lists(st.integers(0, 10**7), max_size=6))
+def test_sums_are_made_before_rounding(micro_cpus: list[int]) -> None:
+    containers = [container(f"c{index}", cpu=f"{amount}u") for index, amount in enumerate(micro_cpus)]
+    expected = ceil(Fraction(sum(micro_cpus), 1000))
+    assert requests_of(containers=containers).get("cpu_milli", 0) == expected
+
+
+def test_an_init_container_counts_where_it_needs_more() -> None:
+    assert requests_of(
+        containers=[container(cpu="1", memory="1")],
+        initContainers=[container("i", cpu="2"), container("j", memory="3")],
+    ) == {"cpu_milli": 2000, "memory_bytes": 3, "pods": 1}
+
+
+def test_sidecars_run_beside_what_starts_after_them() -> None:
+    sidecar = container("s", always=True, cpu="1")
+    starter = container("i", cpu="4")
+    main = [container(cpu="2")]
+    assert requests_of(containers=main, initContainers=[starter, sidecar])["cpu_milli"] == 4000
+    assert requests_of(containers=main, initContainers=[sidecar, starter])["cpu_milli"] == 5000
+
+
+def test_overhead_comes_on_top_and_pod_level_requests_replace() -> None:
+    assert requests_of(
+        containers=[container(cpu="1", memory="5", **{"nvidia.com/gpu": "2"})],
+        resources={"requests": {"cpu": "3", "nvidia.com/gpu": "9"}},
+        overhead={"cpu": "250m"},
+    ) == {"cpu_milli": 3250, "memory_bytes": 5, "nvidia.com/gpu": 2, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("infeasible", "allocated", "actuated", "milli"),
+    [(False, "1", "1", 2000), (False, "3", "1", 3000), (False, "1", "4", 4000), (True, "1", "1", 1000)],
+)
+def test_a_resize_counts_for_the_most_that_it_may_take(
+    infeasible: bool, allocated: str, actuated: str, milli: int
+) -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    found = requests_of(
+        containers=[container(cpu="2")],
+        status={
+            "conditions": [condition] if infeasible else [],
+            "containerStatuses": [
+                {"name": "c", "resources": {"requests": {"cpu": actuated}}, "allocatedResources": {"cpu": allocated}}
+            ],
+        },
+    )
+    assert found["cpu_milli"] == milli
+
+
+@pytest.mark.parametrize("quantity", ["abc", "-1", "1Ei"])
+def test_what_cannot_be_counted_is_named_and_counts_as_more_than_any_node_has(quantity: str) -> None:
+    problems: list[Any] = []
+    found = pod_requests(pod(requests={"cpu": "1", "memory": quantity}), problems)
+    assert found == {"cpu_milli": 1000, "memory_bytes": MAX_QUANTITY, "pods": 1}
+    [problem] = problems
+    assert problem.field == "spec.containers[0].resources.requests.memory"
+    assert problem.value == quantity
+    assert problem.expected
+
+
+def test_a_sum_that_cannot_be_counted() -> None:
+    problems: list[Any] = []
+    half = str(MAX_QUANTITY)
+    pod_requests(pod(containers=[container("a", memory=half), container("b", memory=half)]), problems)
+    assert [problem.field for problem in problems] == ["sum of requests: memory"]
