@@ -31,5 +31,8 @@ e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
 bench: $(READY)  ## every figure in benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
+schema: $(READY)  ## events/schema/ from the structs
+	$(BIN)/python -m events.schema
+
 lock:  ## pin anew what pyproject.toml asks for
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header --python-version 3.11 -o requirements.lock
