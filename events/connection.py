@@ -70,12 +70,23 @@ class _Answer(msgspec.Struct):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
+class _Client(Client):
+    """nats-py's client, but for its headers: it asks each character of a name whether it is a space.
+
+    That was a third of the time of replaying small commits.
+    """
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        return parse_header_lines(raw.decode("utf-8", "replace"))
+
+
 class Connection:
     """A NATS connection that never stops reconnecting. Get one from `connect`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.client = Client()
+        self.client: Client = _Client()
         self.generation = 0
         """Counts the reconnections: what a consumer had asked of the server in an earlier one is gone."""
         self.wake: set[asyncio.Event] = set()
@@ -190,6 +201,16 @@ class Connection:
         for subject, answer in self._answers.values():
             if subject.lower() == denied[2].lower() and not answer.done():  # nats-py lowers the server's words
                 answer.set_exception(Denied(f"{subject}: the NATS server denies publishing to this subject"))
+
+
+def parse_header_lines(text: str) -> dict[str, str]:
+    """NATS headers: ``Name: value`` lines. What has no colon is no header."""
+    headers: dict[str, str] = {}
+    for line in text.split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    return headers
 
 
 def retrying(forever: bool = False) -> AsyncRetrying:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from events import envelope, subjects
-from events.connection import Connection, Refused, Unanswered, retrying
+from events.connection import Connection, Refused, Unanswered, parse_header_lines, retrying
 from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import Conflict, LogError, TooLarge, check_size
@@ -282,11 +282,5 @@ def _size(headers: dict[str, str]) -> int:
 
 def _stored_message(message: _Message) -> Stored:
     """What the stream's leader answers when it is asked for one message."""
-    headers = parse_headers(message.hdrs)
+    headers = parse_header_lines(message.hdrs.decode("utf-8", "replace"))  # the version line has no colon
     return stored(message.seq, message.subject, headers, message.data)
-
-
-def parse_headers(block: bytes) -> dict[str, str]:
-    """NATS headers: a version line, then ``Name: value`` lines."""
-    lines = block.decode("utf-8", "replace").split("\r\n")[1:]
-    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name}

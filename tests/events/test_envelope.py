@@ -17,7 +17,7 @@ from events.envelope import (
     encode_header,
     message_id,
 )
-from tests.events.samples import EVENTS, STORED, any_of
+from tests.events.stored import EVENTS, STORED, any_of
 from tests.events.writing import HEADER
 
 

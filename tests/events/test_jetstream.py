@@ -12,7 +12,7 @@ import pytest
 
 from events import envelope, subjects
 from events.connection import Connection, Unanswered
-from events.consumer import KEPT_S, Consumer
+from events.consumer import KEPT_S, PULL_MESSAGES, Consumer
 from events.jetstream import JetStreamLog
 from events.log import Conflict, LogError, TooLarge, Unavailable
 from events.server import EmbeddedServer
@@ -239,7 +239,7 @@ async def test_a_consumer_that_the_server_dropped_is_made_anew(log: JetStreamLog
 
 
 async def test_pull_requests_that_expire_are_renewed(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = msgspec.json.encode({"batch": 256, "expires": 20_000_000})
+    short = msgspec.json.encode({"batch": PULL_MESSAGES, "expires": 20_000_000})
     monkeypatch.setattr("events.consumer._PULL", short)
     statuses: list[str] = []
     on_status = Consumer._on_status
