@@ -55,7 +55,8 @@ class Ingest:
         """By UID, as if observed now: later facts are folded into the first."""
         self.named: dict[str, dict[Key, Named]] = {"Node": {}, "PodGroup": {}, "PriorityClass": {}}
         self.rejected: dict[tuple[str, str, str], DeclarationRejected] = {}
-        self._pod_names: dict[Key, str] = {}
+        self._holders: dict[Key, str] = {}
+        """Which UID last had a pod's name, written or not."""
         self._classes: set[str] = set()
         self._versions: dict[str, int] = {}
         self._deleted: dict[str, None] = {}
@@ -94,7 +95,7 @@ class Ingest:
 
     def _remember(self, pod: PodObserved) -> None:
         self.pods[pod.uid] = pod
-        self._pod_names[pod.namespace, pod.name] = pod.uid
+        self._holders[pod.namespace, pod.name] = pod.uid
         self._versions[pod.uid] = _version(pod.resource_version)
         self.rejected.pop(("Pod", pod.namespace, pod.name), None)
 
@@ -106,8 +107,11 @@ class Ingest:
     def _forget(self, uid: str) -> None:
         if pod := self.pods.pop(uid, None):
             self.rejected.pop(("Pod", pod.namespace, pod.name), None)
-            if self._pod_names.get((pod.namespace, pod.name)) == uid:
-                del self._pod_names[pod.namespace, pod.name]
+            self._release((pod.namespace, pod.name), uid)
+
+    def _release(self, key: Key, uid: str) -> None:
+        if self._holders.get(key) == uid:
+            del self._holders[key]
 
     def _folded(self, events: list[Event]) -> list[Event]:
         for event in events:
@@ -133,13 +137,15 @@ class Ingest:
         rejected = self.rejected.get((kind, *key))
         if rejected is not None and rejected.uid == metadata.uid:
             del self.rejected[kind, *key]
+        if kind == "Pod":
+            self._release(key, metadata.uid)
         return self._gone(kind, metadata.uid, key)
 
     def missing(self, kind: str, listed: set[str]) -> list[Event]:
         """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
         known: Iterable[tuple[str, Key]]
         if kind == "Pod":
-            known = [(uid, (pod.namespace, pod.name)) for uid, pod in self.pods.items()]
+            known = [(uid, key) for key, uid in self._holders.items()]
         else:
             known = [(fact.uid, key) for key, fact in self.named[kind].items()]
         events: list[Event] = []
@@ -147,6 +153,7 @@ class Ingest:
             if uid not in listed:
                 self._bury(uid)
                 events += self._gone(kind, uid, key)
+                self._release(key, uid)
         for identity, rejected in list(self.rejected.items()):
             if rejected.kind == kind and rejected.uid not in listed:
                 del self.rejected[identity]
@@ -204,17 +211,18 @@ class Ingest:
 
     def _observe_pod(self, seen: Pod) -> list[Event]:
         metadata = seen.metadata
-        old = self.pods.get(metadata.uid)
-        if old is None and not self._matters(seen):
-            return []
-        events: list[Event] = []
         key = (metadata.namespace, metadata.name)
-        holder = self._pod_names.get(key)
-        if holder is not None and holder != metadata.uid:
+        holder = self._holders.get(key, metadata.uid)
+        events: list[Event] = []
+        if holder != metadata.uid:
             if _version(metadata.resource_version) < self._versions.get(holder, 0):
                 return []
             self._bury(holder)
             events += self._gone("Pod", holder, key)
+        self._holders[key] = metadata.uid
+        old = self.pods.get(metadata.uid)
+        if old is None and not self._matters(seen):
+            return events
         new, scheduling_class, rejected = self._normalise_pod(seen)
         if old is None:
             wanted = new.candidate or bool(new.node)

@@ -1,0 +1,380 @@
+"""What an observation adds to the log: given facts, when an object is seen, then these events; in whatever order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from events import Event
+from events.facts import (
+    DeclarationRejected,
+    NodeDeleted,
+    NodeObserved,
+    PodAssigned,
+    PodDeleted,
+    PodFinished,
+    PodGroupDeleted,
+    PodGroupObserved,
+    PodObserved,
+    PodTerminating,
+    PriorityClassDeleted,
+    PriorityClassObserved,
+    SchedulingClassObserved,
+)
+from services.ingest.differ import Ingest
+from services.kubernetes.objects import Pod
+from tests.ingest.objects import node, pod, pod_group, priority_class
+
+
+def ingest(*seen: Any) -> Ingest:
+    core = Ingest(["muster"])
+    for each in seen:
+        core.observe(each)
+    return core
+
+
+def names(events: Iterable[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+# --------------------------------------------------------------------------------------------------------- a pod's life
+
+
+def test_a_life_is_four_facts_and_a_class() -> None:
+    core = ingest()
+    life = [
+        core.observe(pod(version=1)),
+        core.observe(pod(version=2, status={"conditions": [{"type": "PodScheduled", "status": "False"}]})),
+        core.observe(pod(version=3, node="n1")),
+        core.observe(pod(version=4, node="n1", phase="Running")),
+        core.observe(pod(version=5, node="n1", phase="Succeeded")),
+        core.observe(pod(version=6, node="n1", phase="Succeeded", deleting=True)),
+        core.deleted("Pod", pod(version=7).metadata),
+    ]
+    assert [names(events) for events in life] == [
+        ["SchedulingClassObserved", "PodObserved"],
+        [],
+        ["PodAssigned"],
+        [],
+        ["PodFinished"],
+        [],
+        ["PodDeleted"],
+    ]
+    assert core.pods == {}
+
+
+def test_a_class_is_written_before_its_first_pod_and_once() -> None:
+    core = ingest()
+    first, second = core.observe(pod("a")), core.observe(pod("b"))
+    assert isinstance(first[0], SchedulingClassObserved)
+    assert isinstance(first[1], PodObserved)
+    assert first[0].digest == first[1].scheduling_class
+    assert names(second) == ["PodObserved"]
+
+
+def test_a_terminating_pod_holds_its_room_and_its_end_is_not_written() -> None:
+    core = ingest(pod(version=1), pod(version=2, node="n1"))
+    assert names(core.observe(pod(version=3, node="n1", phase="Running", deleting=True))) == ["PodTerminating"]
+    assert core.observe(pod(version=4, node="n1", phase="Succeeded", deleting=True)) == []
+    assert core.pods["uid-p1"].status == "terminating"
+    assert core.deleted("Pod", pod(version=5).metadata) == [PodDeleted(uid="uid-p1", namespace="default", name="p1")]
+
+
+def test_what_the_kubelet_refused_says_why() -> None:
+    core = ingest(pod(version=1), pod(version=2, node="n1"))
+    assert core.observe(pod(version=3, node="n1", phase="Failed", reason="OutOfcpu")) == [
+        PodFinished(
+            uid="uid-p1", namespace="default", name="p1", resource_version="3", succeeded=False, reason="OutOfcpu"
+        )
+    ]
+
+
+def test_a_pod_seen_again_only_when_it_is_bound_and_leaving() -> None:
+    core = ingest(pod(version=1))
+    assert core.observe(pod(version=5, node="n1", deleting=True)) == [
+        PodAssigned(uid="uid-p1", namespace="default", name="p1", resource_version="5", node="n1"),
+        PodTerminating(uid="uid-p1", namespace="default", name="p1", resource_version="5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pod(scheduler="default-scheduler"),
+        pod(node="n1", phase="Succeeded"),
+        pod(node="n1", phase="Failed", scheduler="default-scheduler"),
+        pod(deleting=True),
+    ],
+)
+def test_pods_that_nobody_needs_to_know_of_are_not_written(seen: Pod) -> None:
+    core = ingest()
+    assert core.observe(seen) == []
+    assert core.deleted("Pod", seen.metadata) == []
+
+
+def test_a_pod_that_others_placed_is_first_seen_bound() -> None:
+    core = ingest(pod(version=1, scheduler="default-scheduler"))
+    events = core.observe(pod(version=2, scheduler="default-scheduler", node="n1"))
+    assert names(events) == ["SchedulingClassObserved", "PodObserved"]
+    assert isinstance(events[1], PodObserved)
+    assert (events[1].status, events[1].node, events[1].candidate) == ("bound", "n1", False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
+        {"priority": 5},
+        {"schedulingGates": []},
+        {"requests": {"cpu": "2"}},
+    ],
+)
+def test_what_scheduling_depends_on_is_written_in_full(change: dict[str, Any]) -> None:
+    core = ingest(pod(version=1, **{"schedulingGates": [{"name": "wait"}]}))
+    [*_, observed] = core.observe(pod(version=2, **{"schedulingGates": [{"name": "wait"}], **change}))
+    assert isinstance(observed, PodObserved)
+    assert observed.resource_version == "2"
+
+
+def test_a_resize_of_a_running_pod_is_written() -> None:
+    core = ingest(pod(version=1, node="n1"))
+    assert names(core.observe(pod(version=2, node="n1", requests={"cpu": "2"}))) == [
+        "SchedulingClassObserved",
+        "PodObserved",
+    ]
+
+
+def test_another_pod_of_the_same_name_ends_the_first() -> None:
+    core = ingest(pod(version=1, uid="old"))
+    events = core.observe(pod(version=5, uid="new"))
+    assert events[0] == PodDeleted(uid="old", namespace="default", name="p1")
+    assert names(events[1:]) == ["PodObserved"]
+    assert core.observe(pod(version=4, uid="old", node="n1")) == []
+    assert set(core.pods) == {"new"}
+
+
+def test_a_late_event_of_the_pod_before_changes_nothing() -> None:
+    core = ingest(pod(version=5, uid="new"))
+    assert core.observe(pod(version=4, uid="old")) == []
+    assert core.deleted("Pod", pod(version=4, uid="old").metadata) == []
+    assert set(core.pods) == {"new"}
+
+
+def test_a_bad_declaration_is_told_once_and_again_only_when_it_changes() -> None:
+    core = ingest()
+
+    def declared(version: int, minimum: str, **more: Any) -> list[Event]:
+        return core.observe(
+            pod(version=version, labels={"pod-group/name": "g", "pod-group/min-available": minimum}, **more)
+        )
+
+    assert names(declared(1, "abc")) == ["DeclarationRejected"]
+    assert declared(2, "abc") == []
+    assert names(declared(3, "-1")) == ["DeclarationRejected"]
+    assert names(declared(4, "2")) == ["SchedulingClassObserved", "PodObserved"]
+    [withdrawn, rejected] = [each for each in declared(5, "0") if not isinstance(each, SchedulingClassObserved)]
+    assert isinstance(withdrawn, PodObserved)
+    assert not withdrawn.candidate
+    assert isinstance(rejected, DeclarationRejected)
+
+
+def test_a_bound_pod_with_a_bad_declaration_occupies_its_node() -> None:
+    core = ingest()
+    events = core.observe(pod(node="n1", requests={"cpu": "1", "memory": "1Ei"}))
+    assert names(events) == ["SchedulingClassObserved", "PodObserved", "DeclarationRejected"]
+    assert core.pods["uid-p1"].node == "n1"
+    assert core.observe(pod(version=2, node="n1", requests={"cpu": "1", "memory": "1Ei"})) == []
+
+
+# ---------------------------------------------------------------------------------------------- nodes, groups, classes
+
+
+def test_a_node_is_written_when_something_changed_that_counts() -> None:
+    core = ingest()
+    assert names(core.observe(node(version=1))) == ["NodeObserved"]
+    assert core.observe(node(version=2, images=[{"names": ["x"]}])) == []
+    assert names(core.observe(node(version=3, spec={"unschedulable": True}))) == ["NodeObserved"]
+    assert core.observe(node(version=2)) == [], "older than what is known"
+    assert core.deleted("Node", node(version=4).metadata) == [NodeDeleted(name="n1", uid="uid-n1")]
+    assert core.deleted("Node", node(version=4).metadata) == []
+
+
+def test_a_node_that_cannot_be_read_any_more_is_gone() -> None:
+    core = ingest(node(version=1))
+    assert names(core.observe(node(version=2, allocatable={}))) == ["NodeDeleted", "DeclarationRejected"]
+    assert core.observe(node(version=3, allocatable={})) == []
+    assert names(core.observe(node(version=4))) == ["NodeObserved"]
+
+
+def test_a_node_that_was_made_anew() -> None:
+    core = ingest(node(version=1, uid="old"))
+    assert names(core.observe(node(version=2, uid="new"))) == ["NodeDeleted", "NodeObserved"]
+    assert core.observe(node(version=1, uid="old")) == []
+
+
+def test_pod_groups_and_priority_classes() -> None:
+    core = ingest()
+    [group] = core.observe(pod_group(minMember=3))
+    [priority] = core.observe(priority_class())
+    assert isinstance(group, PodGroupObserved)
+    assert isinstance(priority, PriorityClassObserved)
+    assert names(core.observe(pod_group(version=2, minMember=0))) == ["PodGroupDeleted", "DeclarationRejected"]
+    assert names(core.observe(pod_group(version=3, minMember=2))) == ["PodGroupObserved"]
+    [deleted] = core.deleted("PodGroup", pod_group().metadata)
+    assert isinstance(deleted, PodGroupDeleted)
+    assert deleted.dialect == "coscheduling/v1alpha1"
+    assert core.deleted("PriorityClass", priority_class().metadata) == [
+        PriorityClassDeleted(name="high", uid="uid-high")
+    ]
+
+
+# -------------------------------------------------------------------------------------------------- restarts and lists
+
+
+def test_a_new_process_knows_what_was_written_and_finds_what_it_missed() -> None:
+    before = Ingest(["muster"])
+    written: list[Event] = []
+    for seen in (node(), node("n2"), pod("a"), pod("b"), pod("c", node="n1"), pod_group(minMember=2)):
+        written += before.observe(seen)
+    written += before.observe(pod("bad", labels={"pod-group/name": "g"}))
+
+    after = ingest()
+    for event in written:
+        after.fold(event)
+    assert after.pods == before.pods
+    assert after.named == before.named
+    listed = [
+        pod("a"),
+        pod("b", version=2, node="n2"),
+        pod("c", version=9, uid="another", node="n1"),
+        pod("bad", labels={"pod-group/name": "g"}),
+    ]
+    found: list[Event] = []
+    for each in listed:
+        found += after.observe(each)
+    found += after.missing("Pod", {each.metadata.uid for each in listed})
+    found += after.observe(node())
+    found += after.missing("Node", {"uid-n1"})
+    found += after.missing("PodGroup", set())
+    assert names(found) == ["PodAssigned", "PodDeleted", "PodObserved", "NodeDeleted", "PodGroupDeleted"]
+    assert after.missing("Pod", set()) != []
+    assert after.pods == {}
+    assert after.rejected == {}
+
+
+def test_other_scheduler_names_after_a_restart() -> None:
+    before = Ingest(["muster"])
+    written = before.observe(pod("a")) + before.observe(pod("b", scheduler="batch"))
+    after = Ingest(["batch"])
+    for event in written:
+        after.fold(event)
+    found = [*after.observe(pod("a")), *after.observe(pod("b", scheduler="batch"))]
+    told = {event.name: event.candidate for event in found if isinstance(event, PodObserved)}
+    assert told == {"a": False, "b": True}
+
+
+# ---------------------------------------------------------------------------------------------------------- every order
+
+
+STEPS = [
+    "",
+    "bind",
+    "bind run",
+    "bind run end",
+    "bind run leave",
+    "bind run end leave",
+    "bind run leave end",
+    "bind fail leave",
+    "leave",
+    "fail",
+]
+
+
+@st.composite
+def lives(draw: st.DrawFn, relabelled: bool = True) -> list[tuple[str, Pod]]:
+    """One or two pods under one name, each from creation on, with resourceVersions that grow; ended or not."""
+    version = draw(st.integers(1, 50))
+    life: list[tuple[str, Pod]] = []
+    for uid in draw(st.sampled_from([["u1"], ["u1", "u2"]])):
+        ours = draw(st.booleans())
+        state: dict[str, Any] = {"scheduler": "muster" if ours else "default-scheduler"}
+        steps = draw(st.sampled_from(STEPS)).split()
+        happened = [state]
+        for step in steps:
+            state = dict(state)
+            state |= {
+                "bind": {"node": "n1"},
+                "run": {"phase": "Running"},
+                "end": {"phase": "Succeeded"},
+                "fail": {"phase": "Failed", "reason": "OutOfcpu"},
+                "leave": {"deleting": True},
+            }[step]
+            happened += [state] * draw(st.integers(1, 2))
+        for each in happened:
+            version += draw(st.integers(1, 3))
+            labels = {"scheduling.x-k8s.io/pod-group": draw(st.sampled_from("gh"))} if relabelled else {}
+            life.append(("MODIFIED", pod(version=version, uid=uid, labels=labels, **each)))
+        if uid == "u1" and life and draw(st.booleans()):
+            version += 1
+            life.append(("DELETED", pod(version=version, uid=uid, **state)))
+    return life
+
+
+def watched(life: Iterable[tuple[str, Pod]]) -> tuple[Ingest, list[Event]]:
+    core = Ingest(["muster"])
+    events: list[Event] = []
+    for happened, seen in life:
+        if happened == "DELETED":
+            events += core.deleted("Pod", seen.metadata)
+        else:
+            events += core.observe(seen)
+    return core, events
+
+
+def standing(core: Ingest, life: list[tuple[str, Pod]]) -> dict[str, PodObserved]:
+    """The pods that want a place or have one, without the resourceVersion at which it was said; not those that ended."""
+    ended = {seen.metadata.uid for _, seen in life if seen.status.phase in ("Succeeded", "Failed")}
+    return {
+        uid: msgspec.structs.replace(seen, resource_version="")
+        for uid, seen in core.pods.items()
+        if uid not in ended and (seen.node or seen.status == "pending")
+    }
+
+
+@settings(max_examples=300, deadline=None)
+@given(lives(), st.data())
+def test_every_order_of_a_watch_ends_in_the_same_state(life: list[tuple[str, Pod]], data: st.DataObject) -> None:
+    in_order, _ = watched(life)
+    shuffled = data.draw(st.permutations(life + data.draw(st.lists(st.sampled_from(life), max_size=3))))
+    core, events = watched(shuffled)
+    assert standing(core, life) == standing(in_order, life)
+    again = Ingest(["muster"])
+    for event in events:
+        again.fold(event)
+    assert again.pods == core.pods
+
+
+@settings(max_examples=300, deadline=None)
+@given(lives(relabelled=False), st.data())
+def test_at_most_four_facts_for_a_pods_life(life: list[tuple[str, Pod]], data: st.DataObject) -> None:
+    shuffled = data.draw(st.permutations(life)) if data.draw(st.booleans()) else life
+    _, events = watched(shuffled)
+    for uid in {seen.metadata.uid for _, seen in life}:
+        facts = [type(event) for event in events if getattr(event, "uid", "") == uid]
+        assert len(facts) <= 4
+        assert len(set(facts)) == len(facts), "each kind of fact once"
+        assert facts == sorted(facts, key=[PodObserved, PodAssigned, PodTerminating, PodFinished, PodDeleted].index), (
+            "in the order of a life"
+        )
+
+
+@given(st.permutations([node(version=1), node(version=2, labels={"a": "1"}), node(version=3, uid="new")]))
+def test_every_order_of_a_nodes_events(order: list[Any]) -> None:
+    core = ingest(*order)
+    assert isinstance(fact := core.named["Node"]["", "n1"], NodeObserved)
+    assert fact.uid == "new"

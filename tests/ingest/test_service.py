@@ -1,0 +1,322 @@
+"""The ingest process against the simulated cluster: whatever happens, the log ends up saying what the cluster says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events import (
+    ClusterSynced,
+    DeclarationRejected,
+    Event,
+    IngestTaken,
+    NodeObserved,
+    PodAssigned,
+    PodDeleted,
+    PodGroupDeleted,
+    PodGroupObserved,
+    PodObserved,
+    envelope,
+)
+from events.jetstream import JetStreamLog
+from events.log import EventLog
+from events.memory import MemoryLog
+from events.server import EmbeddedServer
+from services.ingest import service
+from services.ingest.differ import Ingest
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
+from services.kubernetes.errors import Forbidden
+from services.simulator.cluster import SimulatedCluster
+from services.writer import SteppedDown
+from tests.waiting import until
+
+
+def node(name: str, **allocatable: str) -> dict[str, Any]:
+    status = {"allocatable": allocatable or {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(name: str, labels: dict[str, str] | None = None, scheduler: str = "muster") -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
+        "spec": {"schedulerName": scheduler, "containers": containers},
+    }
+
+
+def pod_group(name: str, minimum: Any = 2) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum},
+    }
+
+
+class Running:
+    """An ingest with the log that it writes, read back."""
+
+    def __init__(self, log: EventLog, url: str) -> None:
+        self.log, self.stop = log, asyncio.Event()
+        self.events: list[Event] = []
+        self.state = Ingest(["muster"])
+        self._reading = asyncio.create_task(self._read())
+        self.task = asyncio.create_task(self._run(url))
+
+    async def _run(self, url: str) -> None:
+        async with Client(direct(url)) as client:
+            await service.run(self.log, client, holder="test", stop=self.stop, absent_poll_s=0.02)
+
+    async def _read(self) -> None:
+        async for batch in self.log.follow():
+            for stored in batch:
+                for event in envelope.decode(stored).events:
+                    self.events.append(event)
+                    self.state.fold(event)
+
+    def seen(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def says(self, condition: Callable[[], object], what: str = "the log to say so") -> None:
+        """Waits for what the log says; raises what ended the ingest, if that came first."""
+        await until(lambda: condition() or self.task.done(), what)
+        if self.task.done():
+            self.task.result()
+        assert condition(), what
+
+    async def synced(self, times: int = 1) -> None:
+        await self.says(lambda: len(self.seen(ClusterSynced)) >= times, "ClusterSynced")
+
+    async def end(self) -> None:
+        """SIGTERM's way out; then all that was seen is in the log."""
+        self.stop.set()
+        await self.task
+        self._reading.cancel()
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        self._reading.cancel()
+        await asyncio.gather(self.task, self._reading, return_exceptions=True)
+
+    def agrees_with(self, cluster: SimulatedCluster) -> bool:
+        """Whether the log's pods and nodes are the cluster's."""
+        pods = {
+            (each["metadata"]["name"], each["metadata"]["uid"], each["spec"].get("nodeName", ""))
+            for each in cluster.list("Pod")
+            if each["status"].get("phase") not in ("Succeeded", "Failed")
+        }
+        nodes = {each["metadata"]["name"] for each in cluster.list("Node")}
+        unfinished = [each for each in self.state.pods.values() if each.status not in ("succeeded", "failed")]
+        return pods == {(each.name, each.uid, each.node) for each in unfinished} and nodes == {
+            name for _, name in self.state.named["Node"]
+        }
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[SimulatedCluster]:
+    async with SimulatedCluster(kubelet=False) as running:
+        running.load([node("n1"), node("n2"), pod("a"), pod("b")])
+        yield running
+
+
+@pytest.fixture(params=["memory", "jetstream"])
+async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventLog]:
+    if request.param == "memory":
+        yield MemoryLog("test")
+        return
+    with EmbeddedServer(tmp_path / "nats") as server:
+        opened = await JetStreamLog.open(server.url, f"test-{secrets.token_hex(4)}", create=True)
+        yield opened
+        await opened.close()
+
+
+@contextlib.asynccontextmanager
+async def ingesting(log: EventLog, cluster: SimulatedCluster) -> AsyncIterator[Running]:
+    running = Running(log, cluster.url)
+    try:
+        await running.synced()
+        yield running
+        if not running.task.done():
+            await running.end()
+    finally:
+        await running.kill()
+
+
+async def test_a_start_and_a_clean_end(cluster: SimulatedCluster, log: EventLog) -> None:
+    cluster.create(pod_group("g"))
+    async with ingesting(log, cluster) as running:
+        assert isinstance(running.events[0], IngestTaken)
+        assert running.seen(ClusterSynced) == [ClusterSynced(nodes=2, pods=2)]
+        assert isinstance(running.events[-1], ClusterSynced)
+        assert running.agrees_with(cluster)
+        assert [group.declaration.min_member for group in running.seen(PodGroupObserved)] == [2]
+
+
+async def test_what_happens_is_followed(cluster: SimulatedCluster, log: EventLog) -> None:
+    async with ingesting(log, cluster) as running:
+        cluster.create(pod("c"))
+        cluster.bind("a", "n1")
+        cluster.delete("Pod", "b", "default")
+        cluster.create(node("n3"))
+        cluster.delete("Node", "n2")
+        await running.says(lambda: running.agrees_with(cluster))
+        cluster.patch("Pod", "c", {"metadata": {"annotations": {"x": "y"}}}, "default")
+        cluster.bind("c", "n3")
+        await running.says(lambda: running.agrees_with(cluster))
+        assert len(running.seen(PodObserved)) == 3, "a change that decides nothing is not written"
+
+
+async def test_a_watch_that_is_cut_resumes_without_a_list(cluster: SimulatedCluster, log: EventLog) -> None:
+    async with ingesting(log, cluster) as running:
+        listing = cluster.faults.plan(verb="list", times=0)
+        for number in range(5):
+            cluster.create(pod(f"more-{number}"))
+            await until(cluster.cut_watches, "watches to cut")
+            cluster.create(pod(f"and-{number}"))
+        await running.says(lambda: running.agrees_with(cluster))
+        assert listing.hits == 0
+        assert len(running.seen(PodObserved)) == 12
+
+
+async def test_a_watch_too_far_behind_lists_again(cluster: SimulatedCluster, log: EventLog) -> None:
+    async with ingesting(log, cluster) as running:
+        refusing = cluster.faults.plan(verb="watch", resource="pods", status=503, times=0)
+        await until(cluster.cut_watches)
+        await until(lambda: refusing.hits, "a watch that is refused")
+        cluster.delete("Pod", "a", "default")
+        cluster.create(pod("c"))
+        cluster.drop_history()
+        cluster.faults.lift()
+        await running.says(lambda: running.agrees_with(cluster))
+        await running.synced(2)
+        assert [event.name for event in running.seen(PodDeleted)] == ["a"]
+
+
+async def test_an_expiry_told_within_the_watch(cluster: SimulatedCluster, log: EventLog) -> None:
+    async with ingesting(log, cluster) as running:
+        await until(lambda: cluster.expire_watches("pods"))
+        await running.synced(2)
+        cluster.create(pod("c"))
+        await running.says(lambda: running.agrees_with(cluster))
+        assert len(running.seen(PodObserved)) == 3
+
+
+async def test_a_restart_finds_what_was_missed(cluster: SimulatedCluster, log: EventLog) -> None:
+    async with ingesting(log, cluster) as before:
+        cluster.create(pod("c"))
+        await before.says(lambda: before.agrees_with(cluster))
+        await before.kill()
+        cluster.delete("Pod", "a", "default")
+        cluster.delete("Node", "n2")
+        cluster.bind("b", "n1")
+        cluster.create(pod("d"))
+        already = len(before.events)
+        after = Running(log, cluster.url)
+        try:
+            await after.synced(2)
+            assert after.agrees_with(cluster)
+            news = after.events[already:]
+            assert isinstance(news[0], IngestTaken)
+            assert isinstance(news[-1], ClusterSynced)
+            told = sorted(type(event).__name__ for event in news[1:-1])
+            assert told == ["NodeDeleted", "PodAssigned", "PodDeleted", "PodObserved"]
+        finally:
+            await after.kill()
+
+
+async def test_an_ingest_that_is_replaced_writes_no_more(cluster: SimulatedCluster, log: EventLog) -> None:
+    async with ingesting(log, cluster) as first:
+        second = Running(log, cluster.url)
+        try:
+            await second.synced(2)
+            cluster.create(pod("c"))
+            with pytest.raises(SteppedDown):
+                await first.task
+            await second.says(lambda: second.agrees_with(cluster))
+            assert len(second.seen(PodObserved)) == 3
+        finally:
+            await second.kill()
+
+
+async def test_bad_input_costs_its_own_object_only(cluster: SimulatedCluster, log: EventLog) -> None:
+    cluster.create(node("none", memory="lots"))
+    cluster.create(pod("bad", {"pod-group/name": "g", "pod-group/min-available": "abc"}))
+    async with ingesting(log, cluster) as running:
+        cluster.create(node("huge", cpu="4", memory="5E"))
+        cluster.create(pod("late", {"pod-group/name": "g", "pod-group/min-available": "-1"}))
+        cluster.create(pod("fine", {"pod-group/name": "g", "pod-group/min-available": "1"}))
+        await running.says(lambda: "fine" in {each.name for each in running.state.pods.values()})
+        rejected = {(event.kind, event.name): event.field for event in running.seen(DeclarationRejected)}
+        assert rejected == {
+            ("Node", "none"): "status.allocatable.memory",
+            ("Node", "huge"): "status.allocatable.memory",
+            ("Pod", "bad"): "metadata.labels[pod-group/min-available]",
+            ("Pod", "late"): "metadata.labels[pod-group/min-available]",
+        }
+        assert {each.name for each in running.seen(NodeObserved)} == {"n1", "n2"}
+        assert {each.name for each in running.seen(PodObserved)} == {"a", "b", "fine"}
+
+
+async def test_pod_groups_that_come_and_go(log: EventLog) -> None:
+    async with SimulatedCluster(podgroups=False) as cluster, ingesting(log, cluster) as running:
+        assert running.seen(PodGroupObserved) == []
+        cluster.install()
+        cluster.create(pod_group("g"))
+        await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup")
+        cluster.uninstall()
+        await running.says(lambda: running.seen(PodGroupDeleted), "its end")
+        cluster.install()
+        cluster.create(pod_group("h"))
+        await running.says(lambda: len(running.seen(PodGroupObserved)) == 2, "another one")
+
+
+async def test_an_api_server_that_is_away_for_a_while(log: EventLog) -> None:
+    cluster = SimulatedCluster(kubelet=False)
+    cluster.load([node("n1"), pod("a")])
+    await cluster.start()
+    port = int(cluster.url.rpartition(":")[2])
+    async with ingesting(log, cluster) as running:
+        await cluster.stop()
+        cluster.create(pod("b"))
+        await asyncio.sleep(0)
+        await cluster.start(port)
+        await running.says(lambda: running.agrees_with(cluster))
+        cluster.bind("a", "n1")
+        await running.says(lambda: running.seen(PodAssigned))
+    await cluster.stop()
+
+
+async def test_what_is_forbidden_is_named(cluster: SimulatedCluster) -> None:
+    cluster.faults.plan(verb="list", resource="priorityclasses", status=403, times=0)
+    async with Client(direct(cluster.url)) as client:
+        with pytest.raises(Forbidden) as error:
+            await service.run(MemoryLog("test"), client, holder="test")
+    assert "list priorityclasses: 403" in str(error.value)
+
+
+async def test_a_busy_api_server_only_delays_the_start(cluster: SimulatedCluster) -> None:
+    cluster.faults.plan(verb="list", status=429, times=3)
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        assert running.agrees_with(cluster)
+
+
+async def test_many_objects_in_many_pages_with_a_stormy_watch(cluster: SimulatedCluster) -> None:
+    cluster.load(pod(f"p{number}") for number in range(2_500))
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        assert running.agrees_with(cluster)
+        for number in range(500):
+            cluster.bind(f"p{number}", "n1")
+            if number % 50 == 0:
+                cluster.cut_watches()
+                await asyncio.sleep(0)
+        await running.says(lambda: running.agrees_with(cluster))
+        assert len(running.seen(PodAssigned)) == 500

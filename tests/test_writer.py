@@ -1,0 +1,145 @@
+"""Taking over, stepping down, and events that share commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from events import Event, IngestTaken, PodDeleted, envelope
+from events.log import LogError, Unavailable
+from events.memory import MemoryLog
+from services.writer import Gather, SteppedDown, Writer
+
+
+def deleted(number: int, text: str = "") -> PodDeleted:
+    return PodDeleted(uid=f"{number}{text}", namespace="default", name="p")
+
+
+def written(log: MemoryLog) -> list[list[Event]]:
+    return [envelope.decode(stored).events for stored in log.commits]
+
+
+async def taken(log: MemoryLog) -> Writer:
+    writer = Writer(log, "ingest", clock_ns=lambda: 42)
+    await writer.take(IngestTaken(holder="test"))
+    return writer
+
+
+async def test_a_writer_appends_behind_what_it_took() -> None:
+    log = MemoryLog("c")
+    first = await taken(log)
+    assert await first.append([deleted(1)], basis=1, cause="facts") == 2
+    second = await taken(log)
+    assert second.last == 3
+    assert [stored.subject for stored in log.commits] == ["muster.c.ingest"] * 3
+    header = envelope.decode_header(log.commits[1])
+    assert (header.writer, header.epoch, header.basis, header.time_ns, header.cause) == ("ingest", 0, 1, 42, "facts")
+
+
+async def test_a_replaced_writer_steps_down_at_its_next_append() -> None:
+    log = MemoryLog("c")
+    first = await taken(log)
+    await taken(log)
+    with pytest.raises(SteppedDown):
+        await first.append([deleted(1)], basis=0, cause="facts")
+    assert len(log.commits) == 2
+
+
+async def test_appends_queue_up_behind_each_other() -> None:
+    log = MemoryLog("c")
+    writer = await taken(log)
+    sequences = await asyncio.gather(*(writer.append([deleted(n)], basis=0, cause="facts") for n in range(20)))
+    assert sequences == list(range(2, 22))
+
+
+@pytest.fixture
+async def gathering() -> AsyncIterator[tuple[MemoryLog, Gather, asyncio.Task[None]]]:
+    log = MemoryLog("c")
+    gather = Gather(await taken(log), "facts")
+    task = asyncio.create_task(gather.run())
+    yield log, gather, task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_arrives_together_shares_a_commit_in_order(
+    gathering: tuple[MemoryLog, Gather, asyncio.Task[None]],
+) -> None:
+    log, gather, _ = gathering
+    gather.add([])
+    for number in range(100):
+        gather.add([deleted(number)], basis=number)
+    await gather.flush()
+    assert written(log)[1:] == [[deleted(number) for number in range(100)]]
+    assert envelope.decode_header(log.commits[1]).basis == 99
+    assert gather.pending == 0
+
+
+async def test_under_load_commits_are_few_and_nothing_is_lost(
+    gathering: tuple[MemoryLog, Gather, asyncio.Task[None]],
+) -> None:
+    log, gather, _ = gathering
+    for number in range(500):
+        gather.add([deleted(number)])
+        await asyncio.sleep(0)
+    await gather.flush()
+    commits = written(log)[1:]
+    assert [event for commit in commits for event in commit] == [deleted(number) for number in range(500)]
+    assert len(commits) < 100
+
+
+async def test_the_payload_is_what_encoding_the_events_together_gives() -> None:
+    log = MemoryLog("c")
+    writer = await taken(log)
+    gather = Gather(writer, "facts")
+    task = asyncio.create_task(gather.run())
+    events = [deleted(1), deleted(2, 'é"\n')]
+    gather.add(events)
+    await gather.flush()
+    task.cancel()
+    assert log.commits[1].payload == envelope.encode_events(events)
+
+
+async def test_commits_are_split_by_events_and_by_bytes() -> None:
+    log = MemoryLog("c")
+    gather = Gather(await taken(log), "facts", max_events=10, max_bytes=1_000)
+    task = asyncio.create_task(gather.run())
+    gather.add([deleted(number) for number in range(25)])
+    gather.add([deleted(number, "x" * 300) for number in range(4)])
+    gather.add([deleted(0, "x" * 3_000)])
+    await gather.flush()
+    task.cancel()
+    sizes = [(len(commit), len(stored.payload)) for commit, stored in zip(written(log), log.commits, strict=True)][1:]
+    assert sum(count for count, _ in sizes) == 30
+    assert all(count <= 10 and (size <= 1_000 or count == 1) for count, size in sizes)
+
+
+async def test_who_waits_learns_that_another_took_over() -> None:
+    log = MemoryLog("c")
+    gather = Gather(await taken(log), "facts")
+    await taken(log)
+    task = asyncio.create_task(gather.run())
+    gather.add([deleted(1)])
+    with pytest.raises(SteppedDown):
+        await gather.flush()
+    with pytest.raises(SteppedDown):
+        await task
+
+
+class Away(MemoryLog):
+    """A log whose home cannot be reached."""
+
+    async def append(self, *arguments: object, **more: object) -> int:
+        raise Unavailable("no server")
+
+
+async def test_a_log_that_is_away_is_told() -> None:
+    gather = Gather(Writer(Away("c"), "ingest"), "facts")
+    task = asyncio.create_task(gather.run())
+    gather.add([deleted(1)])
+    with pytest.raises(LogError):
+        await gather.flush()
+    assert isinstance(task.exception(), Unavailable) or not task.done()
+    await asyncio.gather(task, return_exceptions=True)
