@@ -16,6 +16,8 @@ Object = dict[str, Any]
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
+_JSON_TYPES = {str: "string", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
+
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -28,7 +30,7 @@ def check_metadata(resource: Resource, obj: Object) -> None:
             continue
         if not isinstance(pairs, dict) or not all(isinstance(value, str) for value in pairs.values()):
             raise errors.bad_request(
-                f"{resource.kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
                 f"json: cannot unmarshal into metadata.{field}: expected an object of strings"
             )
     name = metadata.get("name") or ""
@@ -38,7 +40,7 @@ def check_metadata(resource: Resource, obj: Object) -> None:
     if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
         message = (
             f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric '
-            "characters, '-' or '.', and must start and end with an alphanumeric character, of at most 253 characters"
+            "characters, '-' or '.', and must start and end with an alphanumeric character (and be at most 253 long)"
         )
         raise errors.invalid(resource, name, [("metadata.name", "FieldValueInvalid", message)])
 
@@ -48,7 +50,7 @@ def check_types(resource: Resource, obj: Object) -> None:
     for field in ("metadata", "spec", "status"):
         if field in obj and obj[field] is not None and not isinstance(obj[field], dict):
             raise errors.bad_request(
-                f"{resource.kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
                 f"json: cannot unmarshal {type(obj[field]).__name__} into {field}: expected an object"
             )
 
@@ -68,6 +70,8 @@ def prepare(resource: Resource, obj: Object) -> None:
             obj["spec"] = obj.get("spec") or {}
             obj["status"] = _node_status(obj.get("status") or {})
         case "namespaces":
+            name_label = {"kubernetes.io/metadata.name": obj["metadata"]["name"]}
+            obj["metadata"]["labels"] = (obj["metadata"].get("labels") or {}) | name_label
             obj["spec"] = {"finalizers": ["kubernetes"]}
             obj["status"] = {"phase": "Active"}
         case "priorityclasses":
@@ -91,10 +95,11 @@ def _check_integers(resource: Resource, obj: Object, fields: tuple[str, ...]) ->
     for field in fields:
         value = spec.get(field, 0)
         if not isinstance(value, int) or isinstance(value, bool):
-            message = f'Invalid value: "{type(value).__name__}": spec.{field} must be of type integer: "{value}"'
+            told = _JSON_TYPES[type(value)]
+            message = f'Invalid value: "{told}": spec.{field} in body must be of type integer: "{told}"'
             raise errors.invalid(resource, name, [(f"spec.{field}", "FieldValueTypeInvalid", message)])
         if not -(1 << 31) <= value < 1 << 31:
-            message = f"Invalid value: {value}: spec.{field} in body should be of type int32"
+            message = f'Invalid value: "": Checked value must be of type integer with format int32 in spec.{field}'
             raise errors.invalid(resource, name, [(f"spec.{field}", "FieldValueInvalid", message)])
 
 
@@ -107,12 +112,20 @@ def default_pod_spec(spec: Object) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
         resources = container.setdefault("resources", {})
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        container.setdefault("imagePullPolicy", _pull_policy(container.get("image") or ""))
         if limits := resources.get("limits"):
             resources["requests"] = limits | (resources.get("requests") or {})
         for port in container.get("ports") or ():
             port.setdefault("protocol", "TCP")
             if spec.get("hostNetwork"):
                 port.setdefault("hostPort", port.get("containerPort"))
+
+
+def _pull_policy(image: str) -> str:
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "IfNotPresent" if tag not in ("", "latest") else "Always"
 
 
 def _prepare_pod(resource: Resource, pod: Object) -> None:
@@ -137,7 +150,8 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
         message = "Scheduling is blocked due to non-empty scheduling gates"
-        condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}
+        told = {"lastTransitionTime": pod["metadata"]["creationTimestamp"], "lastProbeTime": None, "message": message}
+        condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", **told}
         pod["status"]["conditions"] = [condition]
 
 

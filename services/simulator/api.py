@@ -83,6 +83,10 @@ class Api:
         custom = [collection.resource for collection in self.by_path.values() if collection.resource.custom]
         return [*BUILT_IN, *custom]
 
+    def serves(self, group: str, version: str) -> bool:
+        """Whether anything is served under this group and version."""
+        return any((r.group, r.version) == (group, version) for r in self.resources())
+
     def _knows(self, api_version: str, kind: str) -> bool:
         return any((r.api_version, r.kind) == (api_version, kind) for r in self.resources())
 
@@ -113,10 +117,11 @@ class Api:
 
     # ----------------------------------------------------------------------------------------------------------- read
 
-    def get(self, collection: Collection, namespace: str, name: str, subresource: str = "") -> Entry:
+    def get(self, collection: Collection, namespace: str, name: str) -> Entry:
+        """Raises ApiError 404."""
         entry = collection.entries.get((namespace, name))
         if entry is None:
-            raise errors.not_found(collection.resource, name, subresource)
+            raise errors.not_found(collection.resource, name)
         return entry
 
     # ---------------------------------------------------------------------------------------------------------- create
@@ -148,7 +153,7 @@ class Api:
             message = "the namespace of the provided object does not match the namespace sent on the request"
             raise errors.bad_request(message)
         if asked.get("resourceVersion"):
-            raise errors.ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
+            raise errors.internal("resourceVersion should not be set on objects to be created")
         name = asked.get("name") or ""
         if not name and asked.get("generateName"):
             name = asked["generateName"] + "".join(self.random.choices(SUFFIX, k=5))
@@ -197,8 +202,7 @@ class Api:
         if metadata.get("name") != name:
             message = f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
             raise errors.bad_request(message)
-        if uid := metadata.get("uid"):
-            self._check_uid(resource, entry, uid)
+        self._check_preconditions(resource, entry, metadata.get("uid"), None)
         if not metadata.get("resourceVersion") and resource.custom:
             message = "Invalid value: 0: must be specified for an update"
             raise errors.invalid(resource, name, [("metadata.resourceVersion", "FieldValueInvalid", message)])
@@ -217,27 +221,20 @@ class Api:
         try:
             obj = apply(entry.object, patch)
         except patches.PatchError as error:
-            raise errors.bad_request(str(error)) from error
+            raise errors.failed_json_patch() from error
         if not isinstance(obj, dict):
             raise errors.bad_request(f"the patch makes {resource.kind} {name} something that is not an object")
         admission.check_types(resource, obj)
-        if uid := (obj.get("metadata") or {}).get("uid"):
-            self._check_uid(resource, entry, uid)
         return self._update(collection, entry, obj, subresource)
 
-    def _check_uid(self, resource: Resource, entry: Entry, uid: str, subresource: str = "") -> None:
+    @staticmethod
+    def _check_preconditions(resource: Resource, entry: Entry, uid: str | None, revision: str | None) -> None:
+        """Those of Binding and PUT. Raises ApiError 409."""
         own = entry.object["metadata"]["uid"]
-        if uid != own:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
-            raise errors.conflict(resource, entry.key[1], why, subresource)
-
-    def _check_revision(self, resource: Resource, entry: Entry, revision: str, subresource: str = "") -> None:
+        if uid and uid != own:
+            raise errors.precondition(resource, entry.key, "UID", uid, own)
         if revision and revision != str(entry.revision):
-            why = (
-                f"Precondition failed: ResourceVersion in precondition: {revision}, "
-                f"ResourceVersion in object meta: {entry.revision}"
-            )
-            raise errors.conflict(resource, entry.key[1], why, subresource)
+            raise errors.precondition(resource, entry.key, "ResourceVersion", revision, str(entry.revision))
 
     def _update(self, collection: Collection, entry: Entry, obj: Object, subresource: str) -> Entry:
         """Store what an update of `entry` to `obj` amounts to; the same entry when that changes nothing."""
@@ -245,6 +242,11 @@ class Api:
         asked = obj.get("metadata") or {}
         if asked.get("resourceVersion") and asked["resourceVersion"] != str(entry.revision):
             raise errors.modified(resource, entry.key[1])
+        # A patch with another UID is invalid; only a custom resource's status takes no notice of it.
+        own = old["metadata"]["uid"]
+        if asked.get("uid", own) != own and not (resource.custom and subresource == "status"):
+            message = f'Invalid value: "{asked["uid"]}": field is immutable'
+            raise errors.invalid(resource, entry.key[1], [("metadata.uid", "FieldValueInvalid", message)])
         if subresource == "status":
             new = old | {"status": obj.get("status") or {}}
         elif subresource == "resize":
@@ -264,10 +266,10 @@ class Api:
         new["metadata"] = dict(new["metadata"])
         if resource.generation and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        stored = self.store.put(collection, entry.key, new)
         if new["metadata"].get("deletionTimestamp") and self._may_go(new["metadata"]):
-            return self._remove(collection, stored)
-        return stored
+            self._remove(collection, entry)
+            return Entry(entry.key, new, entry.revision)
+        return self.store.put(collection, entry.key, new)
 
     @staticmethod
     def _may_go(metadata: Object) -> bool:
@@ -301,20 +303,31 @@ class Api:
         """Delete, gracefully where Kubernetes does. Answers with a pod, or with a Status. Raises ApiError 404, 409."""
         resource, options = collection.resource, options or {}
         entry = self.get(collection, namespace, name)
-        preconditions = options.get("preconditions") or {}
-        if uid := preconditions.get("uid"):
-            self._check_uid(resource, entry, uid)
-        self._check_revision(resource, entry, preconditions.get("resourceVersion") or "")
-        grace = self._grace_seconds(entry.object, options) if collection is self.pods else 0
         metadata = entry.object["metadata"]
-        if grace or metadata.get("finalizers"):
-            if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
-                return entry
+        self._check_deletion(resource, entry, options.get("preconditions") or {})
+        if collection is not self.pods and not metadata.get("finalizers"):
+            self._remove(collection, entry)
+            return errors.success(resource, name, metadata["uid"])
+        grace = self._grace_seconds(entry.object, options) if collection is self.pods else 0
+        if "deletionTimestamp" not in metadata or grace < metadata["deletionGracePeriodSeconds"]:
+            # Even a pod that goes at once is seen with its deletionTimestamp before it is gone.
             gone_by = timestamp(self.clock() + timedelta(seconds=grace))
             doomed = metadata | {"deletionTimestamp": gone_by, "deletionGracePeriodSeconds": grace}
-            return self.store.put(collection, entry.key, entry.object | {"metadata": doomed})
-        last = self._remove(collection, entry)
-        return last if collection is self.pods else errors.success(resource, name, metadata["uid"])
+            if resource.generation and "deletionTimestamp" not in metadata:
+                doomed["generation"] = metadata["generation"] + 1
+            entry = self.store.put(collection, entry.key, entry.object | {"metadata": doomed})
+        if self._may_go(entry.object["metadata"]):
+            return self._remove(collection, entry)
+        return entry
+
+    @staticmethod
+    def _check_deletion(resource: Resource, entry: Entry, preconditions: Object) -> None:
+        own, name = entry.object["metadata"]["uid"], entry.key[1]
+        uid, revision = preconditions.get("uid"), preconditions.get("resourceVersion")
+        if uid and uid != own:
+            raise errors.deletion_precondition(resource, name, "UID", uid, own)
+        if revision and revision != str(entry.revision):
+            raise errors.deletion_precondition(resource, name, "ResourceVersion", revision, str(entry.revision))
 
     @staticmethod
     def _grace_seconds(pod: Object, options: Object) -> int:
@@ -343,11 +356,9 @@ class Api:
             message = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
             raise errors.bad_request(message)
         if target.get("kind", "Node") not in ("", "Node") or not target.get("name"):
-            raise errors.invalid(resource, name, [("target.name", "FieldValueRequired", "Required value")])
-        entry = self.get(self.pods, namespace, name, "binding")
-        if uid := metadata.get("uid"):
-            self._check_uid(resource, entry, uid, "binding")
-        self._check_revision(resource, entry, metadata.get("resourceVersion") or "", "binding")
+            raise errors.internal("target.name: Required value")
+        entry = self.get(self.pods, namespace, name)
+        self._check_preconditions(resource, entry, metadata.get("uid"), metadata.get("resourceVersion"))
         pod = entry.object
         if "deletionTimestamp" in pod["metadata"]:
             why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -379,4 +390,18 @@ class Api:
 
     def evict(self, namespace: str, name: str, eviction: Object) -> None:
         """The Eviction subresource; there are no disruption budgets here. Raises ApiError 404, 409."""
-        self.delete(self.pods, namespace, name, eviction.get("deleteOptions") or {})
+        options = eviction.get("deleteOptions") or {}
+        entry = self.get(self.pods, namespace, name)
+        self._check_deletion(self.pods.resource, entry, options.get("preconditions") or {})
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": timestamp(self.clock()),
+        }
+        status = patches.strategic(entry.object["status"], {"conditions": [condition]})
+        self.store.put(
+            self.pods, entry.key, entry.object | {"metadata": dict(entry.object["metadata"]), "status": status}
+        )
+        self.delete(self.pods, namespace, name, {**options, "preconditions": {}})

@@ -71,9 +71,9 @@ class SimulatedCluster:
         """Serve on 127.0.0.1; port 0 takes a free one. `url` says where."""
         from aiohttp import web
 
-        self._runner = web.ServerRunner(web.Server(self.server.handle, access_log=None))
+        self._runner = web.ServerRunner(web.Server(self.server.handle, access_log=None), shutdown_timeout=0.5)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port, shutdown_timeout=0.5)
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         movers = [mover for mover in (self.kubelet, self.controllers) if mover is not None]

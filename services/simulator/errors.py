@@ -34,10 +34,10 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": message,
-            "reason": reason,
+            **({"reason": reason} if reason else {}),
             "code": code,
         }
-        if details or retry_after_s:
+        if details is not None or retry_after_s:
             self.status["details"] = dict(details or {})
         if retry_after_s:
             self.status["details"]["retryAfterSeconds"] = retry_after_s
@@ -78,6 +78,27 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 def conflict(resource: Resource, name: str, why: str, subresource: str = "") -> ApiError:
     message = f'Operation cannot be fulfilled on {resource.qualified(subresource)} "{name}": {why}'
     return ApiError(409, "Conflict", message, _details(resource, name, subresource))
+
+
+def precondition(resource: Resource, entry_key: tuple[str, str], which: str, asked: str, found: str) -> ApiError:
+    """A failed precondition of a write, as the storage tells it. `which`: UID or ResourceVersion."""
+    namespace, name = entry_key
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.plural}/{namespace}/{name}, "
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {which} in precondition: {asked}, "
+        f"{which} in object meta: {found}"
+    )
+    return conflict(resource, name, why)
+
+
+def deletion_precondition(resource: Resource, name: str, which: str, asked: str, found: str) -> ApiError:
+    """A failed precondition of a deletion: it names the kind where others name the plural."""
+    guess = "deleted and then recreated" if which == "UID" else "modified"
+    message = (
+        f'Operation cannot be fulfilled on {resource.kind} "{name}": the {which} in the precondition ({asked}) does '
+        f"not match the {which} in record ({found}). The object might have been {guess}"
+    )
+    return ApiError(409, "Conflict", message, {"name": name, "kind": resource.kind})
 
 
 def modified(resource: Resource, name: str) -> ApiError:
@@ -127,10 +148,23 @@ def too_large_version(asked: int, current: int) -> ApiError:
 def unsupported_media(offered: str, accepted: Sequence[str]) -> ApiError:
     listed = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
-    return ApiError(415, "UnsupportedMediaType", f"{message} (got {offered})" if offered else message)
+    return ApiError(415, "UnsupportedMediaType", f"{message} (found {offered})")
 
 
-def method_not_allowed(method: str) -> ApiError:
-    return ApiError(
-        405, "MethodNotAllowed", f"the server does not allow this method on the requested resource ({method})"
-    )
+def method_not_allowed() -> ApiError:
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def no_such_resource() -> ApiError:
+    """A path below a group that is served."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def failed_json_patch() -> ApiError:
+    message = "the server rejected our request due to an error in our request"
+    return ApiError(422, "Invalid", message, {})
+
+
+def internal(message: str) -> ApiError:
+    """What the API server didn't mean to answer: no reason is told."""
+    return ApiError(500, "", message)

@@ -82,6 +82,8 @@ def _objects(document: Any, where: str) -> Iterator[Object]:
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
             raise ManifestError(f"{where}: {field}: expected a name, found {_told(document.get(field))}")
+    if document["apiVersion"].partition("/")[0].endswith(".config.k8s.io"):
+        return  # the configuration of a program, no object of the cluster
     if str(kind).endswith("List") and isinstance(document.get("items"), list):
         for index, item in enumerate(document["items"]):
             yield from _objects(item, f"{where}, items[{index}]")

@@ -87,11 +87,7 @@ def _field_requirement(part: str, resource: Resource, whole: str) -> Predicate:
         raise bad_request(f"invalid selector: '{whole}'; can't understand '{part}'")
     field, _, value = (piece.strip() for piece in part.partition(operator))
     if field not in COMMON_FIELDS and (resource.custom or field not in FIELDS.get(resource.plural, frozenset())):
-        told = f"{resource.api_version}, Resource={resource.plural}"
-        raise bad_request(
-            f'Unable to find "{told}" that match label selector "", field selector "{whole}": '
-            f"field label not supported: {field}"
-        )
+        raise bad_request(f"field label not supported: {field}")
     path = tuple(field.split("."))
     wanted = operator != "!="
     return lambda obj: (_field(obj, path) == value) is wanted

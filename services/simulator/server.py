@@ -130,7 +130,7 @@ class Server:
             namespace, rest = rest[1], rest[2:]
         collection = self.api.by_path.get((group, version, rest[0]))
         if collection is None or len(rest) > 3 or (namespace and not collection.resource.namespaced):
-            raise _PageNotFound()
+            raise errors.no_such_resource() if self.api.serves(group, version) else _PageNotFound()
         name, subresource = (*rest[1:], "", "")[:2]
         resource, convert = collection.resource, None
         if group == "events.k8s.io":
@@ -139,7 +139,7 @@ class Server:
         asked = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
         verb = _verb(request.method, resource, name, subresource, asked)
         if resource.namespaced and not namespace and (name or verb == "create"):
-            raise _PageNotFound() if name else errors.method_not_allowed(request.method)
+            raise errors.no_such_resource() if name else errors.method_not_allowed()
         matches = predicate(resource, asked.get("labelSelector", ""), asked.get("fieldSelector", "")) if asked else None
         media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         view = View(collection, resource, namespace, matches, convert)
@@ -224,7 +224,9 @@ class Server:
             if query.get("sendInitialEvents") == "true" and bookmarks:
                 opening += watch.bookmark(initial_end=True)
         else:
-            cursor = collection.cursor(_revision(asked))
+            if not asked.isdecimal():
+                raise errors.internal(f'resourceVersion: Invalid value: "{asked}": strconv.ParseUint: invalid syntax')
+            cursor = collection.cursor(int(asked))
             if cursor is None:
                 gone = errors.expired(f"too old resource version: {asked} ({collection.since + 1})")
                 return await _lines(request, error_line(gone))
@@ -285,20 +287,20 @@ class _PageNotFound(ApiError):
 
 def _verb(method: str, resource: resources.Resource, name: str, subresource: str, query: dict[str, str]) -> str:
     if method not in METHODS:
-        raise errors.method_not_allowed(method)
+        raise errors.method_not_allowed()
     if subresource in ("binding", "eviction") and subresource in resource.subresources:
         if method != "POST":
-            raise errors.method_not_allowed(method)
+            raise errors.method_not_allowed()
         return "bind" if subresource == "binding" else "evict"
     if subresource and not (subresource == "status" and resource.status) and subresource not in resource.subresources:
-        raise _PageNotFound()
+        raise errors.no_such_resource()
     verb = METHODS[method]
     if name:
         if verb == "create" or (subresource and verb == "delete"):
-            raise errors.method_not_allowed(method)
+            raise errors.method_not_allowed()
         return verb
     if verb in ("update", "patch"):
-        raise errors.method_not_allowed(method)
+        raise errors.method_not_allowed()
     if verb == "get":
         return "watch" if query.get("watch") in ("true", "1") else "list"
     return "deletecollection" if verb == "delete" else verb
@@ -311,7 +313,7 @@ def _stored_form(call: Call) -> dict[str, Any]:
         kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
         if (kind, version) != (resource.kind, resource.api_version):
             raise errors.bad_request(
-                f"{kind} in version {version!r} cannot be handled as a {resource.kind} of {resource.api_version}"
+                f'{kind} in version "{version}" cannot be handled as a {resource.kind} of {resource.api_version}'
             )
     if call.view.convert is None:
         return obj
@@ -336,7 +338,7 @@ def _wants_initial(call: Call, revision: str) -> bool:
     query = call.query
     wanted, match = query.get("sendInitialEvents"), query.get("resourceVersionMatch")
     if (wanted is not None) != (match == "NotOlderThan"):
-        message = "Forbidden: sendInitialEvents and resourceVersionMatch=NotOlderThan go together in a watch"
+        message = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         causes = [("resourceVersionMatch", "FieldValueForbidden", message)]
         raise errors.invalid(resources.Resource("meta.k8s.io", "v1", "", "ListOptions"), "", causes)
     return wanted == "true" or (wanted is None and revision in ("", "0"))
@@ -344,7 +346,8 @@ def _wants_initial(call: Call, revision: str) -> bool:
 
 def _revision(text: str) -> int:
     if text and not text.isdecimal():
-        raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+        invalid = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax'
+        raise errors.bad_request(f"invalid resource version: {invalid}")
     return int(text or 0)
 
 

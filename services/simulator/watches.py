@@ -83,6 +83,8 @@ class Lists:
             metadata["continue"] = self._token(token, revision, entries, stop)
             if view.matches is None:
                 metadata["remainingItemCount"] = len(entries) - stop
+        elif view.resource.custom:
+            metadata["continue"] = ""
         # Items of built-in lists carry neither kind nor apiVersion, those of custom resources do.
         opening = view.head if view.resource.custom else b"{"
         items = b",".join([opening + view.tail(entry) for entry in entries[start:stop]])
@@ -115,7 +117,7 @@ def _decode_token(token: str) -> tuple[str, int]:
         snapshot, _, offset = base64.urlsafe_b64decode(token.encode()).decode().partition(":")
         return snapshot, int(offset)
     except ValueError as error:
-        raise errors.bad_request(f"continue key is not valid: {token}") from error
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {token}") from error
 
 
 def _line(kind: bytes, view: View, entry: Entry) -> bytes:
