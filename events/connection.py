@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import re
 from contextlib import suppress
 from typing import Any
@@ -27,6 +28,13 @@ CONNECT_WITHIN_S = 10.0
 PATIENCE_S = 30.0
 """How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
 
+STREAM_NOT_FOUND = 10059
+STREAM_NAME_IN_USE = 10058
+NO_MESSAGE_FOUND = 10037
+MESSAGE_TOO_LARGE = 10054
+WRONG_LAST_SEQUENCE = (10071, 10164)
+"""The second: another publish to the subject is in flight (three replicas)."""
+
 _OPTIONS: dict[str, Any] = {
     "allow_reconnect": True,
     "connect_timeout": 2,
@@ -39,6 +47,8 @@ _OPTIONS: dict[str, Any] = {
     "pending_size": 16 * 1024 * 1024,
 }
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
+
+_logger = logging.getLogger(__name__)
 
 
 class Unanswered(Unavailable):
@@ -53,8 +63,25 @@ class Refused(LogError):
     """JetStream answered with an error; `number` is its err_code."""
 
     def __init__(self, subject: str, code: int, number: int, description: str) -> None:
-        self.code, self.number = code, number
+        self.code, self.number, self.description = code, number, description
         super().__init__(f"{subject}: {description} (JetStream error {number})")
+
+
+class NotLast(Refused):
+    """The expected sequence is not the subject's last: another message is, or is about to be."""
+
+
+class Message(msgspec.Struct):
+    """A message as the leader of its stream holds it."""
+
+    subject: str
+    seq: int
+    hdrs: bytes = b""
+    data: bytes = b""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return parse_header_lines(self.hdrs.decode("utf-8", "replace"))  # the version line has no colon
 
 
 class _Error(msgspec.Struct):
@@ -67,6 +94,16 @@ class _Answer(msgspec.Struct):
     error: _Error | None = None
 
 
+class _MessageAnswer(msgspec.Struct):
+    message: Message
+
+
+class _Published(msgspec.Struct):
+    seq: int
+
+
+_decode_message = msgspec.json.Decoder(_MessageAnswer).decode
+_decode_published = msgspec.json.Decoder(_Published).decode
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
@@ -85,19 +122,22 @@ class Connection:
     """A NATS connection that never stops reconnecting. Get one from `connect`."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self.url = _without_credentials(url)
         self.client: Client = _Client()
         self.generation = 0
         """Counts the reconnections: what a consumer had asked of the server in an earlier one is gone."""
         self.wake: set[asyncio.Event] = set()
         """Set at every reconnection, for those who wait for messages."""
         self.last_error: Exception | None = None
+        self._servers = [server if "://" in server else f"nats://{server}" for server in url.split(",")]
         self._answers: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
         self._tokens = itertools.count()
         self._inbox = ""
 
     async def connect(self, **credentials: Any) -> Connection:
         """`credentials` are nats-py's: user, password, token, user_credentials, nkeys_seed, tls.
+
+        The URL may name several servers, with commas, and user and password as ``nats://user:password@host:4222``.
 
         Raises Unavailable when the server does not answer in time, Denied when it does not know the credentials.
         """
@@ -111,7 +151,7 @@ class Connection:
 
         connecting = asyncio.ensure_future(
             self.client.connect(
-                self.url,
+                self._servers,
                 error_cb=on_error,
                 disconnected_cb=self._on_disconnect,
                 reconnected_cb=self._on_reconnect,
@@ -123,6 +163,7 @@ class Connection:
         if not connecting.done():
             connecting.cancel()
             await asyncio.wait({connecting})
+            await self.close()
             if refused.done():
                 raise Denied(f"{self.url}: the NATS server refused the credentials")
             raise Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s: {self.last_error}")
@@ -174,7 +215,38 @@ class Connection:
             raise Unanswered(f"{subject}: {error.description}")
         raise Refused(subject, error.code, error.err_code, error.description)
 
+    async def publish(
+        self, subject: str, body: Any, headers: dict[str, str] | None = None, within_s: float | None = None
+    ) -> int:
+        """A message into the stream that takes `subject`; its sequence. Raises NotLast, and what `ask` raises."""
+        try:
+            return _decode_published(await self.ask(subject, body, headers, within_s)).seq
+        except Refused as refused:
+            if refused.number in WRONG_LAST_SEQUENCE:
+                raise NotLast(subject, refused.code, refused.number, refused.description) from refused
+            raise
+
+    async def last_message(self, stream: str, subject: str, within_s: float | None = None) -> Message | None:
+        """The last on `subject`, asked of the stream's leader: another replica may be behind. Raises as `ask` does."""
+        try:
+            answer = await self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, within_s=within_s)
+        except Refused as refused:
+            if refused.number == NO_MESSAGE_FOUND:
+                return None
+            raise
+        return _decode_message(answer).message
+
+    async def create_stream(self, configuration: dict[str, Any]) -> None:
+        """Creates the stream unless it is there, be it another than this. Raises as `ask` does."""
+        try:
+            await self.ask(f"$JS.API.STREAM.CREATE.{configuration['name']}", configuration)
+        except Refused as refused:
+            if refused.number != STREAM_NAME_IN_USE:
+                raise
+
     async def close(self) -> None:
+        """Ends what waits for messages too."""
+        self._wake_all()
         with suppress(OSError):  # a broken connection cannot be drained
             await self.client.close()
 
@@ -184,11 +256,17 @@ class Connection:
             answer.set_result(message)
 
     async def _on_disconnect(self) -> None:
+        if not self.client.is_closed:
+            _logger.warning("disconnected from NATS at %s: %s", self.url, self.last_error)
         for subject, answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(Unanswered(f"{subject}: the connection to {self.url} broke"))
 
     async def _on_reconnect(self) -> None:
+        _logger.warning("connected again to NATS at %s", self.url)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         self.generation += 1
         for event in self.wake:
             event.set()
@@ -201,6 +279,11 @@ class Connection:
         for subject, answer in self._answers.values():
             if subject.lower() == denied[2].lower() and not answer.done():  # nats-py lowers the server's words
                 answer.set_exception(Denied(f"{subject}: the NATS server denies publishing to this subject"))
+
+
+def _without_credentials(url: str) -> str:
+    """For messages: what stands before an @ is nobody's business."""
+    return re.sub(r"[^/,]*@", "", url)
 
 
 def parse_header_lines(text: str) -> dict[str, str]:

@@ -19,19 +19,12 @@ from typing import Any
 import msgspec
 
 from events import envelope, subjects
-from events.connection import Connection, Refused, Unanswered, parse_header_lines, retrying
+from events.connection import MESSAGE_TOO_LARGE, STREAM_NOT_FOUND, Connection, NotLast, Refused, Unanswered, retrying
 from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import Conflict, LogError, TooLarge, check_size
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-
-WRONG_LAST_SEQUENCE = 10071
-WRONG_LAST_SEQUENCE_IN_FLIGHT = 10164
-STREAM_NOT_FOUND = 10059
-STREAM_NAME_IN_USE = 10058
-NO_MESSAGE_FOUND = 10037
-MESSAGE_TOO_LARGE = 10054
 
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3
@@ -47,24 +40,7 @@ class _StreamInfo(msgspec.Struct):
     state: _State
 
 
-class _Published(msgspec.Struct):
-    seq: int
-
-
-class _Message(msgspec.Struct):
-    subject: str
-    seq: int
-    hdrs: bytes = b""
-    data: bytes = b""
-
-
-class _MessageAnswer(msgspec.Struct):
-    message: _Message
-
-
 _decode_info = msgspec.json.Decoder(_StreamInfo).decode
-_decode_published = msgspec.json.Decoder(_Published).decode
-_decode_message = msgspec.json.Decoder(_MessageAnswer).decode
 
 
 class JetStreamLog:
@@ -107,7 +83,7 @@ class JetStreamLog:
             raise TooLarge(f"{subject}: a message of {size} bytes; the server's max_payload is {limit}")
         try:
             return await self._publish(subject, headers, payload)
-        except (Unanswered, _NotLast) as doubt:
+        except (Unanswered, NotLast) as doubt:
             try:
                 return await retrying()(self._settle, subject, headers, payload, expected)
             except Conflict as conflict:
@@ -151,14 +127,10 @@ class JetStreamLog:
 
     async def _publish(self, subject: str, headers: dict[str, str], payload: bytes) -> int:
         try:
-            return _decode_published(await self.connection.ask(subject, payload, headers)).seq
+            return await self.connection.publish(subject, payload, headers)
         except Refused as refused:
-            if refused.number in (WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_IN_FLIGHT):
-                raise _NotLast(str(refused)) from refused
             if refused.number == MESSAGE_TOO_LARGE:
-                raise TooLarge(
-                    f"{subject}: a commit of {len(payload)} bytes is more than the stream takes"
-                ) from refused
+                raise TooLarge(f"{subject}: {len(payload)} bytes; the stream's max_msg_size is less") from refused
             raise
 
     async def _settle(self, subject: str, headers: dict[str, str], payload: bytes, expected: int) -> int:
@@ -171,17 +143,12 @@ class JetStreamLog:
             raise Conflict(subject, expected, found)
         try:
             return await self._publish(subject, headers, payload)
-        except _NotLast as error:  # a commit arrived since the question: whose?
+        except NotLast as error:  # a commit arrived since the question: whose?
             raise Unanswered(str(error)) from error
 
     async def _last_now(self, subject: str) -> Stored | None:
-        try:
-            answer = await self.connection.ask(f"$JS.API.STREAM.MSG.GET.{self.stream}", {"last_by_subj": subject})
-        except Refused as refused:
-            if refused.number == NO_MESSAGE_FOUND:
-                return None
-            raise
-        return _stored_message(_decode_message(answer).message)
+        message = await self.connection.last_message(self.stream, subject)
+        return stored(message.seq, message.subject, message.headers, message.data) if message else None
 
     async def _import(self, commit: Stored) -> None:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}
@@ -201,11 +168,7 @@ class JetStreamLog:
                 raise
         if not create:
             raise LogError(f"{self.connection.url}: no log of a cluster {self.cluster!r} (no stream {self.stream})")
-        try:
-            await self._patiently(f"STREAM.CREATE.{self.stream}", self._configuration(replicas))
-        except Refused as refused:
-            if refused.number != STREAM_NAME_IN_USE:  # made by somebody else a moment ago
-                raise
+        await retrying()(self.connection.create_stream, self._configuration(replicas))
 
     def _configuration(self, replicas: int) -> dict[str, Any]:
         return {
@@ -271,16 +234,6 @@ class JetStreamLog:
         return consumer
 
 
-class _NotLast(Exception):
-    """The expected sequence was not the subject's last, or not yet: to be settled."""
-
-
 def _size(headers: dict[str, str]) -> int:
     """Bytes on the wire."""
     return len("NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())
-
-
-def _stored_message(message: _Message) -> Stored:
-    """What the stream's leader answers when it is asked for one message."""
-    headers = parse_header_lines(message.hdrs.decode("utf-8", "replace"))  # the version line has no colon
-    return stored(message.seq, message.subject, headers, message.data)

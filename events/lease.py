@@ -17,12 +17,8 @@ import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
-from events.connection import Connection, Refused, Unanswered, retrying
+from events.connection import Connection, NotLast, Unanswered, retrying
 from events.log import LogError
-
-NO_MESSAGE_FOUND = 10037
-WRONG_LAST_SEQUENCE = (10071, 10164)
-STREAM_NAME_IN_USE = 10058
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -30,19 +26,6 @@ class Held(msgspec.Struct, frozen=True):
 
     holder: str
     claim: str
-
-
-class _Message(msgspec.Struct):
-    seq: int
-    data: bytes = b""
-
-
-class _MessageAnswer(msgspec.Struct):
-    message: _Message
-
-
-class _Published(msgspec.Struct):
-    seq: int
 
 
 def stream(cluster: str) -> str:
@@ -86,7 +69,7 @@ class Lease:
 
     async def acquire(self) -> None:
         """Waits as a standby until the lease is free and ours. Raises Unavailable, Denied, Refused."""
-        await self._create_stream()
+        await retrying()(self._connection.create_stream, self._configuration)
         changed = asyncio.Event()
 
         async def on_change(_: Msg) -> None:
@@ -163,42 +146,22 @@ class Lease:
         sent = asyncio.get_running_loop().time()
         headers = {"Nats-Expected-Last-Subject-Sequence": str(expected), "Nats-TTL": f"{ttl_s}s"}
         try:
-            answer = await self._connection.ask(self._subject, held, headers, self.ttl_s / 3)
-        except Refused as refused:
-            if refused.number in WRONG_LAST_SEQUENCE:
-                return False
-            raise
-        self._sequence = _decode_published(answer).seq
+            self._sequence = await self._connection.publish(self._subject, held, headers, self.ttl_s / 3)
+        except NotLast:
+            return False
         self._valid_until = sent + ttl_s
         return True
 
     async def _last(self) -> tuple[int, Held] | None:
-        """Sequence and content of the subject's last message, as the stream's leader has it."""
-        try:
-            answer = await self._connection.ask(
-                f"$JS.API.STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._subject}, within_s=self.ttl_s / 3
-            )
-        except Refused as refused:
-            if refused.number == NO_MESSAGE_FOUND:
-                return None
-            raise
-        message = _decode_message(answer).message
+        """Sequence and content of the subject's last message."""
+        message = await self._connection.last_message(self._stream, self._subject, self.ttl_s / 3)
+        if message is None:
+            return None
         try:
             return message.seq, _decode_held(message.data)
         except msgspec.DecodeError:
             return message.seq, _NOBODY  # not a lease: whoever is next replaces it
 
-    async def _create_stream(self) -> None:
-        """Creating what is there already, as it is, changes nothing."""
-        try:
-            create = f"$JS.API.STREAM.CREATE.{self._stream}"
-            await retrying()(self._connection.ask, create, self._configuration)
-        except Refused as refused:
-            if refused.number != STREAM_NAME_IN_USE:
-                raise
-
 
 _NOBODY = Held("", "")
-_decode_published = msgspec.json.Decoder(_Published).decode
-_decode_message = msgspec.json.Decoder(_MessageAnswer).decode
 _decode_held = msgspec.json.Decoder(Held).decode

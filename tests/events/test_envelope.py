@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from events.envelope import (
@@ -26,6 +26,7 @@ def stored(payload: bytes, header: bytes = encode_header(HEADER)) -> Stored:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_every_event_comes_back_as_it_was(event: type[msgspec.Struct], data: st.DataObject) -> None:
     written = [data.draw(any_of(event))]
@@ -51,6 +52,7 @@ def test_a_header_comes_back_on_one_line(header: Header) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_no_field_is_omitted_and_the_type_is_named(event: type[msgspec.Struct], data: st.DataObject) -> None:
     """A default that is left out of the bytes could change under an old log."""

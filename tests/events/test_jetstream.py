@@ -173,6 +173,28 @@ async def test_no_server_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
         await JetStreamLog.open("nats://127.0.0.1:1", "nowhere")
 
 
+async def test_a_log_that_is_closed_ends_its_followers(server: EmbeddedServer, cluster: str) -> None:
+    log = await JetStreamLog.open(server.url, cluster)
+    following = asyncio.ensure_future(collect(log.follow()))
+    await until(lambda: bool(log.connection.wake))
+    await log.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await following
+
+
+async def test_of_several_servers_one_that_answers_is_taken(server: EmbeddedServer, cluster: str) -> None:
+    log = await JetStreamLog.open(f"nats://127.0.0.1:1,127.0.0.1:{server.port}", cluster)
+    assert await append(log, "binder", 1, 0) == 1
+    await log.close()
+
+
+async def test_passwords_stay_out_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("events.connection.CONNECT_WITHIN_S", 0.2)
+    with pytest.raises(Unavailable) as error:
+        await JetStreamLog.open("nats://binder:secret@127.0.0.1:1,other:hidden@127.0.0.1:2", "nowhere")
+    assert str(error.value).startswith("nats://127.0.0.1:1,127.0.0.1:2: ")
+
+
 # ------------------------------------------------------------------------------------------------- gaps and consumers
 
 

@@ -116,7 +116,7 @@ async def test_each_role_has_its_own(server: EmbeddedServer, cluster: str) -> No
 
 async def test_what_is_no_lease_is_replaced(server: EmbeddedServer, cluster: str) -> None:
     async with connected(server.url) as connection:
-        await Lease(connection, cluster, "binder", "first")._create_stream()
+        await connection.create_stream(Lease(connection, cluster, "binder", "first")._configuration)
         await connection.ask(leases.subject(cluster, "binder"), b"\x00garbage")
         async with Lease(connection, cluster, "binder", "first") as held:
             assert not held.lost.is_set()
