@@ -152,17 +152,21 @@ class Client(Transport):
         )
         return _identified_decoder.decode(answer.body).metadata.resource_version
 
-    async def patch_pod_group_status(self, namespace: str, name: str, uid: str, status: Mapping[str, object]) -> str:
+    async def patch_pod_group_status(
+        self, namespace: str, name: str, uid: str, status: Mapping[str, object], *, resource_version: str = ""
+    ) -> str:
         """Merge `status` into a PodGroup's (custom resources know no strategic merge); its resourceVersion now.
 
-        Raises Conflict when it is another PodGroup of that name, NotFound, ApiError.
+        A real API server overlooks the UID in the patch of a custom resource's status: without `resource_version` it
+        may land on a PodGroup that was made anew under the name. Raises Conflict, NotFound, ApiError.
         """
+        metadata = {"uid": uid, "resourceVersion": resource_version} if resource_version else {"uid": uid}
         group, _, plural = POD_GROUPS.path.rpartition("/")
         answer = await self._repeated(
             f"patch {POD_GROUPS.name}/status {namespace}/{name}",
             "PATCH",
             f"{group}/namespaces/{_quoted(namespace)}/{plural}/{_quoted(name)}/status",
-            _encode({"metadata": {"uid": uid}, "status": status}),
+            _encode({"metadata": metadata, "status": status}),
             MERGE,
         )
         return _identified_decoder.decode(answer.body).metadata.resource_version

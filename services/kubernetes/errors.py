@@ -33,7 +33,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: a precondition failed, or the object exists already."""
+    """409: a precondition failed, or the object exists already. Also 422, where that was the UID's."""
 
 
 class Expired(ApiError):

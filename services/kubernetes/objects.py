@@ -16,8 +16,8 @@ Quantity = str | int | float
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class Object(msgspec.Struct, rename="camel"):
-    """A part of an API object."""
+class Object(msgspec.Struct, rename="camel", gc=False):
+    """A part of an API object. What comes from JSON has no cycles, so the garbage collector need not look at it."""
 
 
 class Present(Object):

@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from yarl import URL
 
 from services.kubernetes.access import Access, AccessError
-from services.kubernetes.errors import BY_CODE, ApiError, Unauthorized, Unreachable
+from services.kubernetes.errors import BY_CODE, ApiError, Conflict, Unauthorized, Unreachable
 from services.kubernetes.objects import Status
 
 JSON = "application/json"
@@ -54,6 +54,8 @@ def error_of(request: str, answer: Answer) -> ApiError:
     if after is None and status.details is not None and status.details.retry_after_seconds:
         after = float(status.details.retry_after_seconds)
     kind = BY_CODE.get(answer.code, ApiError)
+    if answer.code == 422 and "metadata.uid" in status.message:
+        kind = Conflict  # a patch that names another UID is answered as if it wanted to change it
     return kind(request, answer.code, status.reason, status.message, after)
 
 
