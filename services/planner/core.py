@@ -152,11 +152,12 @@ class Cycle:
         elif len(uids) > self.policy.gang_pods:
             detail = f"gang {gang.key} has {len(uids)} pods, more than the limit of {self.policy.gang_pods}"
             self._refuse(group, "GangTooLarge", detail=detail, needed=len(uids))
-        elif len(uids) < required:
+        elif len(uids) < max(required, 1):
+            needed = max(required, 1)
             detail = (
-                f"gang {gang.key} needs {required} more pods; {len(uids)} may be scheduled, others are gated or done"
+                f"gang {gang.key} needs {needed} more pods; {len(uids)} may be scheduled, others are gated or done"
             )
-            self._refuse(group, "PodsGated", detail=detail, needed=required, placeable=len(uids))
+            self._refuse(group, "PodsGated", detail=detail, needed=needed, placeable=len(uids))
         else:
             self._place_gang(group, gang, uids, required)
 

@@ -224,6 +224,8 @@ def shrunk(state: State, pod: Pod) -> None:
 def wake(state: State, group: Group) -> None:
     """A fact about the group itself could change its verdict."""
     group.changed = state.sequence
+    if group.pod and state.pods[group.pod].fact.gated:
+        return
     if group.phase == IDLE:
         group.phase = READY
         state.ready[group.key] = None
