@@ -5,7 +5,7 @@ Commands import what they need when they run, because the start-up time of a ser
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,12 +20,12 @@ app = typer.Typer(
 
 Nats = Annotated[str | None, typer.Option("--nats", help="NATS URL", metavar="URL")]
 Cluster = Annotated[str | None, typer.Option(help="name of the cluster in the log", metavar="NAME")]
-Kubeconfig = Annotated[
-    str | None, typer.Option(help="default: the service account, else $KUBECONFIG", metavar="FILE")
-]
+Kubeconfig = Annotated[str | None, typer.Option(help="default: the service account, else $KUBECONFIG", metavar="FILE")]
 Schedulers = Annotated[
     str | None, typer.Option("--scheduler-names", help="schedulerNames to serve, comma separated", metavar="NAMES")
 ]
+Log = Annotated[str, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="LOG")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON object on the last line of stdout")]
 Shard = Annotated[str | None, typer.Option(help="the planner's shard", metavar="NAME")]
 
 
@@ -71,10 +71,82 @@ def feed(nats: Nats = None, cluster: Cluster = None) -> None:
     _serve("feed", nats_url=nats, cluster=cluster)
 
 
+@app.command()
+def verify(
+    log: Log,
+    cluster: Cluster = None,
+    strict: Annotated[int, typer.Option(help="check the whole state every so many commits", metavar="COMMITS")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Decide again at every basis and compare.
+
+    Exit code 0: every decision is reproduced; 1: a difference; 2: cannot be read; 5: not verifiable by this version.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.verify(log, cluster, strict=strict, as_json=as_json))
+
+
+@app.command()
+def replay(
+    log: Log,
+    at: Annotated[str | None, typer.Option(help="a sequence, or a time (RFC 3339)", metavar="SEQ|TIME")] = None,
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """The state of the cluster at a place of its log, and its digest."""
+    from services.console import commands
+
+    raise typer.Exit(commands.replay(log, cluster, at=at, as_json=as_json))
+
+
+@app.command("export")
+def export_log(
+    log: Log,
+    target: Annotated[str, typer.Argument(metavar="FILE.db|URL")],
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a log, commit by commit at its own sequences, into a file; or from a file into NATS."""
+    from services.console import commands
+
+    raise typer.Exit(commands.copy_log(log, target, cluster, as_json=as_json))
+
+
+@app.command("import")
+def import_log(
+    file: Annotated[str, typer.Argument(metavar="FILE.db")],
+    target: Annotated[str, typer.Argument(metavar="URL")],
+    as_json: Json = False,
+) -> None:
+    """Copy an exported log into NATS: the inverse of export."""
+    from services.console import commands
+
+    raise typer.Exit(commands.copy_log(file, target, None, as_json=as_json))
+
+
+@app.command()
+def simulate(
+    files: Annotated[
+        list[Path], typer.Option("-f", "--file", help="Kubernetes YAML: nodes, workloads", metavar="FILE")
+    ],
+    profile: Annotated[str, typer.Option(help="default or binpack", metavar="NAME")] = "default",
+    keep: Annotated[Path | None, typer.Option("--log", help="keep the log there", metavar="FILE.db")] = None,
+    as_json: Json = False,
+) -> None:
+    """What would be placed where, and what would wait and why: no cluster, no network, no clock.
+
+    Pods of every schedulerName are placed, so that manifests for another scheduler can be tried as they are.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.simulate(files, profile=profile, log=keep, as_json=as_json))
+
+
 def main() -> None:
     """The entry point of the ``muster`` command."""
     app()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

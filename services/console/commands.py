@@ -1,0 +1,146 @@
+"""The console's commands, from arguments to an exit code: what `services.__main__` hands on to.
+
+Exit codes: 0 done; 1 the answer is no (a difference, a demo that was not verified); 2 usage, or something cannot be read;
+5 a log that is not verifiable by this version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from events.homes import copy
+from events.log import EventLog, LogError
+from services.console import show
+from services.console.errors import Unusable
+from services.console.location import open_location
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def told_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """What is the user's to mend, as one line and exit code 2."""
+    from services.settings import InvalidSetting
+    from services.state.fold import UnknownCommit
+
+    try:
+        yield
+    except (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, *kinds) as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(2) from error
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    with told_errors():
+        return asyncio.run(work)
+
+
+async def _with_log(location: str | None, cluster: str | None, work: Any) -> Any:
+    log: EventLog = await open_location(location, cluster)
+    try:
+        return await work(log)
+    finally:
+        await log.close()
+
+
+# ---------------------------------------------------------------------------------------------------------- verify
+
+
+def verify(location: str | None, cluster: str | None, *, strict: int = 0, as_json: bool = False) -> int:
+    from services.console import verify as verifying
+
+    async def work(log: EventLog) -> verifying.Report:
+        return await verifying.verify(log, validate_every=strict)
+
+    found: verifying.Report = run(_with_log(location, cluster, work))
+    if as_json:
+        show.json_line({"verified": found.verified, **msgspec.to_builtins(found)})
+    else:
+        show.report(found)
+    return found.exit_code
+
+
+# ---------------------------------------------------------------------------------------------------------- replay
+
+
+def replay(location: str | None, cluster: str | None, *, at: str | None = None, as_json: bool = False) -> int:
+    from services.console import replay as replaying
+    from services.console.summary import summary, waiting_groups
+    from services.state import snapshot
+
+    async def work(log: EventLog) -> Any:
+        return await replaying.replay(log, at)
+
+    state = run(_with_log(location, cluster, work))
+    digest = snapshot.digest(state)
+    waiting = {group: {"pods": pods, "why": why} for group, (pods, why) in waiting_groups(state).items()}
+    if as_json:
+        show.json_line({**summary(state), "waiting_groups": waiting, "digest": digest})
+        return 0
+    show.facts_of(f"State at {state.sequence}", {**summary(state), "digest": digest})
+    if waiting:
+        rows = [(group, found["pods"], found["why"]) for group, found in waiting.items()]
+        show.console().print(show.table("Waiting", ("group", "pods", "why"), rows))
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------- copies
+
+
+def copy_log(source: str, target: str, cluster: str | None, *, as_json: bool = False) -> int:
+    """Export and import: all commits of one home into another, at their own sequences."""
+
+    async def work(log: EventLog) -> dict[str, Any]:
+        into = await open_location(target, log.cluster, create=True)
+        try:
+            copied = await copy(log, into)
+            return {"cluster": log.cluster, "copied": copied, "end": await into.end()}
+        finally:
+            await into.close()
+
+    found = run(_with_log(source, cluster, work))
+    if as_json:
+        show.json_line(found)
+    else:
+        show.console().print(
+            f"{found['copied']} commits of {found['cluster']!r} copied; {target} ends at {found['end']}"
+        )
+    return 0
+
+
+# -------------------------------------------------------------------------------------------------------- simulate
+
+
+def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as_json: bool = False) -> int:
+    from events.policy import DEFAULT_POLICY
+    from services.console import simulate as simulating
+    from services.console.profiles import profile as named
+    from services.simulator.errors import ApiError
+    from services.simulator.manifests import ManifestError, load_yaml
+
+    with told_errors(ManifestError, ApiError):
+        policy = msgspec.structs.replace(DEFAULT_POLICY, profile=named(profile))
+        simulation = simulating.simulate(load_yaml(files), policy)
+    if log is not None:
+        run(_keep(simulation.log, log))
+    found = simulation.answer()
+    if as_json:
+        show.json_line(found)
+    else:
+        show.answer(found)
+    return 0
+
+
+async def _keep(log: EventLog, path: Path) -> None:
+    target = await open_location(str(path), log.cluster, create=True)
+    try:
+        await copy(log, target)
+    finally:
+        await target.close()

@@ -1,0 +1,52 @@
+"""Replay a log up to a place: the state there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from events import envelope
+from events.envelope import MalformedCommit, Stored
+from events.log import EventLog
+from services.console.errors import Unusable
+from services.state.fold import State
+
+
+class BadPlace(Unusable):
+    """Neither a sequence nor a time."""
+
+
+def read_place(text: str) -> tuple[int | None, int | None]:
+    """(sequence, None) or (None, time in ns) of a ``--at``: a number, or RFC 3339. Raises BadPlace."""
+    if text.isdecimal():
+        return int(text), None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadPlace(f"--at {text}: expected a sequence, or a time such as 2026-11-21T19:05:00Z") from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return None, int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+
+
+async def replay(log: EventLog, at: str | None = None) -> State:
+    """The state at `at` (default: the end): after that commit; or before the first commit that is younger than that time,
+    by its writer's clock. Raises BadPlace, LogError, UnknownCommit.
+    """
+    sequence, time_ns = read_place(at) if at else (None, None)
+    end = await log.end()
+    if sequence is not None and sequence > end:
+        raise BadPlace(f"--at {sequence}: the log ends at {end}")
+    state = State()
+    async for batch in log.read(0, end if sequence is None else sequence):
+        for stored in batch:
+            if time_ns is not None and _time_ns(stored) > time_ns:
+                return state
+            state.apply_stored(stored)
+    return state
+
+
+def _time_ns(stored: Stored) -> int:
+    """0 for what is nobody's commit."""
+    try:
+        return envelope.decode_header(stored).time_ns
+    except MalformedCommit:
+        return 0

@@ -1,0 +1,127 @@
+"""What the console prints for people. `--json` prints one object instead, always the last line of stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from services.console.verify import Report
+
+LONGEST = 100
+"""Rows of a table at most; --json has all."""
+
+
+def json_line(value: Any) -> None:
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
+    from rich.table import Table
+
+    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    rows = list(rows)
+    for row in rows[:LONGEST]:
+        shown.add_row(*(str(cell) for cell in row))
+    if len(rows) > LONGEST:
+        shown.add_row(f"… {len(rows) - LONGEST} more")
+    return shown
+
+
+def counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in found.items()) or "none"
+
+
+# ---------------------------------------------------------------------------------------------------------------- verify
+
+
+def report(found: Report) -> None:
+    out = console()
+    commits = sum(found.causes.values())
+    out.print(f"log of {found.cluster!r}: commits {found.first} to {found.last} ({counts(found.causes)})")
+    out.print(
+        f"decided again: {found.reproduced} of {found.decided} commits reproduced, {found.decisions} decisions; "
+        f"{found.outcomes} outcomes with their intents; {commits} commits folded"
+    )
+    out.print(f"digest {found.digest}", soft_wrap=True)
+    if found.difference is not None:
+        _difference(out, found)
+    if found.violation:
+        out.print(f"[red]the state is not sound[/]: {found.violation}", soft_wrap=True)
+    if found.unverifiable:
+        out.print(f"[yellow]not verifiable here[/]: {found.unverifiable} commits; {found.why_unverifiable}")
+    if found.verified:
+        out.print("[green]verified[/]: every decision is reproduced")
+
+
+def _difference(out: Console, found: Report) -> None:
+    from rich.table import Table
+
+    first = found.difference
+    if first is None:
+        return
+    out.print(
+        f"[red]{found.differences} differences[/]; the first at commit {first.sequence} of {first.writer}, "
+        f"basis {first.basis}: {first.what}"
+    )
+    sides = Table("#", "in the log", "decided again", show_lines=True)
+    for index in range(max(len(first.logged), len(first.decided))):
+        logged, decided = (_event(side, index) for side in (first.logged, first.decided))
+        if logged != decided:
+            sides.add_row(str(index), logged, decided)
+    out.print(sides)
+
+
+def _event(side: list[Any], index: int) -> str:
+    return msgspec.json.format(msgspec.json.encode(side[index])).decode() if index < len(side) else "—"
+
+
+# ------------------------------------------------------------------------------------------------------- replay, policy
+
+
+def facts_of(title: str, found: Mapping[str, Any]) -> None:
+    """A table of names and values."""
+    console().print(table(title, ("", ""), [(name.replace("_", " "), _value(value)) for name, value in found.items()]))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {count}" for name, count in value.items()) or "none"
+    if isinstance(value, list):
+        return "\n".join(map(str, value)) or "none"
+    return str(value)
+
+
+# -------------------------------------------------------------------------------------------------------------- placing
+
+
+def answer(found: Mapping[str, Any]) -> None:
+    """What `simulate` found."""
+    out = console()
+    rows = [(gang, *(shown.values())) for gang, shown in found["gangs"].items()]
+    if rows:
+        out.print(table("Gangs", ("gang", "dialect", "min", "pods", "bound", "waiting", "phase"), rows))
+    if found["bound"]:
+        out.print(table("Bound", ("pod", "node"), found["bound"].items()))
+    if found["waiting"]:
+        out.print(table("Waiting", ("pod", "why"), found["waiting"].items()))
+    if found["evicted"]:
+        out.print(table("Evicted", ("pod",), [(pod,) for pod in found["evicted"]]))
+    if found["rejected"]:
+        out.print(table("Rejected", ("object",), [(rejected,) for rejected in found["rejected"]]))
+    out.print(f"{len(found['bound'])} bound, {len(found['waiting'])} waiting; digest {found['digest']}", soft_wrap=True)

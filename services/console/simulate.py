@@ -1,0 +1,228 @@
+"""Simulate: what would be placed where, and what would wait and why — the real cores over the log in memory.
+
+No network and no clock. Manifests become objects as an API server would list them, objects become facts as ingest would
+write them, planner and binder decide until neither has anything to say, and every binding is accepted. Pods are queued
+in the order of the files. Time passes only when nothing else can happen and something waits for it: the owner of a
+deadline ticks at the moment at which it is due, a bounded number of times.
+
+Pods of every schedulerName are candidates, so that manifests written for another scheduler can be tried unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+import events as ev
+from events import Event, envelope, subjects
+from events.envelope import Header
+from events.memory import MemoryLog
+from events.policy import DEFAULT_POLICY, Policy
+from services.binder import core as binder
+from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_waiting
+from services.ingest.decoding import KINDS
+from services.ingest.differ import Ingest
+from services.planner import core as planner
+from services.simulator.offline import EPOCH, served
+from services.state import snapshot
+from services.state.clock import HEARTBEAT_NS, TICK_SPACING_NS
+from services.state.fold import State
+from services.state.records import Clock
+
+SHARD = "0"
+START_NS = int(EPOCH.timestamp()) * 1_000_000_000
+FACTS = 2_000
+"""Facts in one commit."""
+MAX_TICKS = 200
+"""How often time passes at most: gangs that time out and are tried again would go on for ever."""
+MAX_ROUNDS = 100_000
+"""Decisions between two ticks; the cores come to rest long before."""
+
+
+class Restless(RuntimeError):
+    """The cores go on deciding without end: a bug."""
+
+
+def simulate(objects: Iterable[dict[str, Any]], policy: Policy = DEFAULT_POLICY) -> Simulation:
+    """All that can be decided about these Kubernetes objects. Raises ApiError for one that a server would refuse."""
+    simulation = Simulation()
+    simulation.begin(policy)
+    simulation.observe(listed(objects))
+    simulation.settle()
+    return simulation
+
+
+def listed(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As the API server lists them, with the nodes by name: what is decided doesn't depend on their order.
+
+    Each pod is created a microsecond after the one before it, which is the order in which they are tried.
+    """
+    found = served(sorted(objects, key=_nodes_by_name))
+    pods = 0
+    for obj in found:
+        if obj["kind"] == "Pod":
+            obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=pods)).isoformat()
+            pods += 1
+    return found
+
+
+def _nodes_by_name(obj: dict[str, Any]) -> tuple[bool, str]:
+    node = obj.get("kind") == "Node"
+    return not node, str(obj["metadata"].get("name", "")) if node else ""
+
+
+class Simulation:
+    """A cluster's log in memory, and every service played on it in turn."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog("simulated")
+        self.state = State()
+        self.evicted: list[str] = []
+        self._last: dict[str, int] = {}
+        self._version = 0
+
+    # ------------------------------------------------------------------------------------------------------------ log
+
+    def append(self, writer: str, events: Sequence[Event], cause: str) -> None:
+        subject = subjects.subject(self.log.cluster, writer)
+        state = self.state
+        header = Header(writer=writer, epoch=state.epoch, basis=state.sequence, time_ns=START_NS, cause=cause)
+        payload = envelope.encode_events(events)
+        sequence = self.log.append_now(subject, header, payload, self._last.get(subject, 0))
+        self._last[subject] = sequence
+        state.apply_stored(self.log.commits[sequence - 1])
+
+    # --------------------------------------------------------------------------------------------------------- services
+
+    def begin(self, policy: Policy) -> None:
+        self.append("ingest", [ev.IngestTaken(holder="simulate")], "taken")
+        self.append("admin", [ev.PolicyChanged(policy=policy)], "admin")
+        self.append(f"planner.{SHARD}", [ev.PlannerTaken(shard=SHARD, holder="simulate")], "taken")
+        self.append("binder", [ev.BinderTaken(holder="simulate")], "taken")
+
+    def observe(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Ingest's part: the kinds that it reads, in its order, as facts."""
+        pods = [obj for obj in objects if obj["kind"] == "Pod"]
+        core = Ingest({obj["spec"].get("schedulerName", "") for obj in pods})
+        facts: list[Event] = []
+        for kind in KINDS:
+            page = {"metadata": {"resourceVersion": "0"}, "items": [obj for obj in objects if obj["kind"] == kind.name]}
+            for seen in kind.page(msgspec.json.encode(page))[1]:
+                facts += core.observe(seen)
+        self._version = max((int(obj["metadata"].get("resourceVersion") or 0) for obj in objects), default=0)
+        for start in range(0, len(facts), FACTS):
+            self.append("ingest", facts[start : start + FACTS], "facts")
+        self.append("ingest", [ev.ClusterSynced(nodes=len(self.state.nodes), pods=len(pods))], "facts")
+
+    def settle(self) -> None:
+        """Until nothing can change any more. Raises Restless."""
+        for _ in range(MAX_TICKS):
+            self._rest()
+            if not waits_for_time(self.state) or not self._pass_time():
+                return
+
+    def _rest(self) -> None:
+        """Plan, judge and bind until nobody has anything to say."""
+        for _ in range(MAX_ROUNDS):
+            planned = planner.decide_now(self.state, SHARD)
+            if planned:
+                self.append(f"planner.{SHARD}", planned, "decide")
+            judged = binder.decide(self.state)
+            if judged:
+                self.append("binder", judged, "decide")
+            if not (self._bind() or self._evict() or planned or judged):
+                return
+        raise Restless(f"still deciding after {MAX_ROUNDS} rounds, at {self.state.sequence}: a bug")
+
+    def _bind(self) -> bool:
+        """The API server accepts every binding that is intended: outcomes, then facts."""
+        state = self.state
+        outcomes: list[Event] = []
+        facts: list[Event] = []
+        for uid in state.permitted:
+            fact, node = state.pods[uid].fact, state.claims[uid].node
+            self._version += 1
+            named = {"uid": uid, "namespace": fact.namespace, "name": fact.name, "node": node}
+            outcomes.append(ev.PodBound(**named))
+            facts.append(ev.PodAssigned(**named, resource_version=str(self._version)))
+        if outcomes:
+            self.append("binder", outcomes, "outcome")
+            self.append("ingest", facts, "facts")
+        return bool(outcomes)
+
+    def _evict(self) -> bool:
+        """Every eviction is accepted, and the pod is gone."""
+        outcomes: list[Event] = []
+        facts: list[Event] = []
+        for uid, eviction in self.state.evictions.items():
+            named = {"uid": uid, "namespace": eviction.namespace, "name": eviction.name}
+            outcomes.append(ev.PodEvicted(**named))
+            facts.append(ev.PodDeleted(**named))
+            self.evicted.append(f"{eviction.namespace}/{eviction.name}")
+        if outcomes:
+            self.append("binder", outcomes, "outcome")
+            self.append("ingest", facts, "facts")
+        return bool(outcomes)
+
+    def _pass_time(self) -> bool:
+        """Every owner of a deadline ticks at the moment of its next; whether anybody did."""
+        ticked = False
+        for writer in sorted(self.state.clocks):
+            step_ns = _next_step_ns(self.state.clocks[writer])
+            if step_ns is not None:
+                time_ns = max(self.state.clocks[writer].time_ns, START_NS) + step_ns
+                self.append(writer, [ev.Ticked(time_ns=time_ns, jumped_ns=0)], "tick")
+                ticked = True
+        return ticked
+
+    # ----------------------------------------------------------------------------------------------------------- answer
+
+    def answer(self) -> dict[str, Any]:
+        """``bound``, ``waiting``, ``evicted``, ``gangs``, ``rejected``, ``digest``, ready for JSON; sorted by name."""
+        state = self.state
+        waiting = {_name(pod.fact): why_waiting(state, pod) for pod in waiting_pods(state)}
+        for event in state.rejections.values():
+            if event.kind == "Pod":
+                waiting[f"{event.namespace}/{event.name}"] = (
+                    f"rejected: {event.field} is {event.value!r}; expected {event.expected}"
+                )
+        return {
+            "bound": dict(sorted((_name(pod.fact), pod.node) for pod in bound_pods(state))),
+            "waiting": dict(sorted(waiting.items())),
+            "evicted": sorted(self.evicted),
+            "gangs": gangs(state),
+            "rejected": rejections(state),
+            "digest": snapshot.digest(state),
+        }
+
+
+def _name(fact: ev.PodObserved) -> str:
+    return f"{fact.namespace}/{fact.name}"
+
+
+def _next_step_ns(clock: Clock) -> int | None:
+    """How long this clock's owner would sleep: to its next deadline, never so long that it were a jump."""
+    if clock.unarmed:
+        return TICK_SPACING_NS
+    if not clock.armed:
+        return None
+    return min(max(clock.armed[0].due_ns - clock.counted_ns, TICK_SPACING_NS), HEARTBEAT_NS)
+
+
+def waits_for_time(state: State) -> bool:
+    """Whether something would happen if only time passed: a held gang times out, nominated room expires, or a refused
+    group that was given reason to be tried again sits out its backoff. A retry by the clock alone finds what it found.
+    """
+    if state.holding or state.nominations:
+        return True
+    for cohort in state.cohorts.values():
+        if cohort.backing_off and (
+            cohort.woken
+            or (cohort.reason == "InsufficientRoom" and state.room_sequence > cohort.basis)
+            or any(state.groups[key].woken for key in cohort.groups)
+        ):
+            return True
+    return False

@@ -1,0 +1,268 @@
+"""Verify a log: fold to every basis, decide again, compare the payloads byte for byte.
+
+Two readings. The first takes the headers alone and notes which commits were decided at which basis. The second folds one
+state, and wherever somebody decided, the same core decides again over that state; what it says waits, as bytes, until
+the commit itself comes by, a few commits later. So memory holds an entry for each decision and a handful of payloads.
+
+Facts, ticks, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its intent (a
+pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so that
+no decision hides among the inputs. What must hold of any state is checked at the end (`services.state.validate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import msgspec
+
+import events as ev
+from events import Event, envelope, subjects
+from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, MalformedCommit, Stored
+from events.log import EventLog
+from services.binder import core as binder
+from services.planner import core as planner
+from services.state import snapshot
+from services.state.fold import State, UnknownCommit
+from services.state.validate import Violated, validate_state
+
+TAKEN = (ev.IngestTaken, ev.PlannerTaken, ev.BinderTaken)
+OUTCOMES = (
+    ev.PodBound,
+    ev.BindingFailed,
+    ev.BindingRenewed,
+    ev.ConditionsReported,
+    ev.PodEvicted,
+    ev.EvictionFailed,
+)
+INPUTS: dict[str, tuple[type, ...]] = {"taken": TAKEN, "tick": (ev.Ticked,), "outcome": OUTCOMES}
+"""What planner and binder may append without deciding, by cause."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the log and the rules part: what stands in the log, and what they say at its basis."""
+
+    sequence: int
+    basis: int
+    writer: str
+    what: str
+    logged: list[Any] = []
+    decided: list[Any] = []
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What was found. `decided` counts commits, `reproduced` those that came out alike, `decisions` their events."""
+
+    cluster: str
+    first: int = 0
+    last: int = 0
+    causes: dict[str, int] = {}
+    """Commits by cause."""
+    decided: int = 0
+    reproduced: int = 0
+    decisions: int = 0
+    outcomes: int = 0
+    unverifiable: int = 0
+    """Commits that this version cannot decide again."""
+    why_unverifiable: str = ""
+    """Of the first."""
+    differences: int = 0
+    difference: Difference | None = None
+    """The first."""
+    violation: str = ""
+    """The first sentence about the state that does not hold."""
+    digest: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Every decision was reproduced, every effect had its intent, and the state is sound."""
+        return not (self.differences or self.violation or self.unverifiable)
+
+    @property
+    def exit_code(self) -> int:
+        """0: verified; 1: a difference or an unsound state; 5: nothing wrong, but not all of it is verifiable here."""
+        if self.differences or self.violation:
+            return 1
+        return 5 if self.unverifiable else 0
+
+
+async def verify(
+    log: EventLog, *, validate_every: int = 0, progress: Callable[[int, int], None] | None = None
+) -> Report:
+    """Decide a log again, up to its end as of now. `validate_every`: commits between two checks of the whole state.
+
+    `progress` is told (commits done, commits in all). Raises LogError, UnknownCommit.
+    """
+    end = await log.end()
+    verifier = Verifier(log.cluster)
+    async for batch in log.read(0, end):
+        verifier.expect(batch)
+    if verifier.report.first > 1:
+        verifier.cannot(f"the log begins at {verifier.report.first}: what its first decisions stand on is gone")
+        return verifier.report
+    async for batch in log.read(0, end):
+        if verifier.blind:
+            break
+        verifier.check(batch, validate_every)
+        if progress is not None:
+            progress(batch[-1].sequence, end)
+    verifier.finish()
+    return verifier.report
+
+
+class Verifier:
+    """One log's verification: give `expect` all batches, then `check` all of them again, then `finish`."""
+
+    def __init__(self, cluster: str) -> None:
+        self.report = Report(cluster=cluster)
+        self.state = State()
+        self.blind = False
+        """Whether the log was written by a fold that is not this one."""
+        self._decided_at: dict[int, list[tuple[int, str]]] = {}
+        """basis → (sequence, writer) of what was decided there."""
+        self._again: dict[int, tuple[int, list[Event]]] = {}
+        """sequence → the epoch at its basis and what the rules say there; until it comes by."""
+        self._permitted: dict[str, str] = {}
+        """UID → the node that a permit named."""
+        self._evicting: set[str] = set()
+
+    # --------------------------------------------------------------------------------------------------- first reading
+
+    def expect(self, batch: list[Stored]) -> None:
+        report = self.report
+        report.first = report.first or batch[0].sequence
+        for stored in batch:
+            header = _header(stored)
+            cause = header.cause if header is not None else "foreign"
+            report.causes[cause] = report.causes.get(cause, 0) + 1
+            if _is_decision(header) and header.rules == RULES_VERSION:
+                self._decided_at.setdefault(header.basis, []).append((stored.sequence, header.writer))
+
+    # -------------------------------------------------------------------------------------------------- second reading
+
+    def check(self, batch: list[Stored], validate_every: int = 0) -> None:
+        """Raises UnknownCommit."""
+        for stored in batch:
+            header = _header(stored)
+            if header is not None and header.state != STATE_VERSION:
+                self.cannot(f"commit {stored.sequence} was folded by state version {header.state}, not {STATE_VERSION}")
+                self.blind = True
+                return
+            if _is_decision(header):
+                self._compare(stored, header)
+            commit = self.state.apply_stored(stored)
+            if commit is not None:
+                self._note(stored, commit)
+            self._decide_again()
+            if validate_every and stored.sequence % validate_every == 0:
+                self._validate()
+
+    def finish(self) -> None:
+        self.report.last = self.state.sequence
+        self._validate()
+        self.report.digest = snapshot.digest(self.state)
+
+    def cannot(self, why: str) -> None:
+        self.report.unverifiable += 1
+        self.report.why_unverifiable = self.report.why_unverifiable or why
+
+    def _decide_again(self) -> None:
+        """Whoever decided over exactly this state: the same core again."""
+        for sequence, writer in self._decided_at.pop(self.state.sequence, ()):
+            role, _, shard = writer.partition(".")
+            decided: list[Event] = []
+            if role == "planner":
+                decided.extend(planner.decide_now(self.state, shard))
+            else:
+                decided.extend(binder.decide(self.state))
+            self._again[sequence] = (self.state.epoch, decided)
+
+    def _compare(self, stored: Stored, header: Header) -> None:
+        report = self.report
+        report.decided += 1
+        if header.rules != RULES_VERSION:
+            self.cannot(f"commit {stored.sequence} was decided by rules version {header.rules}, not {RULES_VERSION}")
+            return
+        epoch, decided = self._again.pop(stored.sequence, (0, None))
+        if decided is None:
+            self._differ(stored, header, f"nothing can have been decided at its basis {header.basis}")
+        elif envelope.encode_events(decided) != stored.payload:
+            self._differ(stored, header, "the payload is not what the rules decide at its basis", decided)
+        elif header.epoch != epoch:
+            self._differ(stored, header, f"its epoch is {header.epoch}, that of its basis {epoch}", decided)
+        else:
+            report.reproduced += 1
+            report.decisions += len(decided)
+
+    def _differ(self, stored: Stored, header: Header, what: str, decided: list[Event] | None = None) -> None:
+        self.report.differences += 1
+        if self.report.difference is not None:
+            return
+        try:
+            logged = msgspec.json.decode(stored.payload, type=list[Any])
+        except msgspec.DecodeError:
+            logged = [stored.payload.decode(errors="replace")]
+        self.report.difference = Difference(
+            sequence=stored.sequence,
+            basis=header.basis,
+            writer=header.writer,
+            what=what,
+            logged=logged,
+            decided=msgspec.to_builtins(decided or []),
+        )
+
+    # ----------------------------------------------------------------------------------------------- intents and inputs
+
+    def _note(self, stored: Stored, commit: Commit) -> None:
+        """Remember intents; check that outcomes have theirs, and that inputs are nothing else."""
+        writer, cause = commit.header.writer, commit.header.cause
+        if subjects.role_of(writer) not in ("planner", "binder"):
+            return
+        if cause == "decide":
+            for event in commit.events:
+                if type(event) is ev.GangPermitted:
+                    for assignment in event.bindings:
+                        self._permitted.update((binding.uid, assignment.node) for binding in assignment.pods)
+                elif type(event) is ev.EvictionIntended:
+                    self._evicting.add(event.uid)
+            return
+        allowed = INPUTS.get(cause, ())
+        for index, event in enumerate(commit.events):
+            fault = "" if isinstance(event, allowed) else f"{type(event).__name__} under the cause {cause!r}"
+            fault = fault or self._without_intent(event)
+            self.report.outcomes += cause == "outcome"
+            if fault:
+                self._differ(stored, commit.header, f"event {index}: {fault}")
+
+    def _without_intent(self, event: Event) -> str:
+        """What is wrong with an outcome that nobody intended, else ''."""
+        if isinstance(event, ev.PodBound | ev.BindingFailed | ev.BindingRenewed):
+            intended = self._permitted.get(event.uid)
+            if intended != event.node:
+                return f"{type(event).__name__} to {event.node}, intended was {intended or 'nothing'}"
+        elif isinstance(event, ev.PodEvicted | ev.EvictionFailed) and event.uid not in self._evicting:
+            return f"{type(event).__name__}, intended was nothing"
+        return ""
+
+    def _validate(self) -> None:
+        try:
+            validate_state(self.state)
+        except Violated as violated:
+            self.report.violation = self.report.violation or f"at {self.state.sequence}: {violated}"
+
+
+def _header(stored: Stored) -> Header | None:
+    """None for what the fold sets aside: nobody's commit."""
+    try:
+        header = envelope.decode_header(stored)
+    except MalformedCommit:
+        return None
+    writer = subjects.writer_of(stored.subject)
+    return header if header.writer == writer and subjects.role_of(writer) in subjects.WRITES else None
+
+
+def _is_decision(header: Header | None) -> TypeGuard[Header]:
+    return header is not None and header.cause == "decide" and subjects.role_of(header.writer) in ("planner", "binder")
+
+
+__all__ = ["Difference", "Report", "UnknownCommit", "Verifier", "verify"]

@@ -1,0 +1,82 @@
+"""Replay: the state at a place, by sequence and by time."""
+
+import pytest
+
+import events as ev
+from events import envelope, subjects
+from events.envelope import Header
+from events.memory import MemoryLog
+from services.console.replay import BadPlace, read_place, replay
+from services.console.summary import summary, waiting_groups
+from services.state import snapshot
+from services.state.fold import State
+from tests.world import SECOND_NS, World
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.node("n0", cpu=4)
+    world.gang("train", 4, 4)
+    world.gang("large", 9, 9)
+    world.pod("later", gated=True)
+    world.settle()
+    return world
+
+
+def folded(world: World, until: int) -> State:
+    state = State()
+    for stored in world.log.commits[:until]:
+        state.apply_stored(stored)
+    return state
+
+
+async def test_the_end_is_the_live_state(world: World) -> None:
+    assert snapshot.digest(await replay(world.log)) == snapshot.digest(world.state)
+
+
+async def test_every_place_has_its_state(world: World) -> None:
+    for sequence in range(1, len(world.log.commits) + 1):
+        state = await replay(world.log, str(sequence))
+        assert state.sequence == sequence
+        assert snapshot.digest(state) == snapshot.digest(folded(world, sequence))
+
+
+async def test_a_place_behind_the_end_is_an_error(world: World) -> None:
+    end = len(world.log.commits)
+    with pytest.raises(BadPlace, match=f"the log ends at {end}"):
+        await replay(world.log, str(end + 1))
+
+
+async def test_a_time_ends_before_the_first_younger_commit() -> None:
+    log = MemoryLog("timed")
+    last = 0
+    for second in range(3):
+        header = Header(writer="ingest", epoch=0, basis=0, time_ns=second * SECOND_NS, cause="facts")
+        event = ev.IngestTaken(holder=str(second))
+        last = log.append_now(subjects.subject("timed", "ingest"), header, envelope.encode_events([event]), last)
+    assert (await replay(log, "1970-01-01T00:00:01Z")).sequence == 2
+    assert (await replay(log, "1970-01-01T01:00:00.999999+01:00")).sequence == 1
+    assert (await replay(log, "1969-12-31T23:59:59Z")).sequence == 0
+    assert (await replay(log, "2100-01-01")).sequence == 3
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-1", "12:00", "1.5"])
+def test_what_is_no_place_says_what_was_expected(text: str) -> None:
+    with pytest.raises(BadPlace, match="expected a sequence, or a time such as"):
+        read_place(text)
+
+
+async def test_the_summary_counts_and_names_reasons(world: World) -> None:
+    found = summary(await replay(world.log))
+    assert found["nodes"] == 1
+    assert found["pods"] == {"bound": 4, "pending": 10}
+    assert found["waiting"] == 10
+    assert found["claims"] == {"bound": 4}
+    assert found["refused"] == {"InsufficientRoom": 1}
+    assert found["gangs"] == {"declared": 2, "undeclared": 0, "satisfied": 1}
+    waiting = waiting_groups(world.state)
+    assert waiting["pod/default/later"] == (1, "its scheduling gates are not removed")
+    pods, why = waiting["default/large"]
+    assert pods == 9
+    assert why.startswith("0/1 nodes are available: 1 Insufficient cpu.")

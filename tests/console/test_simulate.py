@@ -1,0 +1,212 @@
+"""Simulate: manifests in, placements and reasons out; the same on every machine."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from events.policy import DEFAULT_POLICY
+from services.console.profiles import PROFILES, UnknownProfile, profile
+from services.console.simulate import Simulation, simulate
+from services.console.verify import verify
+from services.simulator.manifests import load_yaml
+from services.state.validate import validate_state
+
+SHARED = Path(__file__).parents[3] / "shared" / "manifests" / "coscheduling"
+
+
+def node(name: str, cpu: str = "8", memory: str = "32Gi", **labels: str) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}},
+    }
+
+
+def pod_spec(cpu: str = "1", **fields: object) -> dict:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+    return {"containers": [container], **fields}
+
+
+def pod(name: str, cpu: str = "1", labels: dict | None = None, **fields: object) -> dict:
+    metadata = {"name": name, "namespace": "default", "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(cpu, **fields)}
+
+
+def pod_group(name: str, minimum: int) -> dict:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum},
+    }
+
+
+def workload(kind: str, name: str, replicas: int, labels: dict | None = None, **asks: str) -> dict:
+    labels = {"app": name, **(labels or {})}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec(**asks)}
+    spec: dict = {"template": template}
+    if kind == "Job":
+        spec |= {"parallelism": replicas, "completions": replicas}
+        template["spec"]["restartPolicy"] = "Never"
+    else:
+        spec |= {"replicas": replicas, "selector": {"matchLabels": {"app": name}}}
+    return {
+        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+GANG = "scheduling.x-k8s.io/pod-group"
+
+
+def placed(*objects: dict, policy=DEFAULT_POLICY) -> dict:
+    simulation = simulate(objects, policy)
+    validate_state(simulation.state)
+    return simulation.answer()
+
+
+def test_workloads_are_expanded_and_placed() -> None:
+    kinds = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+    found = placed(node("n1"), node("n2"), *(workload(kind, kind.lower(), 3) for kind in kinds))
+    assert len(found["bound"]) == 12
+    assert {"default/statefulset-0", "default/statefulset-1", "default/statefulset-2"} <= set(found["bound"])
+    assert found["waiting"] == {}
+    assert found["evicted"] == []
+
+
+def test_a_gang_is_placed_whole_or_not_at_all() -> None:
+    objects = [node("n1"), node("n2"), pod_group("fits", 12), workload("Job", "fits", 12, {GANG: "fits"})]
+    objects += [pod_group("never", 20), workload("Job", "never", 20, {GANG: "never"})]
+    found = placed(*objects)
+    assert found["gangs"]["default/fits"] == {
+        "dialect": "coscheduling/v1alpha1",
+        "min_member": 12,
+        "members": 12,
+        "bound": 12,
+        "waiting": 0,
+        "phase": "Running",
+    }
+    assert found["gangs"]["default/never"]["bound"] == 0
+    assert len(found["waiting"]) == 20
+    assert all(why.startswith("0/2 nodes are available: 2 Insufficient cpu.") for why in found["waiting"].values())
+
+
+def test_two_gangs_of_more_than_half_never_deadlock() -> None:
+    """Pod by pod each would hold half of the cluster and wait for the rest."""
+    jobs = [
+        thing for name in ("one", "two") for thing in (pod_group(name, 10), workload("Job", name, 10, {GANG: name}))
+    ]
+    found = placed(node("n1"), node("n2"), *jobs)
+    assert sorted(gang["bound"] for gang in found["gangs"].values()) == [0, 10]
+
+
+def test_every_scheduler_name_is_a_candidate_and_bound_pods_hold_their_room() -> None:
+    objects = [node("n1", cpu="4"), pod("taken", "3", nodeName="n1"), pod("a", schedulerName="volcano"), pod("b")]
+    found = placed(*objects)
+    assert found["bound"] == {"default/a": "n1", "default/taken": "n1"}
+    assert list(found["waiting"]) == ["default/b"]
+
+
+def test_pods_are_tried_by_priority_and_then_in_the_order_of_the_files() -> None:
+    classes = [
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+    ]
+    names = ["z", "y", "x", "w"]
+    found = placed(node("n1", cpu="3"), *map(pod, names), pod("v", priorityClassName="high"), *classes)
+    assert sorted(found["bound"]) == ["default/v", "default/y", "default/z"]
+
+
+def test_a_bad_declaration_costs_its_own_object_and_is_shown() -> None:
+    labels = {"pod-group.scheduling.x-k8s.io/name": "g", "pod-group.scheduling.x-k8s.io/min-available": "abc"}
+    found = placed(node("n1"), node("bad", cpu="many"), pod("odd", labels=labels), pod("good"))
+    assert found["bound"] == {"default/good": "n1"}
+    assert "'abc'" in found["waiting"]["default/odd"]
+    assert len(found["rejected"]) == 2
+    assert any("'many'" in said for said in found["rejected"])
+
+
+def test_gated_pods_and_unsupported_constraints_wait_with_their_reason() -> None:
+    spread = [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}]
+    found = placed(
+        node("n1"),
+        pod("gated", schedulingGates=[{"name": "later"}]),
+        pod("spread", topologySpreadConstraints=spread),
+    )
+    assert "gates" in found["waiting"]["default/gated"]
+    assert "topologySpreadConstraints" in found["waiting"]["default/spread"]
+
+
+def test_binpack_fills_a_node_before_the_next() -> None:
+    objects = [node("n1"), node("n2"), node("n3"), *(pod(f"p{i}") for i in range(8))]
+    spread = placed(*objects)["bound"]
+    policy = DEFAULT_POLICY.__class__(
+        **{name: getattr(DEFAULT_POLICY, name) for name in DEFAULT_POLICY.__struct_fields__ if name != "profile"},
+        profile=PROFILES["binpack"],
+    )
+    packed = placed(*objects, policy=policy)["bound"]
+    assert len(set(spread.values())) == 3
+    assert len(set(packed.values())) == 1
+
+
+def test_an_unknown_profile_names_those_that_there_are() -> None:
+    with pytest.raises(UnknownProfile, match="expected one of default, binpack"):
+        profile("fastest")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_the_nodes_does_not_matter(seed: int) -> None:
+    nodes = [node(f"n{i}", cpu=str(2 + i % 3)) for i in range(9)]
+    things = [pod_group("g", 7), workload("Job", "g", 7, {GANG: "g"}), workload("Deployment", "d", 9, cpu="2")]
+    expected = placed(*nodes, *things)
+    random.Random(seed).shuffle(nodes)
+    assert placed(*things, *nodes) == expected
+
+
+async def test_its_log_verifies() -> None:
+    objects = [node("n1"), pod_group("g", 7), workload("Job", "g", 7, {GANG: "g"}), workload("Deployment", "d", 9)]
+    simulation = simulate(objects)
+    report = await verify(simulation.log)
+    assert report.verified
+    assert report.digest == simulation.answer()["digest"]
+    assert report.decided > 0
+
+
+def test_time_passes_only_for_what_waits_for_it() -> None:
+    simulation = simulate([node("n1"), pod("fits"), pod("never", "99")])
+    assert not any(b'"tick"' in stored.header for stored in simulation.log.commits)
+
+
+def test_nothing_at_all_is_answered_too() -> None:
+    assert placed()["bound"] == {}
+    assert Simulation().answer()["gangs"] == {}
+
+
+@pytest.mark.parametrize("seed", ["0", "4711"])
+def test_the_digest_does_not_depend_on_the_hash_seed(seed: str, tmp_path: Path) -> None:
+    things = [*(node(f"n{i}") for i in range(5)), pod_group("g", 9), workload("Job", "g", 9, {GANG: "g"})]
+    things += [workload("Deployment", "d", 20), pod("never", "99")]
+    file = tmp_path / "all.yaml"
+    file.write_text("\n---\n".join(map(json.dumps, things)))
+    command = [sys.executable, "-m", "services", "simulate", "-f", str(file), "--json"]
+    environment = os.environ | {"PYTHONHASHSEED": seed}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert json.loads(said) == simulate(load_yaml([file])).answer()
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared")
+def test_the_coscheduling_manifests_go_through_unchanged() -> None:
+    files = sorted(file for file in SHARED.glob("*.yaml") if ".fragment." not in file.name)
+    objects = load_yaml(files)
+    assert {"PodGroup", "ReplicaSet", "Deployment", "ElasticQuota"} <= {obj["kind"] for obj in objects}
+    found = placed(node("n1"), node("n2"), node("n3"), *objects)
+    assert found["gangs"]["default/nginx"]["phase"] == "Running"
+    assert found["gangs"]["default/nginx"]["bound"] == 6
+    assert set(found["waiting"].values()) == {"gang default/pg1 has 2 of its minimum of 3 pods: less than minAvailable"}

@@ -1,0 +1,210 @@
+"""Verify: every decision again, and every way in which a log can lie."""
+
+import msgspec
+import pytest
+
+import events as ev
+from events import envelope
+from events.envelope import decode_header
+from events.homes import copy, open_log
+from events.memory import MemoryLog
+from services.console.verify import verify
+from services.state import snapshot
+from tests.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """Gangs that fit, one that waits, single pods, a timeout's worth of ticks, a node that goes."""
+    world = World()
+    for i in range(4):
+        world.node(f"n{i}", cpu=4)
+    world.gang("train", 6, 6)
+    world.gang("large", 20, 20)
+    world.gang("never", 90, 90)
+    for i in range(3):
+        world.pod(f"alone-{i}")
+    world.settle()
+    world.pass_s(2)
+    world.node("n9", cpu=16)
+    world.settle()
+    world.pass_s(12)
+    world.settle()
+    return world
+
+
+def altered(log: MemoryLog, sequence: int, **fields: object) -> MemoryLog:
+    """The same log with other bytes at one place."""
+    other = MemoryLog(log.cluster)
+    other.commits = list(log.commits)
+    other.commits[sequence - 1] = msgspec.structs.replace(log.commits[sequence - 1], **fields)
+    return other
+
+
+def find(log: MemoryLog, kind: type) -> tuple[int, list[ev.Event]]:
+    """The first commit with an event of this kind: its sequence and events."""
+    for stored in log.commits:
+        events = envelope.decode(stored).events
+        if any(isinstance(event, kind) for event in events):
+            return stored.sequence, events
+    raise AssertionError(f"no {kind.__name__} in the log")
+
+
+async def test_every_decision_is_reproduced(world: World) -> None:
+    report = await verify(world.log)
+    assert report.verified
+    assert report.exit_code == 0
+    assert report.decided == report.reproduced == report.causes["decide"] >= 5
+    assert report.decisions >= report.decided
+    assert report.digest == snapshot.digest(world.state)
+    assert report.last == len(world.log.commits)
+    assert report.causes["tick"] > 0
+    assert report.outcomes == len(world.bound())
+
+
+async def test_a_log_in_a_file_verifies_alike(world: World, tmp_path) -> None:
+    file = await open_log(str(tmp_path / "log.db"), "test", create=True)
+    await copy(world.log, file)
+    assert await verify(file) == await verify(world.log)
+    await file.close()
+
+
+async def test_another_node_in_a_proposal_is_a_difference(world: World) -> None:
+    sequence, events = find(world.log, ev.GangPlaced)
+    index, placed = next((i, e) for i, e in enumerate(events) if isinstance(e, ev.GangPlaced))
+    nodes = [msgspec.structs.replace(a, node="n3" if a.node != "n3" else "n2") for a in placed.required]
+    events[index] = msgspec.structs.replace(placed, required=tuple(nodes))
+    report = await verify(altered(world.log, sequence, payload=envelope.encode_events(events)))
+    assert report.exit_code == 1
+    assert report.difference is not None
+    assert (report.difference.sequence, report.difference.writer) == (sequence, "planner.a")
+    assert report.difference.logged[index]["required"] != report.difference.decided[index]["required"]
+
+
+async def test_a_verdict_that_permits_less_is_a_difference(world: World) -> None:
+    sequence, events = find(world.log, ev.GangPermitted)
+    index, permit = next((i, e) for i, e in enumerate(events) if isinstance(e, ev.GangPermitted))
+    events[index] = msgspec.structs.replace(permit, bindings=permit.bindings[:-1])
+    report = await verify(altered(world.log, sequence, payload=envelope.encode_events(events)))
+    assert report.exit_code == 1
+    assert report.difference is not None
+    assert (report.difference.sequence, report.difference.writer) == (sequence, "binder")
+
+
+async def test_a_decision_under_another_epoch_is_a_difference(world: World) -> None:
+    sequence, _ = find(world.log, ev.GangPlaced)
+    header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), epoch=7)
+    report = await verify(altered(world.log, sequence, header=envelope.encode_header(header)))
+    assert report.exit_code == 1
+    assert "epoch is 7" in report.difference.what
+
+
+async def test_a_basis_that_is_not_before_the_commit_is_a_difference(world: World) -> None:
+    sequence, _ = find(world.log, ev.GangPlaced)
+    header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), basis=sequence)
+    report = await verify(altered(world.log, sequence, header=envelope.encode_header(header)))
+    assert report.exit_code == 1
+    assert f"basis {sequence}" in report.difference.what
+
+
+async def test_a_decision_hidden_among_the_inputs_is_a_difference(world: World) -> None:
+    sequence, _ = find(world.log, ev.GangPlaced)
+    header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), cause="outcome")
+    report = await verify(altered(world.log, sequence, header=envelope.encode_header(header)))
+    assert report.exit_code == 1
+    assert "GangPlaced under the cause 'outcome'" in report.difference.what
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (ev.PodBound(uid="never-0", namespace="default", name="never-0", node="n1"), "PodBound to n1"),
+        (ev.PodEvicted(uid="alone-0", namespace="default", name="alone-0"), "PodEvicted"),
+    ],
+)
+async def test_an_outcome_without_its_intent_is_a_difference(world: World, outcome: ev.Event, said: str) -> None:
+    world.append("binder", [outcome], cause="outcome")
+    report = await verify(world.log)
+    assert report.exit_code == 1
+    assert said in report.difference.what
+    assert "intended was nothing" in report.difference.what
+    assert report.difference.sequence == len(world.log.commits)
+
+
+async def test_another_rules_version_is_not_verifiable_here(world: World) -> None:
+    sequence, _ = find(world.log, ev.GangPlaced)
+    header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), rules=envelope.RULES_VERSION + 1)
+    report = await verify(altered(world.log, sequence, header=envelope.encode_header(header)))
+    assert (report.exit_code, report.unverifiable, report.differences) == (5, 1, 0)
+    assert f"rules version {envelope.RULES_VERSION + 1}" in report.why_unverifiable
+    assert report.reproduced == report.decided - 1
+
+
+async def test_a_difference_outweighs_what_is_not_verifiable(world: World) -> None:
+    sequence, _ = find(world.log, ev.GangPlaced)
+    header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), rules=99)
+    log = altered(world.log, sequence, header=envelope.encode_header(header))
+    permit, _ = find(world.log, ev.GangPermitted)
+    assert (await verify(altered(log, permit, payload=b"[]"))).exit_code == 1
+
+
+async def test_another_state_version_is_not_verifiable_here(world: World) -> None:
+    header = msgspec.structs.replace(decode_header(world.log.commits[7]), state=envelope.STATE_VERSION + 1)
+    report = await verify(altered(world.log, 8, header=envelope.encode_header(header)))
+    assert report.exit_code == 5
+    assert "commit 8 was folded by state version" in report.why_unverifiable
+
+
+async def test_a_log_without_its_beginning_is_not_verifiable(world: World, tmp_path) -> None:
+    file = await open_log(str(tmp_path / "tail.db"), "test", create=True)
+    file.append_stored(world.log.commits[5:])
+    report = await verify(file)
+    await file.close()
+    assert report.exit_code == 5
+    assert "begins at 6" in report.why_unverifiable
+
+
+async def test_a_foreign_message_is_set_aside_and_counted(world: World) -> None:
+    log = MemoryLog("test")
+    log.commits = list(world.log.commits)
+    log.commits.append(
+        msgspec.structs.replace(log.commits[-1], sequence=len(log.commits) + 1, header=b"{}", payload=b"hello")
+    )
+    report = await verify(log)
+    assert report.verified
+    assert report.causes["foreign"] == 1
+
+
+async def test_the_whole_state_is_checked_on_the_way(world: World) -> None:
+    report = await verify(world.log, validate_every=1)
+    assert report.verified
+
+
+async def test_an_empty_log_has_nothing_that_could_differ() -> None:
+    report = await verify(MemoryLog("empty"))
+    assert report.verified
+    assert (report.decided, report.last) == (0, 0)
+
+
+async def test_decisions_at_one_basis_by_two_writers_are_each_reproduced() -> None:
+    """Planner and binder read the same place; whoever appends second decided before it saw the first."""
+    world = World(shards=("a", "b"))
+    for i in range(4):
+        world.node(f"n{i}", cpu=4)
+    for i in range(12):
+        world.pod(f"pod-{i}")
+    world.settle(("a", "b"))
+    for i in range(2):
+        world.pod(f"more-{i}")
+    world.gang("crew", 2, 2)
+    from services.planner import core as planner
+
+    basis = world.state.sequence
+    said = {shard: planner.decide_now(world.state, shard) for shard in ("a", "b")}
+    for shard, decided in said.items():
+        if decided:
+            world.append(f"planner.{shard}", decided, cause="decide", basis=basis)
+    world.settle(("a", "b"))
+    report = await verify(world.log)
+    assert report.verified
+    assert all(said.values())
