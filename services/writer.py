@@ -74,7 +74,7 @@ class Gather:
         writer: Writer,
         cause: str,
         *,
-        window_ms: float = 3.0,
+        window_ms: float = 5.0,
         max_events: int = 4_096,
         max_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:

@@ -43,10 +43,9 @@ async def run(
     *,
     holder: str,
     scheduler_names: Sequence[str] = ("muster",),
-    stop: asyncio.Event | None = None,
     absent_poll_s: float = ABSENT_POLL_S,
 ) -> None:
-    """Be the ingest of a cluster until `stop` is set; what was seen by then is in the log.
+    """Be the ingest of a cluster until cancelled. What was seen and not yet written then, the next start finds again.
 
     `holder` names this process. Pods with one of `scheduler_names` are candidates.
     Raises SteppedDown when another process took over, LogError, and ApiError where repeating is of no use: it names the
@@ -57,26 +56,8 @@ async def run(
     log.info("taken", extra={"sequence": taken, "holder": holder})
     core = Ingest(scheduler_names)
     await fold_past(event_log, writer.subject, taken, core)
-    reader = Reader(core, client, Gather(writer, "facts"), absent_poll_s)
-    reading = asyncio.create_task(reader.run())
-    tasks = {reading, asyncio.create_task(reader.gather.run())}
-    if stop is not None:
-        tasks.add(asyncio.create_task(_set(stop)))
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-        reading.cancel()
-        await asyncio.wait({reading})
-        await reader.gather.flush()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _set(stop: asyncio.Event) -> None:
-    await stop.wait()
+    gather = Gather(writer, "facts")
+    await _together([gather.run(), Reader(core, client, gather, absent_poll_s).run()])
 
 
 async def fold_past(event_log: EventLog, subject: str, until: int, core: Ingest) -> None:

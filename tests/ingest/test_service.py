@@ -66,7 +66,7 @@ class Running:
     """An ingest with the log that it writes, read back."""
 
     def __init__(self, log: EventLog, url: str) -> None:
-        self.log, self.stop = log, asyncio.Event()
+        self.log = log
         self.events: list[Event] = []
         self.state = Ingest(["muster"])
         self._reading = asyncio.create_task(self._read())
@@ -74,7 +74,7 @@ class Running:
 
     async def _run(self, url: str) -> None:
         async with Client(direct(url)) as client:
-            await service.run(self.log, client, holder="test", stop=self.stop, absent_poll_s=0.02)
+            await service.run(self.log, client, holder="test", absent_poll_s=0.02)
 
     async def _read(self) -> None:
         async for batch in self.log.follow():
@@ -97,12 +97,6 @@ class Running:
         await self.says(lambda: len(self.seen(ClusterSynced)) >= times, "ClusterSynced")
 
     async def end(self) -> None:
-        """SIGTERM's way out; then all that was seen is in the log."""
-        self.stop.set()
-        await self.task
-        self._reading.cancel()
-
-    async def kill(self) -> None:
         self.task.cancel()
         self._reading.cancel()
         await asyncio.gather(self.task, self._reading, return_exceptions=True)
@@ -145,13 +139,11 @@ async def ingesting(log: EventLog, cluster: SimulatedCluster) -> AsyncIterator[R
     try:
         await running.synced()
         yield running
-        if not running.task.done():
-            await running.end()
     finally:
-        await running.kill()
+        await running.end()
 
 
-async def test_a_start_and_a_clean_end(cluster: SimulatedCluster, log: EventLog) -> None:
+async def test_a_start(cluster: SimulatedCluster, log: EventLog) -> None:
     cluster.create(pod_group("g"))
     async with ingesting(log, cluster) as running:
         assert isinstance(running.events[0], IngestTaken)
@@ -214,7 +206,7 @@ async def test_a_restart_finds_what_was_missed(cluster: SimulatedCluster, log: E
     async with ingesting(log, cluster) as before:
         cluster.create(pod("c"))
         await before.says(lambda: before.agrees_with(cluster))
-        await before.kill()
+        await before.end()
         cluster.delete("Pod", "a", "default")
         cluster.delete("Node", "n2")
         cluster.bind("b", "n1")
@@ -230,7 +222,7 @@ async def test_a_restart_finds_what_was_missed(cluster: SimulatedCluster, log: E
             told = sorted(type(event).__name__ for event in news[1:-1])
             assert told == ["NodeDeleted", "PodAssigned", "PodDeleted", "PodObserved"]
         finally:
-            await after.kill()
+            await after.end()
 
 
 async def test_an_ingest_that_is_replaced_writes_no_more(cluster: SimulatedCluster, log: EventLog) -> None:
@@ -244,7 +236,7 @@ async def test_an_ingest_that_is_replaced_writes_no_more(cluster: SimulatedClust
             await second.says(lambda: second.agrees_with(cluster))
             assert len(second.seen(PodObserved)) == 3
         finally:
-            await second.kill()
+            await second.end()
 
 
 async def test_bad_input_costs_its_own_object_only(cluster: SimulatedCluster, log: EventLog) -> None:

@@ -260,7 +260,7 @@ async def test_pod_group_status(cluster: SimulatedCluster, client: Client) -> No
     assert after["status"] == {"phase": "Scheduling", "scheduled": 2}
     assert after["spec"] == {"minMember": 3}
     with pytest.raises(Conflict):
-        await client.patch_pod_group_status("default", "g", "another", {"phase": "Running"})
+        await client.patch_pod_group_status("default", "g", uid, {"phase": "Running"}, resource_version="1")
 
 
 async def test_evicting_and_deleting_only_that_pod(cluster: SimulatedCluster, client: Client) -> None:
