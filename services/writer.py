@@ -19,8 +19,8 @@ from events.envelope import Header
 from events.log import Conflict, EventLog
 from events.subjects import subject
 
-MAX_PAYLOAD_BYTES = 8_000_000
-"""A commit that may be split is split below this: the server takes messages of 8 MiB, headers included."""
+GATHERED_EVENTS, GATHERED_BYTES = 4_096, 1_000_000
+"""Where commits that may be split are split: far below `events.log.MAX_COMMIT_BYTES`, so that no reader is held up."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -75,8 +75,8 @@ class Gather:
         cause: str,
         *,
         window_ms: float = 5.0,
-        max_events: int = 4_096,
-        max_bytes: int = MAX_PAYLOAD_BYTES,
+        max_events: int = GATHERED_EVENTS,
+        max_bytes: int = GATHERED_BYTES,
     ) -> None:
         """At most one commit in `window_ms`, of at most `max_events` and (but for one large event) `max_bytes`."""
         self._writer, self._cause = writer, cause
