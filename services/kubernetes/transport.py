@@ -11,7 +11,7 @@ import socket
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -112,7 +112,7 @@ class Transport:
         self._fresh_until = -1.0
         self._refreshing = asyncio.Lock()
 
-    async def __aenter__(self) -> Transport:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
