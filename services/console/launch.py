@@ -31,15 +31,28 @@ def serve(role: str, settings: Settings) -> int:
     """Run the role until a signal; the exit code."""
     from services import telemetry
 
-    telemetry.configure_logging(role, settings)
+    telemetry.configure(
+        role,
+        cluster=settings.cluster,
+        log_level=settings.log_level,
+        log_format=settings.log_format,
+        mode=settings.telemetry,
+    )
+    try:
+        with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+            return runner.run(_serve(role, settings))
+    finally:
+        telemetry.shutdown()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where there is one."""
     try:
         import uvloop
-
-        loop_factory = uvloop.new_event_loop
     except ImportError:
-        loop_factory = asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_serve(role, settings))
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 async def _serve(role: str, settings: Settings) -> int:
@@ -48,13 +61,22 @@ async def _serve(role: str, settings: Settings) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         await _until(stop, _hold_and_run(role, settings))
-    except* SteppedDown as group:
-        logger.warning("stepped down: %s", _first(group))
-        return STEPPED_DOWN
-    except* (LogError, OSError) as group:
-        logger.error("%s", _first(group))
-        return UNREACHABLE
+    except BaseExceptionGroup as group:
+        return _exit_code(_first(group))
+    except (SteppedDown, LogError, OSError) as error:
+        return _exit_code(error)
     return 0
+
+
+def _exit_code(error: BaseException) -> int:
+    """Say why the service ended, and how whoever runs it can tell."""
+    if isinstance(error, SteppedDown):
+        logger.warning("stepped down: %s", error)
+        return STEPPED_DOWN
+    if isinstance(error, (LogError, OSError)):
+        logger.error("%s", error)
+        return UNREACHABLE
+    raise error
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -127,9 +149,25 @@ async def _run(role: str, settings: Settings, log: Any) -> None:
                     clock_offset_ms=settings.clock_offset_ms,
                 )
         case "feed":
-            from services.feed import service as feed
+            await _run_feed(settings, log)
 
-            await feed.run(log, settings)
+
+async def _run_feed(settings: Settings, log: Any) -> None:
+    from events.feed import Feed
+    from services.feed import service as feed
+
+    out = await Feed.open(
+        settings.nats_url,
+        settings.cluster,
+        max_age_s=settings.feed_max_age_s,
+        max_bytes=settings.feed_max_bytes,
+        replicas=settings.log_replicas,
+        **settings.nats_options(),
+    )
+    try:
+        await feed.run(log, out, max_age_s=settings.feed_max_age_s)
+    finally:
+        await out.close()
 
 
 def _client(settings: Settings) -> Any:
