@@ -97,5 +97,5 @@ def test_a_bad_pattern_says_what_was_expected(pattern: str, complaint: str) -> N
 
 
 def test_a_bad_cluster_is_named() -> None:
-    with pytest.raises(PatternError, match="cluster 'a.b'"):
+    with pytest.raises(PatternError, match=r"cluster 'a.b'"):
         pattern_subject("a.b", "GangPermitted")

@@ -125,7 +125,7 @@ def test_a_writers_commit_that_cannot_be_read_is_an_error_that_names_its_place()
         header=stored("binder", []).header,
         payload=b'[{"type":"NotYetInvented"}]',
     )
-    with pytest.raises(MalformedCommit, match="commit 9 on muster.prod.binder"):
+    with pytest.raises(MalformedCommit, match=r"commit 9 on muster.prod.binder"):
         core.messages(commit, "prod")
 
 

@@ -1,0 +1,192 @@
+"""Subscribing to the feed: each subscriber through a durable consumer of its own.
+
+The server sends a message when the one before it was acknowledged: so they come in the log's order, and who dies with
+one in hand finds that one, and no other, again.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from events import cloudevents
+from events.cloudevents import FeedMessage
+from events.connection import Connection, Refused, Unanswered, retrying
+from events.log import LogError
+
+MESSAGE_ID = "Nats-Msg-Id"
+
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+
+BATCH = 256
+"""Messages that one pull request asks for."""
+PULL_EXPIRES_S = 30
+HEARTBEAT_S = 1
+SILENCE_S = 3.0
+ACK_WAIT_S = 30
+"""When a message that nobody acknowledged comes again: its subscriber died with it in hand."""
+UNNAMED_KEPT_S = 3600
+"""How long the server keeps the place of a subscriber that gave no name and went away."""
+
+_PULL = msgspec.json.encode(
+    {"batch": BATCH, "expires": PULL_EXPIRES_S * 1_000_000_000, "idle_heartbeat": HEARTBEAT_S * 1_000_000_000}
+)
+
+
+class _Info(msgspec.Struct):
+    config: dict[str, Any]
+
+
+async def subscribe(
+    url: str,
+    cluster: str,
+    pattern: str,
+    durable: str | None = None,
+    *,
+    history: bool = True,
+    **credentials: Any,
+) -> AsyncGenerator[FeedMessage]:
+    """The messages that match `pattern`, for ever, through a durable consumer: in order, and each at least once.
+
+    A message counts as taken when the next one is asked for; only then the server sends that. `durable` names the
+    subscriber: who comes back under its name goes on behind what it had taken. Without one the server gives the place
+    up after an hour. A new subscriber begins with the oldest message that is kept, or, without `history`, with the next.
+    Raises PatternError, Unavailable, Denied, and LogError for a name that is not fit or is in use with another pattern,
+    or a cluster without a feed.
+    """
+    filter_subject = cloudevents.pattern_subject(cluster, pattern)
+    if durable is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", durable):
+        raise LogError(f"durable name {durable!r}: expected letters, digits, '-' and '_', at most 64")
+    connection = await Connection(url).connect(**credentials)
+    try:
+        stream, name = cloudevents.stream(cluster), durable or f"subscriber-{secrets.token_hex(4)}"
+        await _keep_consumer(connection, stream, name, filter_subject, pattern, durable is not None, history)
+        async with aclosing(_deliver(connection, stream, name)) as deliveries:
+            async for message in deliveries:
+                identity = (message.headers or {}).get(MESSAGE_ID, "")
+                yield FeedMessage(id=identity, subject=message.subject, body=message.data)
+    finally:
+        await connection.close()
+
+
+async def _keep_consumer(
+    connection: Connection, stream: str, name: str, filter_subject: str, pattern: str, named: bool, history: bool
+) -> None:
+    """Makes the consumer, or finds the one that this subscriber left."""
+    try:
+        await retrying()(_find_or_create, connection, stream, name, filter_subject, named, history)
+    except Refused as refused:
+        if refused.number == STREAM_NOT_FOUND:
+            raise LogError(f"{connection.url}: no feed (no stream {stream}); does `muster feed` run?") from refused
+        raise
+    except _OtherFilter as other:
+        raise LogError(
+            f"durable {name!r} subscribes to {other}, not to {filter_subject} ({pattern!r}): choose another name"
+        ) from other
+
+
+class _OtherFilter(Exception):
+    """The durable name is taken by a subscriber to something else."""
+
+
+async def _find_or_create(
+    connection: Connection, stream: str, name: str, filter_subject: str, named: bool, history: bool
+) -> None:
+    try:
+        answer = await connection.ask(f"$JS.API.CONSUMER.INFO.{stream}.{name}")
+    except Refused as refused:
+        if refused.number != CONSUMER_NOT_FOUND:
+            raise
+        config: dict[str, Any] = {
+            "durable_name": name,
+            "name": name,
+            "filter_subject": filter_subject,
+            "deliver_policy": "all" if history else "new",
+            "ack_policy": "explicit",
+            "ack_wait": ACK_WAIT_S * 1_000_000_000,
+            "max_ack_pending": 1,
+            "replay_policy": "instant",
+        }
+        if not named:
+            config["inactive_threshold"] = UNNAMED_KEPT_S * 1_000_000_000
+        await connection.ask(
+            f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{filter_subject}", {"stream_name": stream, "config": config}
+        )
+    else:
+        found = msgspec.json.decode(answer, type=_Info).config.get("filter_subject", "")
+        if found != filter_subject:
+            raise _OtherFilter(found)
+
+
+async def _deliver(connection: Connection, stream: str, name: str) -> AsyncGenerator[Msg]:
+    """What the consumer has, and what it will have, as it comes. Raises LogError when somebody deleted the consumer.
+
+    One pull request after the other, answered into a plain subscription: nats-py's `fetch` would hold a message back
+    until its batch is full.
+    """
+    inbox = connection.client.new_inbox()
+    arrivals = await connection.client.subscribe(inbox)
+    in_hand: Msg | None = None
+    try:
+        while True:
+            with suppress(nats.errors.Error):  # reconnecting: asked again after the silence
+                await connection.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", _PULL, reply=inbox)
+            async for message in _answers(connection, arrivals, stream, name):
+                in_hand = message
+                yield message
+                await _acknowledge(connection, message, stream, name)
+                in_hand = None
+    finally:
+        with suppress(nats.errors.Error):
+            await arrivals.unsubscribe()  # first: what is given back must not come here again
+            if in_hand is not None:
+                await in_hand.nak()
+
+
+async def _answers(connection: Connection, arrivals: Subscription, stream: str, name: str) -> AsyncGenerator[Msg]:
+    """The messages that one pull request brings. Ends when it is used up, has expired, or is lost."""
+    remaining = BATCH
+    while remaining:
+        try:
+            message = await arrivals.next_msg(timeout=SILENCE_S)
+        except nats.errors.TimeoutError:
+            return  # not even a heartbeat
+        if message.reply:
+            remaining -= 1
+            yield message
+            continue
+        headers = message.headers or {}
+        status = headers.get("Status", "")
+        if headers.get("Description") == "Consumer Deleted":
+            raise LogError(f"{stream}: the consumer {name!r} was deleted")
+        if status == "503":
+            await _check_consumer(connection, stream, name)
+        if status != "100":
+            return
+
+
+async def _acknowledge(connection: Connection, message: Msg, stream: str, name: str) -> None:
+    """Until the server confirms it: a lost acknowledgement would hold the next message back until it is too late."""
+    while True:
+        try:
+            await connection.request(message.reply, b"+ACK")
+            return
+        except Unanswered:
+            await _check_consumer(connection, stream, name)
+
+
+async def _check_consumer(connection: Connection, stream: str, name: str) -> None:
+    """Nobody answers: because the server restarts, or because the consumer is gone. Raises LogError for the latter."""
+    try:
+        await retrying(forever=True)(connection.ask, f"$JS.API.CONSUMER.INFO.{stream}.{name}")
+    except Refused as refused:
+        raise LogError(f"{stream}: the consumer {name!r} is gone: {refused}") from refused

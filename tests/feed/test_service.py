@@ -1,0 +1,232 @@
+"""The feed over a real NATS server: nothing lost, nothing twice, in order, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from events import Event, GangPermitted, GroupsRefused, Ticked, permissions
+from events.cloudevents import FeedMessage
+from events.envelope import MalformedCommit
+from events.feed import Feed, Interrupted
+from events.jetstream import JetStreamLog
+from events.log import EventLog
+from events.memory import MemoryLog
+from events.server import EmbeddedServer
+from events.subscription import subscribe
+from services.feed import core, service
+from tests.events.samples import sample
+from tests.feed.commits import TIME_NS, append, header
+
+DAY_S = 24 * 3600
+KEEP_ALL_S = 100 * 365 * DAY_S
+
+
+def tick(number: int) -> Ticked:
+    return Ticked(time_ns=number, jumped_ns=0)
+
+
+def permit(group: str) -> GangPermitted:
+    return GangPermitted(group=group, proposals=(), bindings=(), dropped=())
+
+
+def refuse(*groups: str) -> GroupsRefused:
+    refusal: GroupsRefused = sample(GroupsRefused)
+    return type(refusal)(**{name: getattr(refusal, name) for name in refusal.__struct_fields__} | {"groups": groups})
+
+
+async def fill(log: EventLog, commits: int, events: int = 3) -> None:
+    for number in range(commits):
+        await append(log, "binder", [tick(number * events + index) for index in range(events)])
+
+
+@asynccontextmanager
+async def feeding(log: EventLog, url: str, **options: str) -> AsyncIterator[asyncio.Task[None]]:
+    """The service, until the block ends."""
+    feed = await Feed.open(url, log.cluster, **options)  # type: ignore[arg-type]
+    task = asyncio.create_task(service.run(log, feed, max_age_s=KEEP_ALL_S))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await feed.close()
+
+
+async def take(url: str, cluster: str, count: int, pattern: str = ">", **options: str) -> list[FeedMessage]:
+    """The first `count` messages of a new subscriber."""
+    taken: list[FeedMessage] = []
+    messages = subscribe(url, cluster, pattern, **options)  # type: ignore[arg-type]
+    async for message in messages:
+        taken.append(message)
+        if len(taken) == count:
+            break
+    await messages.aclose()
+    return taken
+
+
+async def expected(log: EventLog) -> list[FeedMessage]:
+    return [message async for batch in log.read() for stored in batch for message in core.messages(stored, log.cluster)]
+
+
+async def kept(url: str, cluster: str) -> int:
+    """Messages in the feed's stream."""
+    feed = await Feed.open(url, cluster)
+    try:
+        await feed.position()
+        return feed.sequence
+    finally:
+        await feed.close()
+
+
+async def test_the_whole_log_in_its_order_and_then_what_is_appended(server: EmbeddedServer, cluster: str) -> None:
+    log = await JetStreamLog.open(server.url, cluster)
+    await fill(log, commits=20)
+    async with feeding(log, server.url):
+        assert await take(server.url, cluster, 60) == await expected(log)
+        await append(log, "planner.0", [refuse("a/g", "pod/b/p"), tick(0)])
+        taken = await take(server.url, cluster, 63)
+        assert taken == await expected(log)
+        assert [message.id for message in taken[60:]] == ["21.0", "21.0.1", "21.1"]
+    await log.close()
+
+
+async def test_a_restart_goes_on_behind_the_last_message_even_within_a_commit(
+    server: EmbeddedServer, cluster: str
+) -> None:
+    log = MemoryLog(cluster)
+    await append(log, "planner.0", [tick(0), refuse("a/g", "a/h", "a/i"), tick(1)])
+    everything = await expected(log)
+    feed = await Feed.open(server.url, cluster)
+    assert await feed.position() is None
+    await feed.publish(everything[:3])
+    await feed.close()
+    await fill(log, commits=5)
+    async with feeding(log, server.url):
+        assert await take(server.url, cluster, 20) == await expected(log)
+    assert await kept(server.url, cluster) == 20, "nothing was published twice"
+
+
+async def test_a_publisher_that_another_has_passed_is_interrupted(server: EmbeddedServer, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    await fill(log, commits=4)
+    everything = await expected(log)
+    one, other = await Feed.open(server.url, cluster), await Feed.open(server.url, cluster)
+    assert await one.position() is None
+    await one.publish(everything[:3])
+    assert await other.position() == everything[2].id
+    await one.publish(everything[3:6])
+    with pytest.raises(Interrupted, match="wrong last sequence"):
+        await other.publish(everything[3:])
+    last = await other.position()
+    assert last is not None
+    await other.publish(behind(everything, last))
+    assert await take(server.url, cluster, 12) == everything
+    await one.close()
+    await other.close()
+
+
+def behind(messages: list[FeedMessage], last: str) -> list[FeedMessage]:
+    return [message for message in messages if core.place_of(message.id) > core.place_of(last)]
+
+
+async def test_two_that_begin_an_empty_feed_in_different_places_leave_no_gap(
+    server: EmbeddedServer, cluster: str
+) -> None:
+    log = MemoryLog(cluster)
+    await fill(log, commits=4)
+    everything = await expected(log)
+    one, other = await Feed.open(server.url, cluster), await Feed.open(server.url, cluster)
+    assert await one.position() is None
+    assert await other.position() is None
+    await one.publish(everything[:2])
+    with pytest.raises(Interrupted, match="wrong last sequence"):
+        await other.publish(everything[4:])
+    assert await other.position() == everything[1].id, "nothing of the other's was taken"
+    await one.close()
+    await other.close()
+
+
+async def test_two_feeds_of_one_cluster_publish_everything_once(server: EmbeddedServer, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    async with feeding(log, server.url), feeding(log, server.url):
+        for _ in range(10):
+            await fill(log, commits=10)
+            await asyncio.sleep(0)
+        assert await take(server.url, cluster, 300) == await expected(log)
+    assert await kept(server.url, cluster) == 300
+
+
+async def test_a_server_that_dies_under_way_costs_nothing(own_server: EmbeddedServer, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    async with feeding(log, own_server.url):
+        await fill(log, commits=100)
+        await take(own_server.url, cluster, 10)
+        own_server.kill()
+        await fill(log, commits=100)
+        own_server.start()
+        assert await take(own_server.url, cluster, 600) == await expected(log)
+    assert await kept(own_server.url, cluster) == 600
+
+
+async def test_a_feed_that_holds_nothing_begins_with_what_is_young_enough(server: EmbeddedServer, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    now_ns = time.time_ns()
+    await append(log, "binder", [permit("a/old")], time_ns=now_ns - 2 * DAY_S * 10**9)
+    await append(log, "binder", [permit("a/new")], time_ns=now_ns)
+    feed = await Feed.open(server.url, cluster)
+    task = asyncio.create_task(service.run(log, feed, max_age_s=DAY_S))
+    (message,) = await take(server.url, cluster, 1)
+    assert message.id == "2.0"
+    task.cancel()
+    await asyncio.wait({task})
+    await feed.close()
+
+
+async def test_what_is_no_writers_commit_is_set_aside_and_told(
+    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog(cluster)
+    await append(log, "binder", [permit("a/g")])
+    await append(log, "stranger", [permit("a/forged")])
+    await append(log, "binder", [permit("a/h")])
+    async with feeding(log, server.url):
+        taken = await take(server.url, cluster, 2)
+    assert [message.id for message in taken] == ["1.0", "3.0"]
+    (record,) = [record for record in caplog.records if record.message == "set aside"]
+    assert vars(record)["place"] == 2
+
+
+async def test_a_writers_commit_that_cannot_be_read_ends_the_service(server: EmbeddedServer, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    log.append_now(f"muster.{cluster}.binder", header("binder"), b'[{"type":"NotYetInvented"}]', 0)
+    async with feeding(log, server.url) as task:
+        with pytest.raises(MalformedCommit, match="commit 1"):
+            await task
+
+
+async def test_the_bounds_of_a_stream_that_is_there_are_changed(server: EmbeddedServer, cluster: str) -> None:
+    await (await Feed.open(server.url, cluster, max_age_s=3600)).close()
+    feed = await Feed.open(server.url, cluster, max_age_s=7200, max_bytes=1 << 21)
+    assert await feed.bounds() == (7200, 1 << 21)
+    await feed.close()
+
+
+async def test_feed_and_subscriber_need_no_more_than_their_permissions(
+    own_server: EmbeddedServer, cluster: str
+) -> None:
+    own_server.stop()
+    own_server.extra = permissions.configuration(cluster, dict.fromkeys(permissions.ROLES, "secret"))
+    own_server.start()
+    log = MemoryLog(cluster)
+    events: Sequence[Event] = [permit("a/g")]
+    await append(log, "binder", events, time_ns=TIME_NS)
+    async with feeding(log, own_server.url, user="feed", password="secret"):
+        for durable in (None, "named"):
+            options = {"user": "subscriber", "password": "secret"} | ({"durable": durable} if durable else {})
+            (message,) = await take(own_server.url, cluster, 1, "GangPermitted", **options)
+            assert message.id == "1.0"

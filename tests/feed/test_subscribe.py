@@ -1,0 +1,161 @@
+"""Subscribers, each with a durable consumer of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from events import GangPermitted
+from events.cloudevents import PatternError
+from events.feed import Feed
+from events.log import LogError
+from events.memory import MemoryLog
+from events.objects import Binding, NodeBindings
+from events.server import EmbeddedServer
+from events.subscription import subscribe
+from services.feed import core
+from tests.feed.commits import append
+from tests.feed.test_service import expected, feeding, permit, take, tick
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "subscriber.py"
+WITHOUT_MUSTER = """
+import runpy, sys
+sys.modules["events"] = sys.modules["services"] = None
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture
+async def log(server: EmbeddedServer, cluster: str) -> MemoryLog:
+    """What the feed of the cluster tells: permits in two namespaces among ticks."""
+    log = MemoryLog(cluster)
+    for group in ("team-a/x", "team-b/model.v2", "team-a/y", "team-b/model"):
+        await append(log, "binder", [tick(0), permit(group)])
+    feed = await Feed.open(server.url, cluster)
+    await feed.position()
+    await feed.publish(await expected(log))
+    await feed.close()
+    return log
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("GangPermitted", ["1.1", "2.1", "3.1", "4.1"]),
+        ("GangPermitted.team-a", ["1.1", "3.1"]),
+        ("*.team-b.>", ["2.1", "4.1"]),
+        ("GangPermitted.team-b.model", ["4.1"]),
+        ("GangPermitted.team-b.model%2Ev2", ["2.1"]),
+        ("Ticked", ["1.0", "2.0", "3.0", "4.0"]),
+    ],
+)
+async def test_a_pattern_chooses(server: EmbeddedServer, log: MemoryLog, pattern: str, found: list[str]) -> None:
+    taken = await take(server.url, log.cluster, len(found), pattern)
+    assert [message.id for message in taken] == found
+
+
+async def test_a_name_goes_on_behind_what_it_had_taken(server: EmbeddedServer, log: MemoryLog) -> None:
+    """The message in hand when the subscriber left counts as not taken: it comes again."""
+    first = await take(server.url, log.cluster, 3, durable="one")
+    again = await take(server.url, log.cluster, 6, durable="one")
+    other = await take(server.url, log.cluster, 8, durable="other")
+    everything = await expected(log)
+    assert first == everything[:3]
+    assert again == everything[2:]
+    assert other == everything
+
+
+async def test_without_history_only_what_comes(server: EmbeddedServer, log: MemoryLog) -> None:
+    messages = subscribe(server.url, log.cluster, "GangPermitted", "late", history=False)
+    arriving = asyncio.create_task(anext(messages))
+    feed = await Feed.open(server.url, log.cluster)
+    while not await feed.consumers():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await feed.position()
+    sequence = await append(log, "binder", [permit("team-a/late")])
+    await feed.publish(core.messages(log.commits[sequence - 1], log.cluster))
+    assert (await arriving).event().subject == "team-a/late"
+    await messages.aclose()
+    await feed.close()
+
+
+async def test_a_subscriber_outlives_the_server(own_server: EmbeddedServer, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    await append(log, "binder", [permit("a/before")])
+    async with feeding(log, own_server.url):
+        messages = subscribe(own_server.url, cluster, "GangPermitted", "steady")
+        assert (await anext(messages)).event().subject == "a/before"
+        own_server.kill()
+        own_server.start()
+        await append(log, "binder", [permit("a/after")])
+        seen = ""
+        while seen != "a/after":  # the one before may come again: its acknowledgement was under way
+            seen = str((await anext(messages)).event().subject)
+        await messages.aclose()
+
+
+async def test_a_name_is_bound_to_its_pattern(server: EmbeddedServer, log: MemoryLog) -> None:
+    await take(server.url, log.cluster, 1, "GangPermitted", durable="one")
+    with pytest.raises(LogError, match=r"'one' subscribes to .*GangPermitted.>, not to .*Ticked"):
+        await take(server.url, log.cluster, 1, "Ticked", durable="one")
+
+
+async def test_a_deleted_consumer_ends_its_subscriber(server: EmbeddedServer, log: MemoryLog) -> None:
+    messages = subscribe(server.url, log.cluster, "GangPermitted", "doomed")
+    for _ in range(4):
+        await anext(messages)
+    waiting = asyncio.create_task(anext(messages))
+    feed = await Feed.open(server.url, log.cluster)
+    await feed.connection.ask(f"$JS.API.CONSUMER.DELETE.{feed.stream}.doomed")
+    with pytest.raises(LogError, match="'doomed'"):
+        await waiting
+    await feed.close()
+
+
+async def test_errors_name_what_was_expected(server: EmbeddedServer, cluster: str) -> None:
+    with pytest.raises(LogError, match="does `muster feed` run"):
+        await take(server.url, cluster, 1)
+    with pytest.raises(LogError, match="durable name 'a b': expected letters"):
+        await take(server.url, cluster, 1, durable="a b")
+    with pytest.raises(PatternError, match="GangPermitted"):
+        await take(server.url, cluster, 1, "GangPermited")
+
+
+async def test_the_example_needs_nothing_of_muster(server: EmbeddedServer, cluster: str, tmp_path: Path) -> None:
+    """Run outside the repository, with Muster's packages kept out; started again, it goes on."""
+    pods = [Binding(uid=f"u{number}", resource_version="1") for number in range(3)]
+    bindings = (NodeBindings(node="node-1", pods=(pods[0], pods[1])), NodeBindings(node="node-2", pods=(pods[2],)))
+    log = MemoryLog(cluster)
+    await append(log, "binder", [tick(0), GangPermitted(group="a/x", proposals=(), bindings=bindings, dropped=())])
+    await append(log, "binder", [permit("a/y")])
+    async with feeding(log, server.url):
+        await take(server.url, cluster, 3)
+        assert await _example(server.url, cluster, tmp_path, lines=2) == [
+            "1.1 2026-01-01T00:00:00.123456789Z a/x: 3 pods, 2 on node-1, 1 on node-2",
+            "2.0 2026-01-01T00:00:00.123456789Z a/y: 0 pods, ",
+        ]
+        await append(log, "binder", [permit("a/z")])
+        lines = await _example(server.url, cluster, tmp_path, lines=1)
+        assert lines == ["3.0 2026-01-01T00:00:00.123456789Z a/z: 0 pods, "]
+
+
+async def _example(url: str, cluster: str, where: Path, lines: int) -> list[str]:
+    """The first lines that it prints; it is then ended, as Ctrl-C does."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WITHOUT_MUSTER, str(EXAMPLE), url, cluster),
+        stdout=subprocess.PIPE,
+        cwd=where,
+        env=dict(os.environ),
+    )
+    assert process.stdout is not None
+    try:
+        return [(await process.stdout.readline()).decode().removesuffix("\n") for _ in range(lines)]
+    finally:
+        process.kill()
+        await process.wait()
