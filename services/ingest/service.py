@@ -25,7 +25,7 @@ from events.log import EventLog
 from services.ingest.decoding import KINDS, NODE, POD_GROUP, Kind, Unreadable, WatchEnded
 from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
-from services.kubernetes.errors import ApiError, Expired, NotFound, Unreachable
+from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized, Unreachable
 from services.writer import Gather, Writer
 
 log = logging.getLogger("muster.ingest")
@@ -189,11 +189,17 @@ async def _together(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 def _patiently(request: str) -> AsyncRetrying:
-    """Repeats as long as it may help: the API server may be gone for minutes. 401, 403 and 404 are for people."""
+    """Repeats as long as it may help: the API server may be gone for minutes. 401, 403 and 404 are for people.
+
+    Not so for a watch, whose list was granted: an API server that restarts refuses everybody until it has read its
+    roles.
+    """
 
     def worth_repeating(error: BaseException) -> bool:
         if isinstance(error, Expired):
             return request.startswith("list")
+        if isinstance(error, (Unauthorized, Forbidden)):
+            return request.startswith("watch")
         return isinstance(error, Unreadable) or (isinstance(error, ApiError) and error.retryable)
 
     def warn(state: RetryCallState) -> None:
