@@ -23,7 +23,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, s
 
 from events.log import LogError, Unavailable
 
-REQUEST_WITHIN_S = 5.0
+REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
 PATIENCE_S = 30.0
 """How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
@@ -32,8 +32,8 @@ STREAM_NOT_FOUND = 10059
 STREAM_NAME_IN_USE = 10058
 NO_MESSAGE_FOUND = 10037
 MESSAGE_TOO_LARGE = 10054
-WRONG_LAST_SEQUENCE = (10071, 10164)
-"""The second: another publish to the subject is in flight (three replicas)."""
+NOT_LAST = (10071, 10164, 10158)
+"""Wrong last sequence; with three replicas also: another publish to the subject, or with this id, is in process."""
 
 _OPTIONS: dict[str, Any] = {
     "allow_reconnect": True,
@@ -222,7 +222,7 @@ class Connection:
         try:
             return _decode_published(await self.ask(subject, body, headers, within_s)).seq
         except Refused as refused:
-            if refused.number in WRONG_LAST_SEQUENCE:
+            if refused.number in NOT_LAST:
                 raise NotLast(subject, refused.code, refused.number, refused.description) from refused
             raise
 
