@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 PREFIX = "MUSTER_"
+SECRET = frozenset({"nats_password"})
 
 Text = Annotated[str, Meta(min_length=1)]
 Cluster = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
@@ -75,11 +76,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     clock_offset_ms: int = 0
     """For tests of clocks that disagree, never for production: added to this process's clock wherever Muster asks it."""
 
+    def __repr__(self) -> str:
+        shown = ((name, "***" if name in SECRET else getattr(self, name)) for name in self.__struct_fields__)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown)})"
+
     def now_ns(self) -> int:
         """This process's wall clock, in nanoseconds since 1970."""
         return time.time_ns() + self.clock_offset_ms * 1_000_000
 
-    def nats_options(self) -> dict[str, str]:
+    def nats_options(self) -> dict[str, Any]:
         """Credentials in nats-py's words."""
         options = {
             "user": self.nats_user,
@@ -103,13 +108,15 @@ def read(flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] 
     for field in msgspec.structs.fields(Settings):
         variable = PREFIX + field.name.upper()
         if field.name in given:
-            chosen[field.name] = _convert(f"--{field.name.replace('_', '-')}", given[field.name], field.type)
+            chosen[field.name] = _convert(field, f"--{field.name.replace('_', '-')}", given[field.name])
         elif environment.get(variable):
-            chosen[field.name] = _convert(variable, environment[variable], field.type)
+            chosen[field.name] = _convert(field, variable, environment[variable])
     return Settings(**chosen)
 
 
-def _convert(origin: str, value: Any, kind: Any) -> Any:
+def _convert(field: msgspec.structs.FieldInfo, origin: str, value: Any) -> Any:
+    """`origin` is the flag or variable that `value` came from."""
+    kind = field.type
     plain = kind.__origin__ if hasattr(kind, "__metadata__") else kind
     if get_origin(plain) is tuple:
         parts = value.split(",") if isinstance(value, str) else value
@@ -117,7 +124,7 @@ def _convert(origin: str, value: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        shown = "***" if "PASSWORD" in origin.upper() else repr(value)
+        shown = "***" if field.name in SECRET else repr(value)
         expected = f"one of {', '.join(get_args(plain))}" if get_origin(plain) is Literal else _expected(error)
         raise InvalidSetting(f"{origin}: expected {expected}, not {shown}") from error
 

@@ -1,7 +1,7 @@
 """The feed as a process: follows the log and publishes what `core` makes of it, behind what was published last.
 
 Muster never reads the feed, and the feed writes nothing into the log: however slow it or its readers are, no decision
-waits for them.
+waits for them. It may be stopped and started at will, and a second one does no harm.
 """
 
 from __future__ import annotations
@@ -9,19 +9,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from events.cloudevents import FeedMessage
 from events.envelope import Stored
-from events.feed import Feed, Interrupted
+from events.feed import WINDOW, Feed, Interrupted
+from events.homes import open_log
 from events.log import EventLog
 from services import telemetry
 from services.feed import core
+from services.settings import Settings
 
 PAUSE_S = 0.5
 """After an interruption; another feed of the same cluster would interrupt for ever."""
+
 log = logging.getLogger(__name__)
+
+
+async def serve(settings: Settings) -> None:
+    """``muster feed``: runs until it is cancelled. Raises LogError and MalformedCommit."""
+    options = settings.nats_options()
+    events = await open_log(settings.nats_url, settings.cluster, **options)
+    try:
+        feed = await Feed.open(
+            settings.nats_url,
+            settings.cluster,
+            max_age_s=settings.feed_max_age_s,
+            max_bytes=settings.feed_max_bytes,
+            replicas=settings.log_replicas,
+            **options,
+        )
+        try:
+            await run(events, feed, max_age_s=settings.feed_max_age_s, clock_ns=settings.now_ns)
+        finally:
+            await feed.close()
+    finally:
+        await events.close()
 
 
 async def run(events: EventLog, feed: Feed, *, max_age_s: int, clock_ns: Callable[[], int] = time.time_ns) -> None:
@@ -41,18 +65,34 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
     """
     last = await feed.position()
     after = core.BEGINNING if last is None else core.place_of(last)
-    oldest_ns = clock_ns() - max_age_s * 1_000_000_000 if last is None else 0
-    log.info("publishing", extra={"after": last or "the oldest event that is kept"})
+    oldest_ns = clock_ns() - max_age_s * 1_000_000_000 if last is None else None
+    log.info("publishing", extra={"after": last or "all that is too old"})
     async with aclosing(events.follow(max(0, after[0] - 1))) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            await feed.publish([message for stored in batch for message in _messages(stored, feed, after, oldest_ns)])
+            await _publish_batch(feed, (stored for stored in batch if _belongs(stored, oldest_ns)), after)
             telemetry.FEED_PLACE.set(batch[-1].sequence)
 
 
-def _messages(stored: Stored, feed: Feed, after: core.Place, oldest_ns: int) -> list[FeedMessage]:
+async def _publish_batch(feed: Feed, commits: Iterable[Stored], after: core.Place) -> None:
+    """In portions of about a window, so that neither memory nor the loop is held for long."""
+    pending: list[FeedMessage] = []
+    for stored in commits:
+        pending += core.messages(stored, feed.cluster, after)
+        if len(pending) >= WINDOW:
+            await _send(feed, pending)
+            pending = []
+    await _send(feed, pending)
+
+
+async def _send(feed: Feed, messages: list[FeedMessage]) -> None:
+    await feed.publish(messages)
+    telemetry.FEED_MESSAGES.add(len(messages))
+
+
+def _belongs(stored: Stored, oldest_ns: int | None) -> bool:
+    """Whether this commit is a writer's and, where that matters, young enough."""
     if core.is_foreign(stored):
         log.warning("set aside", extra={"place": stored.sequence, "subject": stored.subject})
-        return []
-    if oldest_ns and core.appended_ns(stored) < oldest_ns:
-        return []
-    return core.messages(stored, feed.cluster, after)
+        telemetry.SET_ASIDE.add(1)
+        return False
+    return oldest_ns is None or core.appended_ns(stored) >= oldest_ns

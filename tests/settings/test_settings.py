@@ -1,0 +1,83 @@
+"""Settings: where they come from, and what is said of a bad one."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import msgspec
+import pytest
+
+from services.settings import InvalidSetting, Settings, read
+
+
+def test_defaults() -> None:
+    settings = read({}, {})
+    assert settings.nats_url == "nats://127.0.0.1:4222"
+    assert settings.scheduler_names == ("muster",)
+    assert settings.bind_concurrency == 64
+
+
+def test_a_flag_goes_before_the_environment_and_that_before_the_default() -> None:
+    environment = {"MUSTER_CLUSTER": "from-environment", "MUSTER_SHARD": "7"}
+    settings = read({"cluster": "from-flag", "shard": None}, environment)
+    assert (settings.cluster, settings.shard) == ("from-flag", "7")
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    assert read({}, {"MUSTER_CLUSTER": ""}).cluster == "default"
+
+
+def test_lists_are_separated_by_commas() -> None:
+    assert read({}, {"MUSTER_SCHEDULER_NAMES": "muster, volcano"}).scheduler_names == ("muster", "volcano")
+    assert read({"scheduler_names": ["a", "b"]}, {}).scheduler_names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("MUSTER_BIND_CONCURRENCY", "abc", "expected a whole number, not 'abc'"),
+        ("MUSTER_BIND_CONCURRENCY", "0", "expected a whole number >= 1, not '0'"),
+        ("MUSTER_BIND_CONCURRENCY", "1.5", "expected a whole number, not '1.5'"),
+        ("MUSTER_KUBERNETES_EVENTS_PER_SECOND", "-1", "expected a number > 0.0, not '-1'"),
+        ("MUSTER_CLUSTER", "a.b", "expected letters, digits, '-' and '_', at most 64, not 'a.b'"),
+        ("MUSTER_LOG_LEVEL", "loud", "expected one of debug, info, warning, error, not 'loud'"),
+        ("MUSTER_SCHEDULER_NAMES", "a,,b", "expected some text, not ['a', '', 'b']"),
+        ("MUSTER_HEALTH_PORT", "70000", "expected a whole number <= 65535, not '70000'"),
+        ("MUSTER_CLOCK_OFFSET_MS", "soon", "expected a whole number, not 'soon'"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_was_expected(variable: str, value: str, complaint: str) -> None:
+    with pytest.raises(InvalidSetting, match=re.escape(f"{variable}: {complaint}")):
+        read({}, {variable: value})
+
+
+def test_a_bad_flag_is_named_as_a_flag() -> None:
+    with pytest.raises(InvalidSetting, match="--bind-concurrency: expected a whole number"):
+        read({"bind_concurrency": "many"}, {})
+
+
+def test_an_unknown_flag_is_a_mistake_in_the_program() -> None:
+    with pytest.raises(InvalidSetting, match="no such setting: nats"):
+        read({"nats": "x"}, {})
+
+
+def test_a_password_is_shown_to_nobody() -> None:
+    settings = read({}, {"MUSTER_NATS_PASSWORD": "hunter2"})
+    assert settings.nats_options() == {"password": "hunter2"}
+    assert "hunter2" not in repr(settings)
+
+
+def test_every_process_holds_under_a_name_of_its_own() -> None:
+    assert read({}, {}).holder != read({}, {}).holder
+
+
+def test_a_skewed_clock() -> None:
+    hour_ms = 3_600_000
+    ahead = read({}, {"MUSTER_CLOCK_OFFSET_MS": str(hour_ms)}).now_ns() - time.time_ns()
+    assert ahead > 0.9 * hour_ms * 10**6
+
+
+def test_every_default_fits_its_own_type() -> None:
+    settings = read({}, {})
+    assert msgspec.convert(msgspec.to_builtins(settings), Settings) == settings

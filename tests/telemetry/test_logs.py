@@ -1,0 +1,67 @@
+"""One line for each record."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from services.telemetry import logs
+
+
+@pytest.fixture(autouse=True)
+def root() -> Iterator[logging.Logger]:
+    """The root logger, which is put back as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield root
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_json_lines_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod")
+    logging.getLogger("services.feed").warning("set aside %s", "it", extra={"place": 17, "subject": "muster.prod.x"})
+    line = json.loads(capsys.readouterr().err)
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "warning",
+        "service": "feed",
+        "cluster": "prod",
+        "message": "set aside it",
+        "logger": "services.feed",
+        "place": 17,
+        "subject": "muster.prod.x",
+    }
+
+
+def test_an_exception_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod")
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.exception("failed")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "ValueError: two\nlines" in json.loads(line)["error"]
+
+
+def test_what_is_no_json_is_written_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod", style="json")
+    logging.warning("odd", extra={"thing": object, "names": {"a"}})
+    assert json.loads(capsys.readouterr().err)["thing"] == "<class 'object'>"
+
+
+def test_text_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    logs.configure("feed", "prod")
+    logging.warning("set aside", extra={"place": 17})
+    assert capsys.readouterr().err.endswith(" feed WARNING set aside place=17\n")
+
+
+def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod", level="error")
+    logging.warning("quiet")
+    assert capsys.readouterr().err == ""

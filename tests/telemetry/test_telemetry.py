@@ -1,0 +1,253 @@
+"""Traces and metrics, read back from the in-memory exporters; and nothing at all when off."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from services import telemetry
+from services.telemetry.sdk import Sdk, exporters
+
+Process = Callable[[str], Sdk]
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def metrics() -> InMemoryMetricReader:
+    return InMemoryMetricReader()
+
+
+@pytest.fixture
+def process(spans: InMemorySpanExporter) -> Iterator[Process]:
+    """From here on this is the process of the service that is named; what it emits goes to `spans`."""
+
+    def become(service: str) -> Sdk:
+        sdk = Sdk(service, "prod", [SimpleSpanProcessor(spans)], [])
+        telemetry.attach(sdk)
+        return sdk
+
+    yield become
+    telemetry.attach(None)
+
+
+def test_a_gangs_trace_is_one_over_all_processes(process: Process, spans: InMemorySpanExporter) -> None:
+    for service, name in (("ingest", "ingest"), ("planner", "plan"), ("binder", "permit"), ("binder", "bind")):
+        process(service)
+        telemetry.gang_span(name, "default/train", 17, 1_000, 2_000, pods=4)
+    telemetry.gang_span("gang", "default/train", 17, 500, 3_000, root=True)
+
+    *parts, root = spans.get_finished_spans()
+    assert {span.context.trace_id for span in parts} == {root.context.trace_id}
+    assert [span.parent.span_id for span in parts if span.parent] == [root.context.span_id] * 4
+    assert root.parent is None
+    assert [span.resource.attributes["service.name"] for span in parts] == ["ingest", "planner", "binder", "binder"]
+    assert (parts[0].start_time, parts[0].end_time) == (1_000, 2_000)
+    assert dict(parts[0].attributes or {}) == {"muster.group": "default/train", "pods": 4}
+
+
+def test_each_gang_has_a_trace_of_its_own_and_a_later_one_of_that_name_another(
+    process: Process, spans: InMemorySpanExporter
+) -> None:
+    process("planner")
+    for group, first_place in (("default/a", 17), ("default/b", 17), ("default/a", 99)):
+        telemetry.gang_span("plan", group, first_place, 1, 2)
+    assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 3
+
+
+def test_a_gangs_span_links_to_the_commit_that_carried_it(process: Process, spans: InMemorySpanExporter) -> None:
+    process("planner")
+    with telemetry.span("plan cycle", writer="planner.0") as traceparent:
+        pass
+    telemetry.gang_span("plan", "default/a", 17, 1, 2, link=traceparent)
+    cycle, plan = spans.get_finished_spans()
+    (link,) = plan.links
+    assert link.context.trace_id == cycle.context.trace_id
+    assert link.context.span_id == cycle.context.span_id
+
+
+def test_a_span_goes_on_where_the_commits_header_says(process: Process, spans: InMemorySpanExporter) -> None:
+    process("binder")
+    with telemetry.span("judge", PARENT) as outer, telemetry.span("bind") as inner:
+        assert outer.split("-")[1] == inner.split("-")[1] == PARENT.split("-")[1]
+    bind, judge = spans.get_finished_spans()
+    assert _parent_id(judge) == PARENT.split("-")[2]
+    assert _parent_id(bind) == outer.split("-")[2]
+
+
+def test_a_malformed_traceparent_begins_a_trace_of_its_own(process: Process, spans: InMemorySpanExporter) -> None:
+    process("binder")
+    with telemetry.span("judge", "nonsense") as traceparent:
+        pass
+    telemetry.gang_span("bind", "default/a", 17, 1, 2, link="nonsense")
+    judge, bind = spans.get_finished_spans()
+    assert judge.parent is None
+    assert traceparent.startswith("00-")
+    assert not bind.links
+
+
+def test_an_exception_leaves_the_block_and_its_mark(process: Process, spans: InMemorySpanExporter) -> None:
+    process("binder")
+    with pytest.raises(KeyError), telemetry.span("judge"):
+        raise KeyError("gone")
+    (span,) = spans.get_finished_spans()
+    assert not span.status.is_ok
+    assert span.events[0].name == "exception"
+
+
+def test_all_services_sample_the_same_gangs(
+    process: Process, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    gangs = [f"default/gang-{number}" for number in range(64)]
+    sampled = []
+    for service in ("planner", "binder"):
+        process(service)
+        spans.clear()
+        for gang in gangs:
+            telemetry.gang_span("part", gang, 1, 1, 2, root=service == "binder")
+        sampled.append({(span.attributes or {})["muster.group"] for span in spans.get_finished_spans()})
+    assert sampled[0] == sampled[1]
+    assert 0 < len(sampled[0]) < len(gangs)
+
+
+def test_instruments_count_while_on(metrics: InMemoryMetricReader) -> None:
+    telemetry.attach(Sdk("binder", "prod", [], [metrics]))
+    telemetry.COMMITS.add(2, writer="binder")
+    telemetry.LAG.set(5)
+    telemetry.CYCLE_S.record(0.02)
+    found = _metrics(metrics)
+    telemetry.attach(None)
+    telemetry.COMMITS.add(1, writer="binder")
+
+    (commits,) = found["muster.log.commits"].data.data_points
+    assert (commits.value, dict(commits.attributes)) == (2, {"writer": "binder"})
+    assert found["muster.log.lag"].data.data_points[0].value == 5
+    (cycle,) = found["muster.cycle.duration"].data.data_points
+    assert cycle.explicit_bounds == telemetry.DURATIONS_S
+    assert (cycle.count, cycle.sum) == (1, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("mode", "environment", "on"),
+    [
+        ("auto", {}, False),
+        ("auto", {"OTEL_TRACES_EXPORTER": "none"}, False),
+        ("auto", {"OTEL_TRACES_EXPORTER": "console"}, True),
+        ("auto", {"OTEL_METRICS_EXPORTER": "otlp"}, True),
+        ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
+        ("auto", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318"}, True),
+        ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
+        ("on", {}, True),
+        ("off", {"OTEL_TRACES_EXPORTER": "console"}, False),
+    ],
+)
+def test_on_or_off_as_the_standard_variables_say(mode: str, environment: dict[str, str], on: bool) -> None:
+    assert telemetry.wanted(mode, environment) is on
+
+
+def test_exporters_as_the_standard_variables_say() -> None:
+    none = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
+    assert exporters(none) == ([], [])
+    (processor,), (reader,) = exporters({})
+    assert type(processor).__name__ == "BatchSpanProcessor"
+    assert type(reader).__name__ == "PeriodicExportingMetricReader"
+    processor.shutdown()
+    with pytest.raises(ValueError, match=r"OTEL_TRACES_EXPORTER: expected otlp .* not 'zipkin'"):
+        exporters({"OTEL_TRACES_EXPORTER": "zipkin"})
+
+
+def test_off_loads_nothing_and_says_nothing() -> None:
+    program = """
+import sys
+from services import telemetry
+telemetry.configure("binder", cluster="prod", environment={})
+with telemetry.span("judge") as traceparent:
+    telemetry.gang_span("bind", "a/b", 1, 1, 2)
+    telemetry.COMMITS.add(1, writer="binder")
+telemetry.shutdown()
+print(repr(traceparent), [name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+    answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert answer.stdout == "'' []\n"
+
+
+def test_the_console_exporter_keeps_to_stderr() -> None:
+    answer = _run_with_a_span({"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none"})
+    assert '"name": "judge"' in answer.stderr
+    assert answer.stdout == ""
+
+
+def test_otlp_over_http_reaches_the_collector() -> None:
+    received: dict[str, bytes] = {}
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            _run_with_a_span(
+                {
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+                    "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+                }
+            )
+        finally:
+            server.shutdown()
+            thread.join()
+    assert b"judge" in received["/v1/traces"]
+    assert b"muster.log.commits" in received["/v1/metrics"]
+
+
+def _run_with_a_span(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A process that emits one span and one count, under these standard variables."""
+    program = """
+from services import telemetry
+telemetry.configure("binder", cluster="prod")
+with telemetry.span("judge"):
+    telemetry.COMMITS.add(1, writer="binder")
+telemetry.shutdown()
+"""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=clean | environment
+    )
+
+
+def _parent_id(span: ReadableSpan) -> str:
+    assert span.parent is not None
+    return f"{span.parent.span_id:016x}"
+
+
+def _metrics(reader: InMemoryMetricReader) -> dict[str, object]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name: metric
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
