@@ -8,7 +8,7 @@ log or on this bench, is a disagreement between planner and binder about one and
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -117,50 +117,45 @@ class Bench:
     def _accept(self, proposal: Proposal, assignments: tuple[NodeAssignment, ...]) -> Fault | None:
         """Take the room of all of them, or none and say why."""
         state, table = self.state, self.state.table
-        rows: list[int] = []
-        needs: list[Ints] = []
-        ports: list[tuple[str, list[ClassInfo]]] = []
+        rows: dict[str, list[int]] = {}
         for assignment in assignments:
-            classes: dict[str, int] = {}
+            row = table.rows.get(assignment.node)
             for uid in assignment.pods:
                 fault = self._pod_fault(uid, assignment.node, PROPOSED, proposal.place)
                 if fault is not None:
                     return fault
-                digest = state.pods[uid].fact.scheduling_class
-                classes[digest] = classes.get(digest, 0) + 1
-            infos = [(table.classes[digest], pods) for digest, pods in classes.items()]
-            for info, _ in infos:
-                reason = self._node_fault(assignment.node, info)
-                if reason is not None:
-                    return Fault(reason, assignment.node, "")
-            rows.append(table.rows[assignment.node])
-            needs.append(cast(Ints, sum(info.request * pods for info, pods in infos)))
-            opened = [info for info, pods in infos if info.fact.host_ports for _ in range(pods)]
-            if opened:
-                ports.append((assignment.node, opened))
-        return self._take(rows, needs, ports)
+                if row is None:
+                    return Fault("NodeGone", assignment.node, uid)
+                rows.setdefault(state.pods[uid].fact.scheduling_class, []).append(row)
+        infos = [(table.classes[digest], of_class) for digest, of_class in rows.items()]
+        for info, of_class in infos:
+            good = fits.feasible(table, info)[of_class]
+            if info.fact.unsupported or not good.all():
+                return Fault("NodeUnfit", self._name(of_class[int(good.argmin())]), "")
+        fault = self._no_room(infos)
+        if fault is None:
+            self.touched.update(assignment.node for assignment in assignments)
+        return fault
 
-    def _take(self, rows: list[int], needs: list[Ints], ports: list[tuple[str, list[ClassInfo]]]) -> Fault | None:
-        if not rows:
-            return None
-        table = self.state.table
-        index, need = np.array(rows), np.stack(needs)
-        if len(set(rows)) < len(rows):  # several assignments on one node: judge their sum
-            summed = np.zeros_like(self.free)
-            np.add.at(summed, index, need)
-            index = np.unique(index)
-            need = summed[index]
+    def _no_room(self, infos: list[tuple[ClassInfo, list[int]]]) -> Fault | None:
+        """Take the classes' room on their rows (one pod for each entry), or say where it lacks."""
+        index = np.unique(np.concatenate([of_class for _, of_class in infos])) if infos else np.zeros(0, np.int64)
+        need = np.zeros((len(index), self.free.shape[1]), np.int64)
+        for info, of_class in infos:
+            pods = np.bincount(of_class, minlength=self.state.table.size)[index]
+            need += pods[:, None] * info.request
         good = fits.fits(self.free[index], need)
         if not good.all():
             return Fault("NoRoom", self._name(int(index[int(np.argmin(good))])), "")
-        for node, opened in ports:
-            if not self._open_ports(node, opened):
+        opened: dict[str, list[ClassInfo]] = {}
+        for info, of_class in infos:
+            if info.fact.host_ports:
+                for row in of_class:
+                    opened.setdefault(self._name(row), []).append(info)
+        for node, of_node in opened.items():
+            if not self._open_ports(node, of_node):
                 return Fault("NoRoom", node, "")
         self.free[index] -= need
-        for row in rows:
-            fact = table.facts[row]
-            if fact is not None:
-                self.touched.add(fact.name)
         return None
 
     def _open_ports(self, node: str, opened: list[ClassInfo]) -> bool:

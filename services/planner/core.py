@@ -20,7 +20,7 @@ from services.planner.rules.coscheduling.queue_sort import queue_key
 from services.state import fits, groups
 from services.state.fold import State
 from services.state.nodes import ClassInfo
-from services.state.records import BOUND, HELD, PERMITTED, Gang, Group, Nomination
+from services.state.records import Gang, Group, Nomination
 
 PlannerEvent = GangPlaced | GroupsRefused
 SLICE_ROWS = 200_000
@@ -139,62 +139,48 @@ class Cycle:
             self._refuse(group, "GangNotDeclared", detail=f"gang {gang.key} waits for its PodGroup")
             return
         minimum = gang.declaration.min_member
-        total = too_few(state, gang, minimum)
-        if total is not None:
-            detail = f"gang {gang.key} has {total} of its minimum of {minimum} pods: less than minAvailable"
-            self._refuse(group, "TooFewPods", detail=detail, needed=minimum, placeable=total)
+        census = groups.census(state, gang)
+        if too_few(census, minimum):
+            detail = f"gang {gang.key} has {census.total} of its minimum of {minimum} pods: less than minAvailable"
+            self._refuse(group, "TooFewPods", detail=detail, needed=minimum, placeable=census.total)
             return
-        uids = groups.placeable(state, list(gang.members))
-        required = max(0, minimum - self._have(gang))
-        unfit = next((self._info(uid) for uid in uids if self._info(uid).fact.unsupported), None)
+        pods = sum(map(len, census.placeable.values()))
+        needed = max(1, minimum - census.have)
+        infos = [state.table.classes[digest] for digest in census.placeable]
+        unfit = next((info for info in infos if info.fact.unsupported), None)
         if unfit is not None:
             self._refuse(group, "UnsupportedConstraint", detail=_unsupported(unfit))
-        elif len(uids) > self.policy.gang_pods:
-            detail = f"gang {gang.key} has {len(uids)} pods, more than the limit of {self.policy.gang_pods}"
-            self._refuse(group, "GangTooLarge", detail=detail, needed=len(uids))
-        elif len(uids) < max(required, 1):
-            needed = max(required, 1)
-            detail = (
-                f"gang {gang.key} needs {needed} more pods; {len(uids)} may be scheduled, others are gated or done"
-            )
-            self._refuse(group, "PodsGated", detail=detail, needed=needed, placeable=len(uids))
+        elif pods > self.policy.gang_pods:
+            detail = f"gang {gang.key} has {pods} pods, more than the limit of {self.policy.gang_pods}"
+            self._refuse(group, "GangTooLarge", detail=detail, needed=pods)
+        elif pods < needed:
+            detail = f"gang {gang.key} needs {needed} more pods; {pods} may be scheduled, others are gated or done"
+            self._refuse(group, "PodsGated", detail=detail, needed=needed, placeable=pods)
         else:
-            self._place_gang(group, gang, uids, required)
+            self._place_gang(group, gang, census.placeable, minimum - census.have)
 
-    def _have(self, gang: Gang) -> int:
-        """Seed 000, Permit: Running and WaitingPods of the gang."""
-        pods, claims = self.state.pods, self.state.claims
-        have = 0
-        for uid in gang.members:
-            claim = claims.get(uid)
-            if pods[uid].status == BOUND or (claim is not None and claim.stage in (HELD, PERMITTED)):
-                have += 1
-        return have
-
-    def _place_gang(self, group: Group, gang: Gang, uids: list[str], required: int) -> None:
-        classes: dict[str, list[str]] = {}
-        for uid in uids:
-            classes.setdefault(self.state.pods[uid].fact.scheduling_class, []).append(uid)
+    def _place_gang(self, group: Group, gang: Gang, classes: dict[str, list[str]], required: int) -> None:
+        """`required` pods that reach the minimum, or fewer than 1: then any pod that has a node is welcome."""
         taken = self._take_nominated(gang, classes)
-        largest_first = sorted(classes, key=self._size, reverse=True)
+        needed = max(required, 1)
+        largest_first = sorted(classes, key=self._size, reverse=True) if len(classes) > 1 else list(classes)
         orders = [largest_first] if len(classes) == 1 else [largest_first, largest_first[::-1]]
-        best, lacking = 0, ""
+        best, lacking = -1, ""
+        why: dict[str, int] = {}
         for order in orders:
             placed = [(digest, self._place_class(group, digest, len(classes[digest]))) for digest in order]
             found = sum(pods for _, rows in placed for _, pods in rows) + len(taken)
-            if found and found >= required:
+            if found >= needed:
                 self._propose(group, classes, placed, taken, required)
                 return
-            if found >= best:
+            if found > best:
                 best = found
                 lacking = next((d for d, rows in placed if sum(p for _, p in rows) < len(classes[d])), order[0])
-            why = fits.why_not(self.state.table, self.room.free, self.state.table.classes[lacking])
+                why = fits.why_not(self.state.table, self.room.free, self.state.table.classes[lacking])
             for digest, rows in placed:
                 self.room.undo(self.state.table.classes[digest], rows)
-        detail = f"gang {gang.key}: {best} of the {max(required, 1)} pods that must start together have a node."
-        self._refuse(
-            group, "InsufficientRoom", detail=detail, needed=max(required, 1), placeable=best, node_reasons=why
-        )
+        detail = f"gang {gang.key}: {best} of the {needed} pods that must start together have a node."
+        self._refuse(group, "InsufficientRoom", detail=detail, needed=needed, placeable=best, node_reasons=why)
 
     def _place_class(self, group: Group, digest: str, pods: int) -> Placed:
         return self.room.place(self.state.table.classes[digest], pods, _seed(group)) if pods else []

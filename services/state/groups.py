@@ -9,7 +9,8 @@ facts, a cohort by comparing the log's last change of room with the basis of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import events as ev
 from services.state.clock import set_deadline
@@ -17,9 +18,11 @@ from services.state.partitions import partition_of
 from services.state.records import (
     AWAITING,
     BOUND,
+    HELD,
     IDLE,
     PARKED,
     PENDING,
+    PERMITTED,
     READY,
     SUCCEEDED,
     TERMINATING,
@@ -49,15 +52,45 @@ def members(state: State, group: Group) -> list[str]:
     return [uid for key in group.gangs for uid in state.gangs[key].members]
 
 
-def placeable(state: State, uids: list[str]) -> list[str]:
+def placeable(state: State, uids: Iterable[str]) -> list[str]:
     """Those that may be proposed now: pending, not gated, without a claim."""
     pods, claims = state.pods, state.claims
-    found = []
-    for uid in uids:
+    return [uid for uid in uids if (pod := pods[uid]).status == PENDING and uid not in claims and not pod.fact.gated]
+
+
+class Census(NamedTuple):
+    """A gang's members by what they count for."""
+
+    total: int
+    """Seed 000, Pre-Filter 1: the gang's pods, terminating ones excluded."""
+    have: int
+    """Seed 000, Permit: Running and WaitingPods. Bound ones, and those whose permit or hold stands."""
+    placeable: dict[str, list[str]]
+    """UIDs that may be proposed now, by scheduling class, in the order in which the log first saw them."""
+
+
+def census(state: State, gang: Gang) -> Census:
+    """One pass over the members."""
+    pods, claims = state.pods, state.claims
+    total = have = 0
+    by_class: dict[str, list[str]] = {}
+    for uid in gang.members:
         pod = pods[uid]
-        if pod.status == PENDING and uid not in claims and not pod.fact.gated:
-            found.append(uid)
-    return found
+        status = pod.status
+        total += status != TERMINATING
+        if status == PENDING:
+            claim = claims.get(uid)
+            if claim is not None:
+                have += claim.stage in (HELD, PERMITTED)
+            elif not (fact := pod.fact).gated:
+                of_class = by_class.get(fact.scheduling_class)
+                if of_class is None:
+                    by_class[fact.scheduling_class] = [uid]
+                else:
+                    of_class.append(uid)
+        else:
+            have += status == BOUND
+    return Census(total, have, by_class)
 
 
 def running(state: State, gang: Gang) -> tuple[int, int]:
@@ -96,23 +129,28 @@ def candidates(state: State, shard: str) -> list[Group]:
 def join(state: State, uid: str, pod: Pod) -> None:
     """A candidate pod enters its gang, or becomes a group of its own."""
     fact = pod.fact
-    if fact.gang is None:
-        key = f"pod/{fact.namespace}/{fact.name}"
-        group = _new_group(state, key, fact.created_ns)
+    membership = fact.gang
+    if membership is None:
+        key = pod.group = f"pod/{fact.namespace}/{fact.name}"
+        group = _new_group(state, key, fact)
         group.pod = uid
+        wake(state, group)
+        return
+    key = pod.group = pod.gang = membership.gang
+    gang = _gang(state, key, membership.dialect)
+    gang.members[uid] = None
+    if gang.declaration is None and membership.declared is not None:
+        gang.declaration, gang.source, gang.dialect = membership.declared, uid, membership.dialect
+    found = state.groups.get(key)
+    if found is None:
+        found = _new_group(state, key, fact)
+        found.gangs = (key,)
+    elif fact.priority > found.priority:
+        found.priority = fact.priority
+    if found.phase == READY:
+        found.changed = state.sequence
     else:
-        key = fact.gang.gang
-        gang = _gang(state, key, fact.gang.dialect)
-        gang.members[uid] = None
-        pod.gang = key
-        if gang.declaration is None and fact.gang.declared is not None:
-            gang.declaration, gang.source, gang.dialect = fact.gang.declared, uid, fact.gang.dialect
-        group = state.groups.get(key) or _new_group(state, key, fact.created_ns)
-        group.gangs = (key,)
-    pod.group = key
-    if fact.priority > group.priority or len(group.gangs and state.gangs[key].members) <= 1:
-        group.priority = fact.priority
-    wake(state, group)
+        wake(state, found)
 
 
 def _gang(state: State, key: str, dialect: str) -> Gang:
@@ -122,12 +160,13 @@ def _gang(state: State, key: str, dialect: str) -> Gang:
     return gang
 
 
-def _new_group(state: State, key: str, queued_ns: int) -> Group:
+def _new_group(state: State, key: str, first: ev.PodObserved) -> Group:
+    """A group with its first pod; one of that name that an earlier pod left behind gives way."""
     stale = state.groups.get(key)
     if stale is not None:
-        _unpark(state, stale)
-        state.ready.pop(key, None)
-    group = state.groups[key] = Group(key, partition_of(key), state.sequence, queued_ns)
+        _drop_group(state, stale)
+    group = state.groups[key] = Group(key, partition_of(key), state.sequence, first.created_ns)
+    group.priority = first.priority
     return group
 
 

@@ -150,16 +150,26 @@ class NodeTable:
         asked = {name: amount for name, amount in fact.requests.items() if amount}
         self.classes[fact.digest] = ClassInfo(fact, self._vector(asked))
 
-    def claim(self, row: int, info: ClassInfo, pods: int, proposed: bool) -> None:
-        """Count `pods` more (or fewer, when negative) of the class on the row."""
-        (self.proposed if proposed else self.held)[row] += info.request if pods == 1 else info.request * pods
+    def claim(self, rows: list[int], info: ClassInfo, sign: int, proposed: bool) -> None:
+        """Count one more (`sign` 1) or one fewer (-1) pod of the class for each entry of `rows`; rows may repeat."""
+        room = self.proposed if proposed else self.held
+        if len(rows) == 1:
+            room[rows[0]] += info.request if sign > 0 else -info.request
+        else:
+            pods = np.bincount(rows)
+            used = np.flatnonzero(pods)
+            room[used] += (sign * pods[used])[:, None] * info.request
         if info.fact.host_ports and not proposed:
-            held = self.ports.setdefault(row, {})
-            for port in info.fact.host_ports:
-                key = (port.protocol, port.port, port.host_ip)
-                held[key] = held.get(key, 0) + pods
-                if not held[key]:
-                    del held[key]
+            for row in rows:
+                self._count_ports(row, info, sign)
+
+    def _count_ports(self, row: int, info: ClassInfo, sign: int) -> None:
+        held = self.ports.setdefault(row, {})
+        for port in info.fact.host_ports:
+            key = (port.protocol, port.port, port.host_ip)
+            held[key] = held.get(key, 0) + sign
+            if not held[key]:
+                del held[key]
 
     # ------------------------------------------------------------------------------------------------- labels and order
 

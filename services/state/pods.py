@@ -39,36 +39,57 @@ def older(version: str, known: str, uid: str, event: ev.NodeObserved | ev.PodObs
 # -------------------------------------------------------------------------------------------------------------- claims
 
 
-def claim(state: State, pod: Pod, uid: str, node_name: str, stage: str, proposal: int = 0) -> None:
-    """Take room for a pod that has no claim yet."""
+def claim(state: State, pod: Pod, uid: str, node_name: str) -> None:
+    """Take room for a pod that is on the node already."""
+    _record(state, pod, uid, node_name, BOUND_CLAIM, 0)
+    state.nodes[node_name].touched = state.sequence
+    table = state.table
+    row = table.rows.get(node_name)
+    if row is not None:
+        table.claim([row], table.classes[pod.fact.scheduling_class], 1, False)
+
+
+def _record(state: State, pod: Pod, uid: str, node_name: str, stage: str, proposal: int) -> None:
     node = state.nodes.get(node_name)
     if node is None:
         node = state.nodes[node_name] = Node(name=node_name)
     node.claims[uid] = None
-    if stage != PROPOSED:
-        node.touched = state.sequence
-    digest = pod.fact.scheduling_class
-    state.claims[uid] = Claim(uid, node_name, digest, stage, pod.group, proposal)
-    table = state.table
-    row = table.rows.get(node_name)
-    if row is not None:
-        table.claim(row, table.classes[digest], 1, stage == PROPOSED)
+    state.claims[uid] = Claim(uid, node_name, pod.fact.scheduling_class, stage, pod.group, proposal)
 
 
-def advance(state: State, held: Claim, stage: str) -> None:
-    """Move a claim on to `stage`; its room moves from the planners' column to the binder's when it leaves `proposed`."""
-    table = state.table
-    row = table.rows.get(held.node)
-    if row is not None and (held.stage == PROPOSED) != (stage == PROPOSED):
-        info = table.classes[held.scheduling_class]
-        table.claim(row, info, -1, held.stage == PROPOSED)
-        table.claim(row, info, 1, stage == PROPOSED)
-        state.nodes[held.node].touched = state.sequence
-    if held.stage == PERMITTED:
-        state.permitted.pop(held.uid, None)
-    held.stage = stage
-    if stage == PERMITTED:
-        state.permitted[held.uid] = None
+def propose(state: State, wanted: list[tuple[str, str]], proposal: int) -> None:
+    """Take room for the (uid, node) of a proposal, for planners only; pods that are gone are left out."""
+    rows: dict[str, list[int]] = {}
+    pods, nodes = state.pods, state.table.rows
+    for uid, node_name in wanted:
+        pod = pods.get(uid)
+        if pod is None:
+            continue
+        _record(state, pod, uid, node_name, PROPOSED, proposal)
+        row = nodes.get(node_name)
+        if row is not None:
+            rows.setdefault(pod.fact.scheduling_class, []).append(row)
+    for digest, of_class in rows.items():
+        state.table.claim(of_class, state.table.classes[digest], 1, True)
+
+
+def accept(state: State, claims: list[Claim], stage: str) -> None:
+    """Move claims on to `held` or `permitted`: the binder counts them from now on."""
+    rows: dict[str, list[int]] = {}
+    table, nodes = state.table, state.nodes
+    for held in claims:
+        if held.stage == PROPOSED:
+            row = table.rows.get(held.node)
+            if row is not None:
+                rows.setdefault(held.scheduling_class, []).append(row)
+                nodes[held.node].touched = state.sequence
+        held.stage = stage
+        if stage == PERMITTED:
+            state.permitted[held.uid] = None
+    for digest, of_class in rows.items():
+        info = table.classes[digest]
+        table.claim(of_class, info, -1, True)
+        table.claim(of_class, info, 1, False)
 
 
 def release(state: State, uid: str) -> Claim | None:
@@ -87,7 +108,7 @@ def release(state: State, uid: str) -> Claim | None:
     table = state.table
     row = table.rows.get(held.node)
     if row is not None:
-        table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
+        table.claim([row], table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
         state.room_sequence = state.sequence
     return held
 
@@ -97,11 +118,12 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
     held = state.claims.get(uid)
     if held is not None and held.node == node:
         if held.stage != BOUND_CLAIM:
-            advance(state, held, BOUND_CLAIM)
+            accept(state, [held], BOUND_CLAIM)
+            state.permitted.pop(uid, None)
     else:
         if held is not None:
             release(state, uid)
-        claim(state, pod, uid, node, BOUND_CLAIM)
+        claim(state, pod, uid, node)
     groups.settled(state, uid, pod)
 
 
@@ -150,8 +172,8 @@ def _reclass(state: State, uid: str, old: str, new: str) -> None:
     table = state.table
     row = table.rows.get(held.node)
     if row is not None:
-        table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
-        table.claim(row, table.classes[new], 1, held.stage == PROPOSED)
+        table.claim([row], table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
+        table.claim([row], table.classes[new], 1, held.stage == PROPOSED)
         state.nodes[held.node].touched = state.sequence
         state.room_sequence = state.sequence
     held.scheduling_class = new

@@ -89,7 +89,7 @@ def decode(data: bytes) -> State:
     for claim in state.claims.values():
         row = table.rows.get(claim.node)
         if row is not None:
-            table.claim(row, table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
+            table.claim([row], table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
     return state
 
 

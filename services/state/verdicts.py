@@ -54,10 +54,7 @@ def placed(state: State, event: ev.GangPlaced) -> None:
     state.proposals[place] = Proposal(
         place, state.sequence, state.index, event.group, shard, state.basis, event.required, event.optional
     )
-    for uid, node in wanted:
-        pod = state.pods.get(uid)
-        if pod is not None:
-            pods.claim(state, pod, uid, node, PROPOSED, place)
+    pods.propose(state, wanted, place)
     groups.await_verdict(state, group)
 
 
@@ -84,10 +81,9 @@ def _settle(state: State, place: Place) -> tuple[Group | None, list[Claim]]:
 
 def held(state: State, event: ev.GangHeld) -> None:
     group, claims = _settle(state, event.proposal)
-    for claim in claims:
-        pods.advance(state, claim, HELD)
-        if group is not None:
-            group.held[claim.uid] = None
+    pods.accept(state, claims, HELD)
+    if group is not None:
+        group.held.update((claim.uid, None) for claim in claims)
     if group is None:
         return
     state.holding[group.key] = None
@@ -99,12 +95,14 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
     """Quorum: the claims named are permitted, with the intents' preconditions; whatever else was proposed is released."""
     settled = [_settle(state, place) for place in event.proposals]
     group = settled[-1][0] if settled else state.groups.get(event.group)
+    granted = []
     for assignment in event.bindings:
         for binding in assignment.pods:
             claim = state.claims.get(binding.uid)
             if claim is not None and claim.node == assignment.node and claim.stage in (PROPOSED, HELD):
-                pods.advance(state, claim, PERMITTED)
                 claim.resource_version = binding.resource_version
+                granted.append(claim)
+    pods.accept(state, granted, PERMITTED)
     for claim in [claim for _, claims in settled for claim in claims if claim.stage == PROPOSED]:
         _release(state, claim.uid)
     if group is None:
@@ -178,7 +176,7 @@ def nominated(state: State, event: ev.RoomNominated) -> None:
     state.claims[event.pod] = Claim(event.pod, event.node, lost.scheduling_class, NOMINATED, event.gang)
     row = state.table.rows.get(event.node)
     if row is not None:
-        state.table.claim(row, state.table.classes[lost.scheduling_class], 1, False)
+        state.table.claim([row], state.table.classes[lost.scheduling_class], 1, False)
     set_deadline(state.clock("binder"), "nomination", event.pod, event.waiting_ms)
 
 

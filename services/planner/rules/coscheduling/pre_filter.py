@@ -14,12 +14,9 @@ tried again when enough pods are there.
 
 from __future__ import annotations
 
-from services.state import groups
-from services.state.fold import State
-from services.state.records import Gang
+from services.state.groups import Census
 
 
-def too_few(state: State, gang: Gang, min_available: int) -> int | None:
-    """The number of pods there are when that is less than `min_available`, else None."""
-    total = groups.total(state, gang)
-    return total if total < min_available else None
+def too_few(census: Census, min_available: int) -> bool:
+    """Whether the scheduling process is terminated directly."""
+    return census.total < min_available

@@ -1,0 +1,180 @@
+"""Planning, fold and verification rates of the pure cores: ``python -m benchmarks.planning``.
+
+A cluster of ready nodes (32 cpu, 256 GiB, 8 GPUs) stands in the state; pods arrive in commits as ingest writes them; each
+planning cycle is timed with its events encoded and folded back, as a shard does it. The three workloads differ in how
+much of the work is shared: gangs of 100, single pods of one scheduling class, single pods that are a class of their own.
+Prints one JSON line for each workload. Rates are per second of CPU time of this one process, which a busy
+machine disturbs less than the wall clock.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+import events as ev
+from events import envelope, subjects
+from events.envelope import Header
+from events.memory import MemoryLog
+from events.objects import Declaration, Membership
+from events.policy import DEFAULT_POLICY
+from services.binder import core as binder
+from services.planner import core as planner
+from services.state.fold import State
+
+GI = 1 << 30
+NODES = 5_000
+
+
+class Bench:
+    """A log in memory with one shard and a binder, and the state that all of them share here."""
+
+    def __init__(self, nodes: int) -> None:
+        self.log = MemoryLog("bench")
+        self.state = State()
+        self.append("ingest", [ev.IngestTaken(holder="bench")], "taken")
+        for start in range(0, nodes, 500):
+            self.append("ingest", [_node(i) for i in range(start, min(start + 500, nodes))], "facts")
+        self.append("ingest", [ev.ClusterSynced(nodes=nodes, pods=0)], "facts")
+        self.append("admin", [ev.PolicyChanged(policy=DEFAULT_POLICY)], "admin")
+        self.append("planner.0", [ev.PlannerTaken(shard="0", holder="bench")], "taken")
+        self.append("binder", [ev.BinderTaken(holder="bench")], "taken")
+        self.append("binder", binder.decide(self.state), "decide")
+
+    def append(self, writer: str, events: list[ev.Event], cause: str) -> None:
+        subject = subjects.subject("bench", writer)
+        header = Header(writer=writer, epoch=self.state.epoch, basis=self.state.sequence, time_ns=0, cause=cause)
+        sequence = self.log.append_now(subject, header, envelope.encode_events(events), self.log._last.get(subject, 0))
+        self.state.apply(sequence, header, events)
+
+    def plan(self) -> int:
+        decided = planner.decide_now(self.state, "0")
+        if decided:
+            self.append("planner.0", list(decided), "decide")
+        return sum(
+            len(assignment.pods)
+            for event in decided
+            if isinstance(event, ev.GangPlaced)
+            for assignment in event.required + event.optional
+        )
+
+    def judge(self) -> None:
+        decided = binder.decide(self.state)
+        if decided:
+            self.append("binder", decided, "decide")
+
+
+def _node(i: int) -> ev.NodeObserved:
+    return ev.NodeObserved(
+        name=f"node-{i:05}",
+        uid=f"node-uid-{i}",
+        resource_version=str(i + 1),
+        labels={"kubernetes.io/hostname": f"node-{i:05}", "topology.kubernetes.io/zone": f"zone-{i % 8}"},
+        taints=(),
+        unschedulable=False,
+        allocatable={"cpu_milli": 32_000, "memory_bytes": 256 * GI, "pods": 110, "nvidia.com/gpu": 8},
+    )
+
+
+def _class(digest: str, cpu_milli: int) -> ev.SchedulingClassObserved:
+    return ev.SchedulingClassObserved(
+        digest=digest,
+        requests={"cpu_milli": cpu_milli, "memory_bytes": GI, "pods": 1, "nvidia.com/gpu": 1},
+        node_selector={},
+        required_affinity=None,
+        preferred_affinity=(),
+        tolerations=(),
+        host_ports=(),
+        unsupported=(),
+    )
+
+
+def _pod(i: int, digest: str, gang: Membership | None) -> ev.PodObserved:
+    return ev.PodObserved(
+        uid=f"00000000-0000-4000-8000-{i:012}",
+        namespace="default",
+        name=f"pod-{i:06}",
+        resource_version=str(10_000 + i),
+        scheduling_class=digest,
+        gang=gang,
+        priority=0,
+        created_ns=i,
+        candidate=True,
+        gated=False,
+        status="pending",
+        node="",
+    )
+
+
+def gangs(pods: int, size: int) -> Iterator[ev.Event]:
+    yield _class("one", 1000)
+    for i in range(pods):
+        declared = Declaration(min_member=size, waiting_time_ms=0)
+        yield _pod(i, "one", Membership(gang=f"default/gang-{i // size:05}", dialect="coscheduling/2020", declared=declared))
+
+
+def singles(pods: int) -> Iterator[ev.Event]:
+    yield _class("one", 1000)
+    for i in range(pods):
+        yield _pod(i, "one", None)
+
+
+def each_its_own(pods: int) -> Iterator[ev.Event]:
+    for i in range(pods):
+        yield _class(f"class-{i}", 500 + i % 7_000)
+        yield _pod(i, f"class-{i}", None)
+
+
+def planning(name: str, workload: Iterator[ev.Event], nodes: int) -> dict[str, object]:
+    """Plan everything, judging in between; only the planner's cycles (decide, encode, fold) are on the clock."""
+    bench = Bench(nodes)
+    pending = list(workload)
+    for start in range(0, len(pending), 100):
+        bench.append("ingest", pending[start : start + 100], "facts")
+    planned, planning_s, judging_s = 0, 0.0, 0.0
+    while True:
+        began_s = time.process_time()
+        pods = bench.plan()
+        planning_s += time.process_time() - began_s
+        if not pods:
+            break
+        planned += pods
+        began_s = time.process_time()
+        bench.judge()
+        judging_s += time.process_time() - began_s
+    fold_s, folded = folding(bench.log)
+    return {
+        "workload": name,
+        "nodes": nodes,
+        "pods": planned,
+        "planned_pods_per_s": round(planned / planning_s),
+        "judged_pods_per_s": round(planned / judging_s),
+        "fold_events_per_s": round(folded / fold_s),
+    }
+
+
+def folding(log: MemoryLog) -> tuple[float, int]:
+    """Fold the whole log again from decoded events; decoding is not on the clock."""
+    commits = [envelope.decode(stored) for stored in log.commits]
+    state = State()
+    began_s = time.process_time()
+    for commit in commits:
+        state.apply(commit.sequence, commit.header, commit.events)
+    return time.process_time() - began_s, sum(len(commit.events) for commit in commits)
+
+
+def main() -> None:
+    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else NODES
+    results = [
+        planning("gangs of 100", gangs(30_000, 100), nodes),
+        planning("single pods, one class", singles(30_000), nodes),
+        planning("single pods, each its own class", each_its_own(10_000), nodes),
+    ]
+    for result in results:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
