@@ -143,6 +143,36 @@ def simulate(
     raise typer.Exit(commands.simulate(files, profile=profile, log=keep, as_json=as_json))
 
 
+@app.command()
+def demo(
+    nodes: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with nodes", metavar="FILE")] = None,
+    workload: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with pods", metavar="FILE")] = None,
+    trace: Annotated[str | None, typer.Option(help="a public trace instead: openb or dlrm", metavar="NAME")] = None,
+    directory: Annotated[Path | None, typer.Option("--dir", help="where the trace's CSV files are")] = None,
+    limit: Annotated[int | None, typer.Option(help="pods of the trace at most", min=1)] = None,
+    keep: Annotated[Path | None, typer.Option(help="keep the log and every process's output there")] = None,
+    at_most: Annotated[float, typer.Option(help="seconds after which it ends in any case", min=1)] = 600,
+    as_json: Json = False,
+) -> None:
+    """Everything on this machine: NATS, a simulated cluster, ingest, planner and binder, each a process of its own.
+
+    Ends by itself when nothing can change any more, and verifies its own log. Exit code 0: verified.
+    """
+    from services.console import commands
+
+    status = commands.demo(
+        nodes=nodes or (),
+        workload=workload or (),
+        trace=trace,
+        trace_directory=directory,
+        limit=limit,
+        keep=keep,
+        at_most_s=at_most,
+        as_json=as_json,
+    )
+    raise typer.Exit(status)
+
+
 def main() -> None:
     """The entry point of the ``muster`` command."""
     app()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,6 +21,9 @@ from events.log import EventLog, LogError
 from services.console import show
 from services.console.errors import Unusable
 from services.console.location import open_location
+
+if TYPE_CHECKING:
+    from services.console import demo as demonstrating
 
 T = TypeVar("T")
 
@@ -30,9 +34,10 @@ def told_errors(*kinds: type[Exception]) -> Iterator[None]:
     from services.settings import InvalidSetting
     from services.state.fold import UnknownCommit
 
+    told: tuple[type[Exception], ...] = (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, *kinds)
     try:
         yield
-    except (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, *kinds) as error:
+    except told as error:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from error
 
@@ -144,3 +149,89 @@ async def _keep(log: EventLog, path: Path) -> None:
         await copy(log, target)
     finally:
         await target.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ demo
+
+
+def demo(
+    *,
+    nodes: Sequence[Path],
+    workload: Sequence[Path],
+    trace: str | None,
+    trace_directory: Path | None,
+    limit: int | None,
+    keep: Path | None,
+    at_most_s: float,
+    as_json: bool,
+) -> int:
+    """Everything but the log goes away afterwards, unless it is to be kept."""
+    import tempfile
+
+    from events.server import ServerError
+    from services.console import demo as demonstrating
+    from services.console.processes import ChildFailed
+    from services.simulator.manifests import ManifestError
+
+    with told_errors(ManifestError, ChildFailed, ServerError):
+        _check_demo(nodes, workload, trace, trace_directory, limit)
+        options = demonstrating.Options(
+            directory=keep or Path(tempfile.mkdtemp(prefix="muster-demo-")),
+            nodes=tuple(nodes),
+            workload=tuple(workload),
+            trace=trace or "",
+            trace_directory=trace_directory or Path(),
+            limit=limit,
+            at_most_s=at_most_s,
+        )
+        try:
+            found = _run_demo(options, live=not as_json and sys.stdout.isatty())
+        finally:
+            if keep is None:
+                _clear(options.directory, demonstrating.DATABASE)
+    if as_json:
+        show.json_line(demonstrating.in_one_line(found))
+    else:
+        from services.console.demo_view import outcome
+
+        outcome(found)
+    return 0 if found.report.verified and found.settled and not found.unclean else 1
+
+
+def _check_demo(
+    nodes: Sequence[Path], workload: Sequence[Path], trace: str | None, directory: Path | None, limit: int | None
+) -> None:
+    if trace and (nodes or workload):
+        raise Unusable("--trace brings its own nodes and pods: leave --nodes and --workload out")
+    if trace and directory is None:
+        raise Unusable("--trace: expected --dir DIR, where the trace's CSV files are")
+    if not trace and (directory is not None or limit is not None):
+        raise Unusable("--dir and --limit belong to --trace openb|dlrm")
+    if bool(nodes) != bool(workload):
+        raise Unusable("expected both --nodes and --workload, or neither")
+
+
+def _run_demo(options: demonstrating.Options, *, live: bool) -> demonstrating.Outcome:
+    """Interrupted, it ends what it started, and then this process as the signal would have."""
+    from services.console import demo as demonstrating
+    from services.console.demo_view import LiveView
+
+    with LiveView() if live else contextlib.nullcontext(lambda _: None) as shown:
+        try:
+            return asyncio.run(demonstrating.run(options, shown))
+        except asyncio.CancelledError as error:
+            raise SystemExit(128 + signal.SIGTERM) from error
+        except KeyboardInterrupt as error:
+            raise SystemExit(128 + signal.SIGINT) from error
+
+
+def _clear(directory: Path, kept: str) -> None:
+    import shutil
+
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != kept:
+            path.unlink()
+    if not any(directory.iterdir()):
+        directory.rmdir()

@@ -1,0 +1,89 @@
+"""The demo on a terminal: what is happening, and what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from services.console import show
+from services.console.demo import Outcome, Progress
+from services.console.summary import bound_pods, gangs, waiting_groups, waiting_pods
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+GANGS_SHOWN = 8
+BAR = 24
+
+
+class LiveView:
+    """Called with every look at the log; redraws in place."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(console=show.console(), auto_refresh=False)
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        self._live.update(picture(progress), refresh=True)
+
+
+def picture(progress: Progress) -> Group:
+    """The state in a few lines: pods, gangs, and who waits."""
+    from rich.console import Group
+    from rich.text import Text
+
+    state = progress.state
+    bound, waiting = len(bound_pods(state)), len(waiting_pods(state))
+    counted = Counter(pod.status for pod in state.pods.values())
+    pods = (
+        f"{len(state.nodes)} nodes, {len(state.pods)} pods: {bound} bound ({counted['succeeded']} have finished), "
+        f"{waiting} waiting"
+    )
+    log = f"log: commit {state.sequence}, {progress.events} events, {progress.events_per_second():.0f} events/s"
+    lines = [Text(pods, style="bold"), Text(bar(bound, bound + waiting)), Text(log, style="dim")]
+    why = waiting_groups(state)
+    rows = [
+        (key, f"{gang['bound']}/{gang['min_member'] or '?'}", gang["phase"], why[key][1] if key in why else "")
+        for key, gang in largest(gangs(state))
+    ]
+    return Group(*lines, *([show.table("", ("gang", "bound", "phase", "why it waits"), rows)] if rows else []))
+
+
+def largest(found: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return sorted(found.items(), key=lambda item: (-item[1]["members"], item[0]))[:GANGS_SHOWN]
+
+
+def bar(done: int, total: int) -> str:
+    filled = BAR * done // total if total else 0
+    return "█" * filled + "░" * (BAR - filled) + f" {done}/{total}"
+
+
+def outcome(found: Outcome) -> None:
+    """What was bound, what waits and why, and what `verify` says."""
+    out = show.console()
+    rows = [
+        (key, gang["dialect"], gang["min_member"], gang["bound"], gang["phase"]) for key, gang in found.gangs.items()
+    ]
+    out.print(show.table("Gangs", ("gang", "dialect", "min", "bound", "phase"), rows))
+    if found.waiting_groups:
+        waiting = [(group, pods, why) for group, (pods, why) in found.waiting_groups.items()]
+        out.print(show.table("Waiting", ("group", "pods", "why"), waiting))
+    out.print(
+        f"[bold]{found.pods_bound} pods bound, {found.gangs_bound} gangs, {found.waiting} waiting[/]; last binding "
+        f"after {found.seconds:.1f} s, {found.peak_pods_per_second} bindings in the best second"
+    )
+    if not found.settled:
+        out.print("[yellow]ended before everything had come to rest[/]")
+    for name, status in found.unclean.items():
+        out.print(f"[yellow]{name} ended with status {status}[/]")
+    show.report(found.report)
+    out.print(f"log kept in {found.log}: muster replay {found.log}", soft_wrap=True)

@@ -1,0 +1,77 @@
+"""Whether anything can still change: in the log, and between the log and the cluster.
+
+The log is at rest when nobody can decide anything and nothing waits for time alone (`services.console.simulate`). The
+cluster is at rest when every pod that it has stands in the log as it is there, and no pod is going to end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from services.console.simulate import waits_for_time
+from services.kubernetes.client import Client
+from services.kubernetes.resources import PODS
+from services.simulator.kubelet import DURATION
+from services.state import groups
+from services.state.fold import State
+from services.state.records import FAILED, PENDING, SUCCEEDED
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod]
+
+
+_decoder = msgspec.json.Decoder(_Pods)
+
+
+def log_at_rest(state: State) -> bool:
+    """Whether no core has anything to say of this state, nor would after any time."""
+    if not state.synced or not state.epoch:
+        return False
+    if state.proposals or state.permitted or state.evictions or waits_for_time(state):
+        return False
+    return not any(groups.candidates(state, shard) for shard in set(state.owners))
+
+
+async def cluster_at_rest(client: Client, state: State, scheduler_names: frozenset[str]) -> bool:
+    """Whether cluster and log agree on every pod of ours, and none is about to end. Raises ApiError."""
+    async for page in client.pages(PODS):
+        for pod in _decoder.decode(page).items:
+            if pod.spec.scheduler_name in scheduler_names and not _at_rest(pod, state):
+                return False
+    return True
+
+
+def _at_rest(pod: _Pod, state: State) -> bool:
+    known = state.pods.get(pod.metadata.uid)
+    if pod.metadata.deletion_timestamp is not None:
+        return False
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return known is None or known.status in (SUCCEEDED, FAILED)
+    if pod.spec.node_name:
+        ends = (pod.metadata.annotations or {}).get(DURATION, "").isdecimal()
+        return not ends and known is not None and known.node == pod.spec.node_name
+    if known is None:
+        return any(rejected.uid == pod.metadata.uid for rejected in state.rejections.values())
+    return known.status == PENDING

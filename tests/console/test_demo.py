@@ -1,0 +1,169 @@
+"""The demo as its users run it: a process that starts processes, and leaves none behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from services.console.demo import Progress, scheduler_names
+from services.console.demo_view import bar, picture
+from services.console.demo_workload import nodes, workload
+from services.simulator.kubelet import DURATION
+from tests.console.test_simulate import GANG, node, pod, pod_group
+from tests.console.test_simulate import workload as owner
+from tests.world import World
+
+DEMO = [sys.executable, "-m", "services", "demo"]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> list[str]:
+    """Two gangs that each need most of the cluster, the first of which ends soon; and one that never fits."""
+    first = owner("Job", "first", 6, {GANG: "first"})
+    first["spec"]["template"]["metadata"]["annotations"] = {DURATION: "300"}
+    things = [pod_group("first", 6), first, pod_group("second", 6), owner("Job", "second", 6, {GANG: "second"})]
+    things += [pod_group("never", 9), owner("Job", "never", 9, {GANG: "never"}), pod("alone", "500m")]
+    files = {"nodes": [node("n1", cpu="4"), node("n2", cpu="4")], "workload": things}
+    arguments = []
+    for name, objects in files.items():
+        file = tmp_path / f"{name}.yaml"
+        file.write_text("\n---\n".join(map(json.dumps, objects)))
+        arguments += [f"--{name}", str(file)]
+    return arguments
+
+
+def processes_of(directory: Path) -> list[str]:
+    """The command lines of all processes that were started with something in this directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:
+            continue
+        if str(directory).encode() in line and int(path.parent.name) != os.getpid():
+            found.append(line.decode(errors="replace"))
+    return found
+
+
+def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
+    tiny: list[str], tmp_path: Path
+) -> None:
+    keep = tmp_path / "kept"
+    done = subprocess.run(
+        [*DEMO, *tiny, "--keep", str(keep), "--json"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["pods_bound"], found["gangs_bound"], found["waiting"]) == (13, 2, 9)
+    assert list(found["waiting_groups"]) == ["default/never"]
+    assert "Insufficient cpu" in found["waiting_groups"]["default/never"]["why"]
+    assert found["verified"] is found["settled"] is True
+    assert found["decisions"] > 0
+    assert found["log"] == str(keep / "demo.db")
+    assert processes_of(keep) == []
+    again = subprocess.run(
+        [sys.executable, "-m", "services", "replay", found["log"], "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(again.stdout)["digest"] == found["digest"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_no_process_behind(tiny: list[str], tmp_path: Path, number: signal.Signals) -> None:
+    keep = tmp_path / "kept"
+    demo = subprocess.Popen([*DEMO, *tiny, "--keep", str(keep), "--json"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (keep / "binder.log").exists():
+            assert demo.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert len(processes_of(keep)) >= 3
+        demo.send_signal(number)
+        assert demo.wait(60) == 128 + number
+    finally:
+        demo.kill()
+        demo.wait()
+    assert processes_of(keep / "") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--trace", "openb"], "expected --dir DIR"),
+        (["--limit", "3"], "belong to --trace"),
+        (["--nodes", "nodes.yaml"], "expected both --nodes and --workload"),
+        (["--trace", "openb", "--dir", ".", "--nodes", "n.yaml", "--workload", "w.yaml"], "brings its own nodes"),
+        (["--nodes", "nowhere.yaml", "--workload", "nowhere.yaml"], "nowhere.yaml"),
+        (["--trace", "openb", "--dir", "/nowhere"], "/nowhere/openb_node_list_all_node.csv"),
+        (["--trace", "other", "--dir", "."], "other"),
+    ],
+)
+def test_what_it_cannot_run_is_told_at_once(arguments: list[str], said: str, tmp_path: Path) -> None:
+    keep = ["--keep", str(tmp_path / "kept")]
+    done = subprocess.run([*DEMO, *arguments, *keep], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert processes_of(tmp_path) == []
+
+
+def test_a_directory_that_holds_a_log_is_not_written_over(tiny: list[str], tmp_path: Path) -> None:
+    (tmp_path / "demo.db").write_bytes(b"")
+    command = [*DEMO, *tiny, "--keep", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "there is a log already" in done.stderr
+    assert (tmp_path / "demo.db").read_bytes() == b""
+
+
+def test_the_default_workload_would_deadlock_pod_by_pod() -> None:
+    """Two gangs that fit alone and not together, each of more than half of what both want."""
+    gpus = sum(int(each["status"]["allocatable"].get("nvidia.com/gpu", 0)) for each in nodes())
+    jobs = {each["metadata"]["name"]: each["spec"]["completions"] for each in workload() if each["kind"] == "Job"}
+    first, second = jobs["llama-a"], jobs["llama-b"]
+    assert first <= gpus
+    assert second <= gpus
+    assert gpus < first + second
+    assert gpus // 2 < min(first, second)
+
+
+def test_scheduler_names_are_those_of_pods_and_templates() -> None:
+    objects = [pod("a", schedulerName="volcano"), owner("Deployment", "d", 1), node("n"), pod_group("g", 1)]
+    assert scheduler_names(objects) == {"volcano", "default-scheduler"}
+
+
+def test_the_picture_names_pods_gangs_and_reasons() -> None:
+    from rich.console import Console
+
+    world = World()
+    world.node("n0", cpu=4)
+    world.gang("train", 3, 3)
+    world.gang("large", 9, 9)
+    world.settle()
+    progress = Progress()
+    for stored in world.log.commits:
+        progress.state.apply_stored(stored)
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(picture(progress))
+    text = capture.get()
+    assert "12 pods: 3 bound (0 have finished), 9 waiting" in text
+    assert "default/large" in text
+    assert "Insufficient cpu" in text
+    assert bar(1, 4) == "██████░░░░░░░░░░░░░░░░░░ 1/4"
+    assert bar(0, 0).endswith("0/0")
+
+
+def test_the_best_second_is_the_one_with_most_bindings() -> None:
+    progress = Progress()
+    progress.bindings_ns = [second * 10**9 // 4 for second in (0, 1, 2, 3, 4, 40, 41, 42, 43, 44, 45)]
+    assert progress.peak() == 5
