@@ -77,8 +77,10 @@ async def _serve(arguments: Any) -> None:
     if arguments.kubeconfig:
         cluster.write_kubeconfig(arguments.kubeconfig)
     print(json.dumps({"url": cluster.url}), flush=True)
-    await stop.wait()
-    await cluster.stop()
+    try:
+        await cluster.serve(until=stop)
+    finally:
+        await cluster.stop()
 
 
 if __name__ == "__main__":

@@ -135,7 +135,11 @@ class Api:
         key = (namespace, metadata["name"])
         if namespace and ("", namespace) not in self._namespaces.entries:
             raise errors.not_found(self._namespaces.resource, namespace)
-        admission.prepare(resource, obj)
+        try:
+            admission.prepare(resource, obj)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+            raise errors.bad_request(message) from error
         if collection is self.pods:
             classes = {entry.key[1]: entry.object for entry in self._priorities.entries.values()}
             admission.set_priority(resource, obj, classes)

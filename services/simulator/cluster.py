@@ -1,16 +1,16 @@
 """A simulated cluster: the API over HTTP on a loopback port, kubelets on its nodes, controllers for its workloads.
 
-cluster = SimulatedCluster()
-await cluster.start()                          # cluster.url
-cluster.create(node("n1", cpu="4"))            # in this process, without HTTP
-...
-await cluster.stop()
+From start to stop, in the process of its user:
+
+    async with SimulatedCluster() as cluster:
+        cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, …})
+        …                                       # others speak to cluster.url
+        cluster.get("Pod", "p1")["spec"]["nodeName"]
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -80,17 +80,30 @@ class SimulatedCluster:
         self._tasks = [asyncio.create_task(mover.run()) for mover in movers]
 
     async def stop(self) -> None:
-        """End every watch, close the port, stop kubelets and controllers. The objects stay readable."""
+        """End every watch, close the port, stop kubelets and controllers. The objects stay readable.
+
+        Raises what had ended a kubelet or a controller before: a bug.
+        """
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         self.server.cut("", None)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        for result in ended:
+            if isinstance(result, Exception):
+                raise result
+
+    async def serve(self, until: asyncio.Event) -> None:
+        """Wait for `until`. Raises what ended a kubelet or a controller before."""
+        waiting = asyncio.create_task(until.wait())
+        await asyncio.wait([waiting, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        for task in self._tasks:
+            if task.done():
+                task.result()
 
     async def __aenter__(self) -> SimulatedCluster:
         await self.start()

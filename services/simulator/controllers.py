@@ -97,13 +97,16 @@ class Controllers:
         if entry is None or "deletionTimestamp" in entry.object["metadata"]:
             return
         owner = whole(collection, entry)
-        status = {
+        settle = {
             "Deployment": self._deployment,
             "ReplicaSet": self._replica_set,
             "StatefulSet": self._stateful_set,
             "Job": self._job,
-        }[kind](owner)
-        self._write(collection, key, {"status": status})
+        }[kind]
+        try:
+            self._write(collection, key, {"status": settle(owner)})
+        except ApiError as error:
+            self._tell(owner, error)
 
     def _deployment(self, deployment: Object) -> Object:
         wanted = replica_set_of(deployment)
@@ -198,6 +201,21 @@ class Controllers:
 
     def _write(self, collection: Collection, key: Key, patch: Object, subresource: str = "status") -> None:
         self.api.patch(collection, *key, patch, "application/merge-patch+json", subresource)
+
+    def _tell(self, owner: Object, error: ApiError) -> None:
+        """A Kubernetes event: the owner's pods cannot be made as it asks. Tried again when the owner changes."""
+        metadata = owner["metadata"]
+        about = {field: metadata[field] for field in ("name", "namespace", "uid")}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
+            "involvedObject": {"apiVersion": owner["apiVersion"], "kind": owner["kind"], **about},
+            "reason": "FailedCreate",
+            "message": f"Error creating: {error.message}",
+            "type": "Warning",
+        }
+        self.api.apply_new(event)
 
     def _delete(self, collection: Collection, key: Key) -> None:
         try:

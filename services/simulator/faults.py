@@ -1,9 +1,13 @@
 """Faults that a test can plan: an answer is late, wrong, or never comes, and its effect took hold or not.
 
-cluster.faults.plan(verb="bind", status=500, times=3)                # refused three times, nothing applied
-cluster.faults.plan(verb="bind", status=504, applied=True)           # applied, but the answer says otherwise
-cluster.faults.plan(verb="bind", hang_up=True, applied=True)         # applied, and the connection breaks
-cluster.faults.plan(resource="pods", verb="list", delay_s=0.2, times=0)   # for as long as it is there
+A `SimulatedCluster` has them as `faults`:
+
+    cluster.faults.plan(verb="bind", status=500, times=3)           # refused three times, nothing applied
+    cluster.faults.plan(verb="bind", status=504, applied=True)      # applied, but the answer says otherwise
+    cluster.faults.plan(verb="bind", hang_up=True, applied=True)    # applied, and the connection breaks
+    cluster.faults.plan(verb="bind", delay_s=9, applied=True)       # applied at once, answered after 9 s
+    cluster.faults.plan(verb="watch", status=410)                   # too old, told as HTTP status
+    cluster.faults.plan(verb="list", resource="pods", delay_s=0.2, times=0)   # each, until it is lifted
 """
 
 from __future__ import annotations
@@ -25,11 +29,11 @@ class Fault:
     status: int = 0
     """The answer's HTTP status; 0: the true answer."""
     applied: bool = False
-    """With `status` or `hang_up`: whether the request takes effect all the same."""
+    """Whether the request takes effect first, whatever its answer; without it only a true answer has an effect."""
     hang_up: bool = False
     """Break the connection instead of answering."""
     delay_s: float = 0.0
-    """Before anything else."""
+    """Before the answer, or the broken connection."""
     retry_after_s: int = 0
     """Told with a 429 or 503."""
     times: int = 1

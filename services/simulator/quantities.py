@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE]?)")
@@ -18,9 +18,8 @@ def milli(quantity: object) -> int:
     if found is None:
         raise ValueError(f"quantity {quantity!r}: expected a number with a suffix of Kubernetes, e.g. 500m, 2, 1.5Gi")
     number, suffix = Decimal(found[1]), found[2]
-    scale = Decimal(f"1{suffix}") if suffix[:1] in ("e", "E") and len(suffix) > 1 else _SUFFIXES[suffix]
-    exact = number * scale * 1000
-    return -int(-exact // 1)
+    scale = _SUFFIXES[suffix] if suffix in _SUFFIXES else Decimal(f"1{suffix}")
+    return int((number * scale * 1000).to_integral_value(ROUND_CEILING))
 
 
 def amounts(quantities: dict[str, Any] | None) -> dict[str, int]:

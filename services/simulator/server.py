@@ -216,28 +216,18 @@ class Server:
             self._bookmark_every_s,
         )
         asked = query.get("resourceVersion", "")
-        initial = _wants_initial(call, asked)
-        opening = b""
-        if initial:
-            opening = watch.initial()
-            watch.cursor = collection.end
-            if query.get("sendInitialEvents") == "true" and bookmarks:
-                opening += watch.bookmark(initial_end=True)
-        else:
-            if not asked.isdecimal():
-                raise errors.internal(f'resourceVersion: Invalid value: "{asked}": strconv.ParseUint: invalid syntax')
-            cursor = collection.cursor(int(asked))
-            if cursor is None:
-                gone = errors.expired(f"too old resource version: {asked} ({collection.since + 1})")
-                return await _lines(request, error_line(gone))
-            watch.cursor = cursor
+        if _wants_initial(call, asked):
+            watch.begin_with_everything(marked=query.get("sendInitialEvents") == "true")
+        elif not asked.isdecimal():
+            raise errors.internal(f'resourceVersion: Invalid value: "{asked}": strconv.ParseUint: invalid syntax')
+        elif not watch.begin_after(int(asked)):
+            gone = errors.expired(f"too old resource version: {asked} ({collection.since + 1})")
+            return await _lines(request, error_line(gone))
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         self.watches.add(watch)
         try:
-            if opening:
-                await response.write(opening)
             await watch.run(response.write)
             await response.write_eof()
         except (ConnectionError, asyncio.CancelledError):
@@ -254,16 +244,16 @@ class Server:
         return self.faults.hit(call.verb, call.view.resource.plural, call.subresource, call.name)
 
     async def _faulty(self, request: web.BaseRequest, call: Call, fault: Fault) -> web.StreamResponse:
-        if fault.delay_s:
-            await asyncio.sleep(fault.delay_s)
-        if not fault.status and not fault.hang_up:
-            return await self._answer(request, call)
+        answer: web.StreamResponse | None = None
         if fault.applied and call.verb not in ("get", "list", "watch"):
-            self._write(call)
+            answer = _answer(*self._write(call))
+        await asyncio.sleep(fault.delay_s)
         if fault.hang_up:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response()
+        if not fault.status:
+            return answer or await self._answer(request, call)
         reason, message = _FAULTS.get(fault.status, ("InternalError", "Internal error occurred: planned by a test"))
         raise ApiError(fault.status, reason, message, retry_after_s=fault.retry_after_s)
 

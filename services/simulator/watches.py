@@ -156,6 +156,8 @@ class Watch:
     """Changes that it may be behind after a write."""
     bookmark_every_s: float
     cursor: int = 0
+    opening: bytes = b""
+    """What is sent before any change."""
     ended: ApiError | None = None
     closed: bool = False
     _next_bookmark_s: float = field(default=0.0)
@@ -165,10 +167,20 @@ class Watch:
         self.ended, self.closed = error, True
         self.view.collection.grown.set()
 
-    def initial(self) -> bytes:
-        """Every object as ADDED, for a watch that begins without a resourceVersion."""
-        entries = self.view.collection.in_order(self.view.namespace)
-        return b"".join([_line(b"ADDED", self.view, entry) for entry in entries if self.view.sees(entry)])
+    def begin_with_everything(self, *, marked: bool) -> None:
+        """Every object as ADDED first; `marked`: then a bookmark that says so."""
+        collection = self.view.collection
+        entries = [entry for entry in collection.in_order(self.view.namespace) if self.view.sees(entry)]
+        self.opening = b"".join([_line(b"ADDED", self.view, entry) for entry in entries])
+        if marked and self.bookmarks:
+            self.opening += self.bookmark(initial_end=True)
+        self.cursor = collection.end
+
+    def begin_after(self, revision: int) -> bool:
+        """Changes after `revision`; False when the history doesn't reach back so far."""
+        cursor = self.view.collection.cursor(revision)
+        self.cursor = cursor or 0
+        return cursor is not None
 
     def bookmark(self, *, initial_end: bool = False) -> bytes:
         metadata: dict[str, Any] = {"resourceVersion": str(self.current()), "creationTimestamp": None}
@@ -181,17 +193,17 @@ class Watch:
         """Send until the deadline, an end from outside, or being too slow."""
         collection = self.view.collection
         self._plan_bookmark()
+        if self.opening and not await self._keeps_up(write, self.opening):
+            return
         while not self.closed:
             changes = collection.after(self.cursor)
             if changes is None or collection.withdrawn:  # the history went on without this watch
                 return
             if changes:
                 self.cursor += len(changes)
-                if data := b"".join([_told(self.view, change) for change in changes]):
-                    await write(data)
-                    if collection.end - self.cursor > self.buffer:
-                        return
-                    await asyncio.sleep(COALESCE_S)
+                data = b"".join([_told(self.view, change) for change in changes])
+                if data and not await self._keeps_up(write, data):
+                    return
                 continue
             now = time.monotonic()
             if now >= self.deadline_s:
@@ -202,6 +214,14 @@ class Watch:
             await self._wait(collection)
         if self.ended:
             await write(error_line(self.ended))
+
+    async def _keeps_up(self, write: Callable[[bytes], Awaitable[None]], data: bytes) -> bool:
+        """Send; False when the history went too far meanwhile, because the client didn't read."""
+        await write(data)
+        if self.view.collection.end - self.cursor > self.buffer:
+            return False
+        await asyncio.sleep(COALESCE_S)
+        return True
 
     def _plan_bookmark(self) -> None:
         """Regularly, and shortly before the deadline so that the client resumes from a fresh place."""

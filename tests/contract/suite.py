@@ -4,7 +4,7 @@ A module that collects it provides the fixture `api`, an `Endpoint`, and imports
 
     from tests.contract.suite import *
 
-and a conftest.py beside it says `pytest.register_assert_rewrite("tests.contract.suite", "tests.contract.client")`.
+and a conftest.py beside it says `pytest.register_assert_rewrite("tests.contract.suite")`.
 
 Each test has a namespace of its own; nothing here needs a kubelet or a controller, and nothing minds one.
 """

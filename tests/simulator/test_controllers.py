@@ -1,0 +1,147 @@
+"""Workloads get their pods, and keep them."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.simulator.cluster import SimulatedCluster
+from services.simulator.kubelet import DURATION, EXIT_CODE
+from tests.simulator.objects import Object, node, template, until, workload
+
+
+@pytest.fixture
+def cluster(cluster: SimulatedCluster) -> SimulatedCluster:
+    cluster.create(node("n", cpu="1000", pods="1000"))
+    return cluster
+
+
+def pods(cluster: SimulatedCluster, owner: str) -> list[Object]:
+    return [
+        pod
+        for pod in cluster.list("Pod")
+        if any(reference["name"].startswith(owner) for reference in pod["metadata"].get("ownerReferences", ()))
+    ]
+
+
+def bind_all(cluster: SimulatedCluster) -> bool:
+    """As a scheduler would; True, so that it can stand in a condition."""
+    for pod in cluster.list("Pod"):
+        if not pod["spec"].get("nodeName"):
+            cluster.bind(pod["metadata"]["name"], "n")
+    return True
+
+
+def running(cluster: SimulatedCluster, owner: str) -> int:
+    bind_all(cluster)
+    return sum(pod["status"]["phase"] == "Running" for pod in pods(cluster, owner))
+
+
+def conditions(cluster: SimulatedCluster, kind: str, name: str) -> list[str]:
+    bind_all(cluster)
+    status = cluster.get(kind, name).get("status") or {}
+    return [condition["type"] for condition in status.get("conditions", ())]
+
+
+async def test_a_deployment_gets_a_replica_set_and_its_pods(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Deployment", "d", replicas=3))
+    await until(lambda: running(cluster, "d") == 3)
+    (replica_set,) = cluster.list("ReplicaSet")
+    digest = replica_set["metadata"]["labels"]["pod-template-hash"]
+    assert replica_set["metadata"]["name"] == f"d-{digest}"
+    assert {pod["metadata"]["labels"]["pod-template-hash"] for pod in pods(cluster, "d")} == {digest}
+    await until(lambda: cluster.get("Deployment", "d")["status"].get("readyReplicas") == 3)
+
+
+async def test_a_deployment_is_scaled_and_rolled(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Deployment", "d", replicas=3))
+    await until(lambda: running(cluster, "d") == 3)
+    cluster.patch("Deployment", "d", {"spec": {"replicas": 1}})
+    await until(lambda: len(pods(cluster, "d")) == 1)
+    (old,) = pods(cluster, "d")
+    cluster.patch("Deployment", "d", {"spec": {"template": template(nodeSelector={"new": "yes"})}})
+    await until(lambda: [pod["spec"].get("nodeSelector") for pod in pods(cluster, "d")] == [{"new": "yes"}])
+    assert not cluster.exists("Pod", old["metadata"]["name"])
+    assert len(list(cluster.list("ReplicaSet"))) == 2
+
+
+async def test_a_replica_set_replaces_what_fails_or_goes(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("ReplicaSet", "r", replicas=2))
+    await until(lambda: running(cluster, "r") == 2)
+    first, second = (pod["metadata"]["name"] for pod in pods(cluster, "r"))
+    cluster.delete("Pod", first)
+    cluster.patch("Pod", second, {"status": {"phase": "Failed"}}, subresource="status")
+    await until(lambda: running(cluster, "r") == 2)
+    names = {pod["metadata"]["name"] for pod in pods(cluster, "r")}
+    assert len(names) == 3
+    assert first not in names
+    assert second in names
+
+
+async def test_a_stateful_set_starts_its_pods_in_order(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("StatefulSet", "s", replicas=3, serviceName="x"))
+    await until(lambda: pods(cluster, "s"))
+    assert [pod["metadata"]["name"] for pod in pods(cluster, "s")] == ["s-0"]
+    await until(lambda: running(cluster, "s") == 3)
+    made = [pod["metadata"]["creationTimestamp"] for pod in pods(cluster, "s")]
+    assert made == sorted(made)
+    cluster.delete("Pod", "s-1")
+    await until(lambda: running(cluster, "s") == 3)
+    cluster.patch("StatefulSet", "s", {"spec": {"replicas": 1}})
+    await until(lambda: [pod["metadata"]["name"] for pod in pods(cluster, "s")] == ["s-0"])
+
+
+async def test_a_parallel_stateful_set_starts_all_at_once(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("StatefulSet", "s", replicas=3, podManagementPolicy="Parallel"))
+    await until(lambda: len(pods(cluster, "s")) == 3)
+
+
+async def test_a_job_runs_to_its_completions(cluster: SimulatedCluster) -> None:
+    work = template(restartPolicy="Never", annotations={DURATION: "5"})
+    cluster.create(workload("Job", "j", parallelism=2, completions=5, template=work))
+    await until(lambda: conditions(cluster, "Job", "j") == ["Complete"])
+    assert len(pods(cluster, "j")) == 5
+    status = cluster.get("Job", "j")["status"]
+    assert (status["succeeded"], status["active"], status["failed"]) == (5, 0, 0)
+    assert status["completionTime"]
+
+
+async def test_an_indexed_job_completes_each_index(cluster: SimulatedCluster) -> None:
+    work = template(restartPolicy="Never", annotations={DURATION: "5"})
+    cluster.create(workload("Job", "j", parallelism=2, completions=4, completionMode="Indexed", template=work))
+    await until(lambda: conditions(cluster, "Job", "j") == ["Complete"])
+    indices = [pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in pods(cluster, "j")]
+    assert sorted(indices) == ["0", "1", "2", "3"]
+
+
+async def test_a_job_fails_behind_its_backoff_limit(cluster: SimulatedCluster) -> None:
+    work = template(restartPolicy="Never", annotations={DURATION: "0", EXIT_CODE: "1"})
+    cluster.create(workload("Job", "j", backoffLimit=2, template=work))
+    await until(lambda: conditions(cluster, "Job", "j") == ["Failed"])
+    assert [pod["status"]["phase"] for pod in pods(cluster, "j")] == ["Failed"] * 3
+
+
+async def test_a_suspended_job_waits(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j", suspend=True))
+    cluster.create(workload("Job", "other"))
+    await until(lambda: pods(cluster, "other"))
+    assert pods(cluster, "j") == []
+    cluster.patch("Job", "j", {"spec": {"suspend": False}})
+    await until(lambda: pods(cluster, "j"))
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "Job"])
+async def test_what_an_owner_owned_goes_with_it(cluster: SimulatedCluster, kind: str) -> None:
+    cluster.create(workload(kind, "w"))
+    await until(lambda: running(cluster, "w") == 1)
+    cluster.delete(kind, "w")
+    await until(lambda: not pods(cluster, "w") and not list(cluster.list("ReplicaSet")))
+
+
+async def test_pods_that_cannot_be_made_are_told_on_the_owner(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j", template=template(restartPolicy="Never", priorityClassName="nobody")))
+    await until(lambda: list(cluster.list("Event")))
+    (event,) = cluster.list("Event")
+    assert (event["reason"], event["involvedObject"]["name"]) == ("FailedCreate", "j")
+    assert "no PriorityClass with name nobody was found" in event["message"]
+    cluster.create(workload("Job", "other"))
+    await until(lambda: pods(cluster, "other"))

@@ -1,0 +1,133 @@
+"""A pod's life on its node."""
+
+from __future__ import annotations
+
+from services.simulator.cluster import SimulatedCluster
+from services.simulator.kubelet import DURATION, EXIT_CODE
+from tests.simulator.objects import node, pod, until
+
+
+def phase(cluster: SimulatedCluster, name: str) -> str:
+    return str(cluster.get("Pod", name)["status"]["phase"])
+
+
+async def test_a_bound_pod_runs_and_is_ready(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n"))
+    cluster.create(pod("a"))
+    cluster.bind("a", "n")
+    await until(lambda: phase(cluster, "a") == "Running")
+    status = cluster.get("Pod", "a")["status"]
+    told = {condition["type"]: condition["status"] for condition in status["conditions"]}
+    assert told == {"PodScheduled": "True", "Initialized": "True", "ContainersReady": "True", "Ready": "True"}
+    assert status["startTime"].endswith("Z")
+    assert status["containerStatuses"][0]["ready"] is True
+
+
+async def test_a_pod_succeeds_after_its_duration(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n"))
+    cluster.create(pod("a", annotations={DURATION: "10"}))
+    cluster.create(pod("forever"))
+    for name in ("a", "forever"):
+        cluster.bind(name, "n")
+    await until(lambda: phase(cluster, "a") == "Succeeded")
+    terminated = cluster.get("Pod", "a")["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (terminated["exitCode"], terminated["reason"]) == (0, "Completed")
+    assert phase(cluster, "forever") == "Running"
+
+
+async def test_a_pod_fails_with_its_exit_code(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n"))
+    cluster.create(pod("a", annotations={DURATION: "0", EXIT_CODE: "3"}))
+    cluster.bind("a", "n")
+    await until(lambda: phase(cluster, "a") == "Failed")
+    assert cluster.get("Pod", "a")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_a_pod_that_exceeds_the_node_is_rejected(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n", example_gpu="1"))
+    cluster.create(pod("first", cpu="3"))
+    cluster.bind("first", "n")
+    await until(lambda: phase(cluster, "first") == "Running")
+    gpus = pod("gpu", cpu="0")
+    gpus["spec"]["containers"][0]["resources"]["limits"] = {"example/gpu": "2"}
+    memory = pod("memory", cpu="0")
+    memory["spec"]["containers"][0]["resources"]["requests"]["memory"] = "9Gi"
+    for obj, resource in ((pod("cpu", cpu="1500m"), "cpu"), (memory, "memory"), (gpus, "example/gpu")):
+        name = cluster.create(obj)["metadata"]["name"]
+        cluster.bind(name, "n")
+        await until(lambda name=name: phase(cluster, name) == "Failed")
+        assert cluster.get("Pod", name)["status"]["reason"] == f"OutOf{resource}"
+    message = cluster.get("Pod", "cpu")["status"]["message"]
+    assert "resource: cpu, requested: 1500, used: 3000, capacity: 4000" in message
+
+
+async def test_room_is_free_again_after_the_end(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n"))
+    for name, told in (("a", {DURATION: "0"}), ("b", {})):
+        cluster.create(pod(name, cpu="4", annotations=told))
+        cluster.bind(name, "n")
+        await until(lambda name=name: phase(cluster, name) in ("Succeeded", "Running"))
+    await until(lambda: phase(cluster, "a") == "Succeeded")
+    assert phase(cluster, "b") == "Running"
+    cluster.delete("Pod", "b")
+    await until(lambda: not cluster.exists("Pod", "b"))
+    cluster.create(pod("c", cpu="4"))
+    cluster.bind("c", "n")
+    await until(lambda: phase(cluster, "c") == "Running")
+
+
+async def test_graceful_deletion_is_finished_and_holds_the_room() -> None:
+    async with SimulatedCluster(termination_ms=300) as slow:
+        slow.create(node("n"))
+        slow.create(pod("a", cpu="4"))
+        slow.bind("a", "n")
+        await until(lambda: phase(slow, "a") == "Running")
+        slow.delete("Pod", "a")
+        assert "deletionTimestamp" in slow.get("Pod", "a")["metadata"]
+        slow.create(pod("b", cpu="4"))
+        slow.bind("b", "n")
+        await until(lambda: phase(slow, "b") == "Failed")
+        assert slow.get("Pod", "b")["status"]["reason"] == "OutOfcpu"
+        await until(lambda: not slow.exists("Pod", "a"))
+
+
+async def test_a_pod_on_a_node_that_does_not_exist_waits_for_it(cluster: SimulatedCluster) -> None:
+    cluster.create(pod("a"))
+    cluster.bind("a", "later")
+    cluster.create(node("n"))
+    cluster.create(pod("b"))
+    cluster.bind("b", "n")
+    await until(lambda: phase(cluster, "b") == "Running")
+    assert phase(cluster, "a") == "Pending"
+    cluster.create(node("later"))
+    await until(lambda: phase(cluster, "a") == "Running")
+
+
+async def test_a_recreated_pod_is_another_pod(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n"))
+    for _ in range(3):
+        cluster.create(pod("a", cpu="4"))
+        cluster.bind("a", "n")
+        await until(lambda: phase(cluster, "a") == "Running")
+        cluster.delete("Pod", "a", gracePeriodSeconds=0)
+        assert not cluster.exists("Pod", "a")
+
+
+async def test_pods_bound_before_the_start_come_to_life() -> None:
+    cluster = SimulatedCluster()
+    cluster.create(node("n"))
+    cluster.create(pod("a"))
+    cluster.bind("a", "n")
+    async with cluster:
+        await until(lambda: phase(cluster, "a") == "Running")
+
+
+async def test_without_kubelets_nothing_moves() -> None:
+    async with SimulatedCluster(kubelet=False) as cluster:
+        cluster.create(node("n"))
+        cluster.create(pod("a"))
+        cluster.bind("a", "n")
+        before = cluster.api.store.revision
+        cluster.create(node("other"))
+        assert cluster.api.store.revision == before + 1
+        assert phase(cluster, "a") == "Pending"

@@ -1,0 +1,132 @@
+"""Objects from YAML files, and what is said of bad ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.simulator.manifests import ManifestError, load_yaml
+from services.simulator.offline import served
+
+SHARED = Path(__file__).parents[3] / "shared" / "manifests"
+
+GOOD = """
+# a comment, an empty document, two objects
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n, creationTimestamp: 2026-01-02T03:04:05Z}
+status: {allocatable: {cpu: 4, memory: 8Gi}}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: a, labels: {min: "3"}}
+  spec: {containers: [{name: c}]}
+- apiVersion: scheduling.volcano.sh/v1beta1
+  kind: Queue
+  metadata: {name: q}
+- apiVersion: example.com/v1
+  kind: Unknown
+  metadata: {generateName: u-, namespace: team}
+---
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_documents_and_lists_become_objects(tmp_path: Path) -> None:
+    objects = load_yaml([write(tmp_path / "good.yaml", GOOD)])
+    assert [obj["kind"] for obj in objects] == ["Node", "Pod", "Queue", "Unknown"]
+    assert [obj["metadata"].get("namespace") for obj in objects] == [None, "default", None, "team"]
+    assert objects[0]["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
+    assert objects[0]["status"]["allocatable"]["cpu"] == 4
+
+
+def test_a_directory_gives_its_files_in_order(tmp_path: Path) -> None:
+    for name in ("b.yml", "a.yaml", "c.json"):
+        write(tmp_path / name, f'{{"apiVersion": "v1", "kind": "Node", "metadata": {{"name": "{name}"}}}}')
+    write(tmp_path / "notes.txt", "not YAML: [")
+    assert [obj["metadata"]["name"] for obj in load_yaml([tmp_path])] == ["a.yaml", "b.yml", "c.json"]
+
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [", "not YAML"),
+        ("- 1", "document 1: expected a Kubernetes object, found list [1]"),
+        ("kind: Pod", "document 1: apiVersion: expected a name, found nothing"),
+        ("apiVersion: v1", "document 1: kind: expected a name, found nothing"),
+        ("apiVersion: v1\nkind: Pod", "Pod: metadata.name: expected a name, found nothing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}", "Pod: metadata.name: expected a string, found int 7"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: x", "metadata: expected an object, found str 'x'"),
+        (POD + "spec: {}", "Pod a: spec.containers: expected a list of containers, found nothing"),
+        (POD + "spec: []", "Pod a: spec: expected an object, found list []"),
+        (POD + "spec: {containers: [{image: x}]}", "spec.containers[0]: expected a container with a name"),
+        (
+            POD + "spec: {containers: [{name: c, resources: {requests: 3}}]}",
+            "requests: expected an object, found int 3",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {min-available: 3}}",
+            "metadata.labels[min-available]: expected a string, found int 3",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {groups: [b]}}",
+            "metadata.annotations[groups]: expected a string, found list ['b']",
+        ),
+        (JOB + "spec: {parallelism: -1}", "Job j: spec.parallelism: expected a count of at least 0, found int -1"),
+        (JOB + "spec: {completions: two}", "spec.completions: expected a count of at least 0, found str 'two'"),
+        (
+            JOB + "spec: {template: {metadata: {labels: {a: 1}}}}",
+            "spec.template: metadata.labels[a]: expected a string",
+        ),
+        (JOB + "spec: {template: {}}", "spec.template.spec.containers: expected a list of containers"),
+        ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]", "document 1, items[0]: apiVersion"),
+        (POD + "spec: {containers: [{name: c}]}\n---\nx: 1", "document 2: apiVersion"),
+    ],
+)
+def test_a_bad_document_is_named_with_its_field(tmp_path: Path, text: str, told: str) -> None:
+    path = write(tmp_path / "bad.yaml", text)
+    with pytest.raises(ManifestError) as raised:
+        load_yaml([path])
+    assert str(path) in str(raised.value)
+    assert told in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"none\.yaml"):
+        load_yaml([tmp_path / "none.yaml"])
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the collected manifests are not here")
+def test_the_published_coscheduling_manifests_are_read_as_they_are() -> None:
+    files = (
+        "nginx-podgroup-replicaset.yaml",
+        "pg1-podgroup.yaml",
+        "pause-deployment.yaml",
+        "elasticquota-example.yaml",
+    )
+    objects = served(load_yaml([SHARED / "coscheduling" / name for name in files]))
+    kinds = [obj["kind"] for obj in objects]
+    assert kinds == ["PodGroup", *["Pod"] * 6, "PodGroup", *["Pod"] * 2, "ElasticQuota"]
+    members = [obj for obj in objects if obj["kind"] == "Pod"]
+    assert members[0]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "nginx"
+    assert members[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3000m", "memory": "500Mi"}
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the collected manifests are not here")
+@pytest.mark.parametrize("name", ["podgroup-strict-groups.yaml", "gang-master-worker.yaml"])
+def test_published_annotations_that_are_no_strings_are_refused(name: str) -> None:
+    with pytest.raises(ManifestError, match=r"metadata\.annotations.*expected a string"):
+        load_yaml([SHARED / "koordinator" / name])

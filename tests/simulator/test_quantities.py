@@ -1,0 +1,63 @@
+"""Quantities as Kubernetes reads them, compared with the official client; requests of a whole pod."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.utils.quantity import parse_quantity
+
+from services.simulator.quantities import amounts, milli, pod_requests
+
+numbers = st.from_regex(r"[0-9]{1,9}(\.[0-9]{1,6})?", fullmatch=True)
+suffixes = st.sampled_from(["", "m", "u", "n", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
+
+
+@given(numbers, suffixes)
+def test_quantities_are_those_of_the_official_client(number: str, suffix: str) -> None:
+    exact = parse_quantity(number + suffix) * 1000
+    # The client computes with 28 digits; what it rounds away is no difference that matters here.
+    assert abs(milli(number + suffix) - int(exact.to_integral_value(ROUND_CEILING))) <= abs(exact) / 10**20 + 1
+
+
+@pytest.mark.parametrize(
+    ("quantity", "thousandths"),
+    [("1", 1000), ("1500m", 1500), ("0.5", 500), ("1u", 1), ("2e3", 2_000_000), ("1E3", 1_000_000), ("1E", 10**21)],
+)
+def test_quantities_round_up_to_thousandths(quantity: str, thousandths: int) -> None:
+    assert milli(quantity) == thousandths
+
+
+@pytest.mark.parametrize("quantity", ["", "4x", "1 Gi", "--1", "0x10", None, "Gi"])
+def test_what_is_no_quantity_is_named(quantity: object) -> None:
+    with pytest.raises(ValueError, match="expected a number with a suffix"):
+        milli(quantity)
+    assert amounts({"cpu": quantity}) == {"cpu": 0}
+
+
+def container(cpu: str, **more: Any) -> dict[str, Any]:
+    return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        ({"containers": [container("1"), container("2")]}, 3000),
+        ({"containers": [container("1")], "initContainers": [container("5"), container("2")]}, 5000),
+        ({"containers": [container("1")], "initContainers": [container("2", restartPolicy="Always")]}, 3000),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("2", restartPolicy="Always"), container("4"), container("1")],
+            },
+            6000,
+        ),
+        ({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250),
+        ({"containers": [container("1")], "resources": {"requests": {"cpu": "7"}}}, 7000),
+    ],
+)
+def test_a_pods_requests_are_kubernetes(spec: dict[str, Any], cpu: int) -> None:
+    assert pod_requests(spec) == {"cpu": cpu, "pods": 1000}

@@ -1,0 +1,159 @@
+"""The traces as Kubernetes objects: small files here, the real ones where they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from services.simulator.offline import served
+from services.simulator.traces import (
+    CN_NODE,
+    GPU_MILLI,
+    HN_NODE,
+    RDMA,
+    TraceError,
+    dlrm,
+    load,
+    nodes_needed,
+    openb_nodes,
+    openb_pods,
+)
+
+SHARED = Path(__file__).parents[3] / "shared" / "traces"
+real = pytest.mark.skipif(not SHARED.is_dir(), reason="the traces are not here")
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+node-0,32000,262144,0,
+node-1,96000,393216,8,G2
+"""
+PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+pod-0,12000,16384,1,1000,,LS,Running,0,12537496,0
+pod-1,6000,12288,1,460,V100M16|V100M32,BE,Running,427061,12902960,427061
+pod-2,2000,1024,0,0,,BE,Pending,1558381,12902960,
+pod-3,2000,1024,8,1000,G2,LS,Running,1558381,12902960,1558382
+"""
+DLRM = """instance_sn,role,app_name,cpu_request,gpu_request,rdma_request,memory_request,disk_request,max_instance_per_node
+instance_0,HN,app_0,12,1,25,120.0,680.5,8
+instance_1,HN,app_0,12,1,25,120.0,680.0,8
+instance_2,CN,app_0,64,0,100,320.0,255.0,-1
+instance_3,CN,app_1,64,0,1,320.0,255.0,-1
+instance_4,HN,app_1,8,1,25,40.0,85.0,-1
+"""
+
+
+def write(directory: Path, name: str, text: str) -> Path:
+    path = directory / name
+    path.write_text(text)
+    return path
+
+
+def test_openb_nodes_offer_their_gpus_in_thousandths(tmp_path: Path) -> None:
+    plain, gpus = openb_nodes(write(tmp_path, "nodes.csv", NODES))
+    assert plain["status"]["allocatable"] == {"cpu": "32000m", "memory": "262144Mi", "pods": "110"}
+    assert "nvidia.com/gpu.product" not in plain["metadata"]["labels"]
+    assert gpus["status"]["allocatable"][GPU_MILLI] == "8000"
+    assert gpus["metadata"]["labels"]["nvidia.com/gpu.product"] == "G2"
+
+
+def test_openb_tasks_ask_for_shares_or_whole_gpus(tmp_path: Path) -> None:
+    pods = list(openb_pods(write(tmp_path, "pods.csv", PODS)))
+    asked = [pod["spec"]["containers"][0]["resources"]["requests"].get(GPU_MILLI) for pod in pods]
+    assert asked == ["1000", "460", None, "8000"]
+    affinity = pods[1]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert affinity["nodeSelectorTerms"][0]["matchExpressions"] == [
+        {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["V100M16", "V100M32"]}
+    ]
+    assert "affinity" not in pods[0]["spec"]
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"muster"}
+    assert [pod["metadata"]["name"] for pod in openb_pods(tmp_path / "pods.csv", limit=2)] == ["pod-0", "pod-1"]
+
+
+def test_dlrm_services_are_two_gangs_each(tmp_path: Path) -> None:
+    objects = list(dlrm(write(tmp_path, "dlrm.csv", DLRM)))
+    groups = {obj["metadata"]["name"]: obj["spec"]["minMember"] for obj in objects if obj["kind"] == "PodGroup"}
+    assert groups == {"app-0-hn": 2, "app-0-cn": 1, "app-1-cn": 1, "app-1-hn": 1}
+    pods = [obj for obj in objects if obj["kind"] == "Pod"]
+    assert Counter(pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods) == Counter(groups)
+    first = pods[0]
+    assert first["metadata"]["name"] == "instance-0"
+    assert first["metadata"]["annotations"] == {"muster.dev/max-instances-per-node": "8"}
+    assert first["spec"]["containers"][0]["resources"]["requests"] == {
+        "cpu": "12000m",
+        "memory": "122880Mi",
+        "ephemeral-storage": "696832Mi",
+        RDMA: "25",
+        "nvidia.com/gpu": "1",
+    }
+    nodes = [obj["metadata"]["labels"]["muster.dev/pool"] for obj in objects if obj["kind"] == "Node"]
+    assert nodes == ["cn", "cn", "hn"]
+
+
+def test_a_limit_takes_whole_services_but_at_least_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "dlrm.csv", DLRM)
+    for limit, expected in ((1, 3), (3, 3), (4, 3), (5, 5), (None, 5)):
+        assert sum(obj["kind"] == "Pod" for obj in dlrm(path, limit)) == expected
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (DLRM.replace("HN,app_0,12,1", "XX,app_0,12,1"), "line 2: role: expected CN or HN, found 'XX'"),
+        (DLRM.replace("64,0,1,320.0", "64,0,1,much"), "line 5: memory_request: expected a number, found 'much'"),
+        (DLRM.replace("64,0,1,320.0", "64,0,1,-3"), "line 5: memory_request: expected a number of at least 0"),
+        (DLRM.replace("role,", "part,"), "the column role is missing"),
+        (DLRM.replace("CN,app_1,64", "CN,app_1,640"), "more than a whole node has"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path: Path, broken: str, told: str) -> None:
+    with pytest.raises(TraceError, match=told):
+        list(dlrm(write(tmp_path, "dlrm.csv", broken)))
+
+
+def test_unknown_traces_and_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="expected openb or dlrm"):
+        list(load("borg", tmp_path))
+    with pytest.raises(TraceError, match=r"openb_node_list_all_node\.csv"):
+        list(load("openb", tmp_path))
+
+
+def test_pools_are_sized_by_first_fit_decreasing() -> None:
+    node = {"cpu": 10, "pods": 3}
+    assert nodes_needed([], node) == 0
+    assert nodes_needed([{"cpu": 6}, {"cpu": 4}, {"cpu": 5}, {"cpu": 5}], node) == 2
+    assert nodes_needed([{"cpu": 1}] * 7, node) == 3
+    assert nodes_needed([{"cpu": 6}] * 3, node) == 3
+
+
+@real
+def test_the_real_openb_trace() -> None:
+    objects = list(load("openb", SHARED))
+    assert Counter(obj["kind"] for obj in objects) == {"Node": 1523, "Pod": 8152}
+    gpus = sum(int(obj["status"]["allocatable"].get(GPU_MILLI, 0)) for obj in objects if obj["kind"] == "Node")
+    assert gpus == 6212 * 1000
+    assert len(served(load("openb", SHARED, limit=50))) == 1523 + 50
+
+
+@real
+def test_the_real_dlrm_trace() -> None:
+    objects = list(load("dlrm", SHARED))
+    kinds = Counter(obj["kind"] for obj in objects)
+    assert (kinds["PodGroup"], kinds["Pod"]) == (312, 23871)
+    groups = {obj["metadata"]["name"]: obj["spec"]["minMember"] for obj in objects if obj["kind"] == "PodGroup"}
+    assert sum(groups.values()) == 23871
+    pools = Counter(obj["metadata"]["labels"]["muster.dev/pool"] for obj in objects if obj["kind"] == "Node")
+    # No fewer than the scarcest resource of each pool allows.
+    pods = [obj for obj in objects if obj["kind"] == "Pod"]
+    requests = {
+        role: [
+            pod["spec"]["containers"][0]["resources"]["requests"]
+            for pod in pods
+            if pod["spec"]["nodeSelector"]["muster.dev/pool"] == role
+        ]
+        for role in ("cn", "hn")
+    }
+    cores = sum(int(asked["cpu"].removesuffix("m")) for asked in requests["cn"])
+    assert pools["cn"] >= cores / CN_NODE["cpu"]
+    rdma = sum(int(asked[RDMA]) for asked in requests["hn"])
+    assert pools["hn"] >= rdma / HN_NODE[RDMA]

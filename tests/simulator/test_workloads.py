@@ -1,0 +1,114 @@
+"""The pods of workloads: as Kubernetes' controllers make them, and the same on every run."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.simulator.workloads import expand, fnv1a, job_pod, pods_of, replica, replica_set_of, uid_of
+from tests.simulator.objects import Object, template, workload
+
+names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?", fullmatch=True)
+
+
+def named(objects: list[Object]) -> list[str]:
+    return [obj["metadata"]["name"] for obj in objects]
+
+
+def test_a_deployments_pods_are_its_replica_sets() -> None:
+    deployment = workload("Deployment", "web", replicas=3)
+    pods = list(pods_of(deployment))
+    replica_set = replica_set_of(deployment)
+    digest = replica_set["metadata"]["name"].removeprefix("web-")
+    assert len(pods) == 3
+    for pod in pods:
+        assert re.fullmatch(rf"web-{digest}-[bcdfghjklmnpqrstvwxz2456789]{{5}}", pod["metadata"]["name"])
+        assert pod["metadata"]["labels"] == {"app": "x", "pod-template-hash": digest}
+        (owner,) = pod["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", f"web-{digest}", True)
+        assert pod["metadata"]["namespace"] == "default"
+    assert replica_set["spec"]["selector"]["matchLabels"] == {"app": "x", "pod-template-hash": digest}
+    assert replica_set["metadata"]["ownerReferences"][0]["uid"] == uid_of(deployment)
+
+
+def test_another_template_has_another_hash() -> None:
+    first = replica_set_of(workload("Deployment", "web"))["metadata"]["name"]
+    assert replica_set_of(workload("Deployment", "web", replicas=9))["metadata"]["name"] == first
+    other = workload("Deployment", "web", template=template(nodeSelector={"a": "b"}))
+    assert replica_set_of(other)["metadata"]["name"] != first
+
+
+def test_a_stateful_sets_pods_are_numbered() -> None:
+    pods = list(pods_of(workload("StatefulSet", "db", replicas=2, serviceName="svc", ordinals={"start": 3})))
+    assert named(pods) == ["db-3", "db-4"]
+    assert pods[0]["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "db-3"
+    assert pods[0]["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "3"
+    assert (pods[0]["spec"]["hostname"], pods[0]["spec"]["subdomain"]) == ("db-3", "svc")
+
+
+def test_a_job_starts_its_parallelism() -> None:
+    assert len(list(pods_of(workload("Job", "j")))) == 1
+    assert len(list(pods_of(workload("Job", "j", parallelism=3)))) == 3
+    assert len(list(pods_of(workload("Job", "j", parallelism=3, completions=2)))) == 2
+    assert len(list(pods_of(workload("Job", "j", parallelism=0, completions=2)))) == 0
+    assert len(list(pods_of(workload("Job", "j", parallelism=3, suspend=True)))) == 0
+    (pod,) = pods_of(workload("Job", "j"))
+    labels = pod["metadata"]["labels"]
+    assert labels["batch.kubernetes.io/job-name"] == labels["job-name"] == "j"
+    assert labels["batch.kubernetes.io/controller-uid"] == pod["metadata"]["ownerReferences"][0]["uid"]
+
+
+def test_an_indexed_jobs_pods_know_their_index() -> None:
+    pods = list(pods_of(workload("Job", "j", parallelism=2, completions=2, completionMode="Indexed")))
+    for index, pod in enumerate(pods):
+        assert re.fullmatch(rf"j-{index}-[a-z0-9]{{5}}", pod["metadata"]["name"])
+        assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == str(index)
+        assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == str(index)
+        assert pod["spec"]["hostname"] == f"j-{index}"
+    retried = job_pod(workload("Job", "j", completionMode="Indexed"), 7, 0)
+    assert retried["metadata"]["name"] not in named(pods)
+
+
+def test_null_counts_are_the_default() -> None:
+    assert len(list(pods_of(workload("ReplicaSet", "r", replicas=None)))) == 1
+
+
+def test_lists_are_flattened_and_everything_else_is_kept() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "q"}}
+    volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"}, "spec": {}}
+    inner = {"apiVersion": "v1", "kind": "List", "items": [queue, volcano]}
+    objects = [{"apiVersion": "v1", "kind": "List", "items": [node, inner]}, workload("ReplicaSet", "r", replicas=2)]
+    expanded = list(expand(objects))
+    assert expanded[:3] == [node, queue, volcano]
+    assert [obj["kind"] for obj in expanded[3:]] == ["Pod", "Pod"]
+
+
+def test_expanding_changes_nothing_that_was_given() -> None:
+    objects = [workload(kind, "w", replicas=3, parallelism=3) for kind in ("Deployment", "StatefulSet", "Job")]
+    before = json.dumps(objects)
+    pods = list(expand(objects))
+    pods[0]["spec"]["containers"][0]["name"] = "changed"
+    assert json.dumps(objects) == before
+    assert pods[1]["spec"]["containers"][0]["name"] == "main"
+
+
+@given(names, st.integers(0, 10_000_000), st.integers(1, 2_000))
+def test_pods_of_one_owner_never_share_a_name(name: str, first: int, count: int) -> None:
+    owner = {
+        "kind": "ReplicaSet",
+        "apiVersion": "apps/v1",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {}}},
+    }
+    made = {replica(owner, number)["metadata"]["name"] for number in range(first, first + min(count, 50))}
+    assert len(made) == min(count, 50)
+    assert all(len(name) <= 63 for name in made)
+    assert replica(owner, first + count)["metadata"]["name"] not in made
+
+
+def test_fnv1a_is_the_published_one() -> None:
+    assert [fnv1a(text) for text in (b"", b"a", b"foobar")] == [0x811C9DC5, 0xE40C292C, 0xBF9CF968]
