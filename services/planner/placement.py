@@ -22,19 +22,26 @@ from services.state.nodes import ClassInfo, Ints, Mask, NodeTable
 
 CHUNK_PODS = 256
 """Pods that are spread in one step; bounds the table of pairs."""
+WHOLE_BITS = 30
+"""A resource that is wholly free counts 2^30; shares are scaled so that products stay below 2^31 and sums exact."""
 SHARE_BITS = 10
-_FRACTION_BITS = 30
-_BEST = 1 << 20
+_BEST = 1 << 24
 _TAKEN = np.int64(np.iinfo(np.int64).max)
-PREFERENCE_WEIGHT = 1024
-"""What a fully preferred node (all of the pod's preferred affinity) is worth: as much as an empty one."""
+PREFERENCE_WEIGHT = 1 << SHARE_BITS
+"""What a fully preferred node (all of the pod's preferred affinity) is worth: as much as a resource that is all free."""
 
 Placed = list[tuple[int, int]]
 """(row, pods on it), the most attractive node first."""
+Rows = npt.NDArray[np.intp]
 
 
 class Room:
-    """What is free in one cycle. `rows_scanned` measures the work in rows, for slicing."""
+    """What is free in one cycle. `rows_scanned` measures the work in rows, for slicing.
+
+    A *share* of a row is what it has left, summed over the resources that count for a class, each as a fraction of the
+    node's own. A class's pod takes the same from it on every node of one *shape* (nodes of equal allocatable), so shares
+    are kept as sums that go down with every pod, and the k-th pod costs no more than the first.
+    """
 
     def __init__(self, table: NodeTable, score: str) -> None:
         self.table = table
@@ -42,6 +49,9 @@ class Room:
         self.rule = SCORES[score]
         self.rows_scanned = 0
         self._ports: dict[str, Mask] = {}
+        self._shares: dict[tuple[int, ...], Ints] = {}
+        self._least: Ints = self.free[table.present].min(axis=0, initial=int(_TAKEN))
+        """For each resource a bound from below on what any node has left: where a request is smaller, nobody lacks."""
 
     def place(self, info: ClassInfo, pods: int, seed: int) -> Placed:
         """Places for up to `pods` pods of the class; takes their room. Fewer (or none) when there is no more room."""
@@ -61,21 +71,33 @@ class Room:
 
     def undo(self, info: ClassInfo, placed: Placed) -> None:
         """Give the room of `placed` back."""
-        for row, pods in placed:
-            self.free[row] += info.request * pods
-        if info.fact.host_ports:
-            mask = self._port_mask(info)
-            mask[[row for row, _ in placed]] = True
+        if placed:
+            rows, counts = (np.array(each) for each in zip(*placed, strict=True))
+            self._count(info, rows, -counts)
+            if info.fact.host_ports:
+                self._port_mask(info)[rows] = True
 
-    def take(self, info: ClassInfo, row: int) -> None:
-        """Count one pod on the row."""
-        self._take(info, np.array([row]), np.array([1]))
-
-    def _take(self, info: ClassInfo, rows: npt.NDArray[np.intp], counts: Ints) -> None:
-        for column, amount in info.columns:
-            self.free[rows, column] -= counts * amount
+    def _take(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
+        self._count(info, rows, counts)
         if info.fact.host_ports:
             self._port_mask(info)[rows] = False
+
+    def _count(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
+        for column, amount in info.columns:
+            left = self.free[rows, column] - counts * amount
+            self.free[rows, column] = left
+            self._least[column] = min(int(self._least[column]), int(left.min()))
+        for columns, share in self._shares.items():
+            share[rows] -= counts * self._taken_by_one(info, columns)[self._shapes().of_row[rows]]
+
+    def _has_room(self, info: ClassInfo) -> Mask | None:
+        """Rows that take one more pod by resources; None: all of them."""
+        mask: Mask | None = None
+        for column, amount in info.columns:
+            if amount > self._least[column]:
+                enough = self.free[:, column] >= amount
+                mask = enough if mask is None else np.logical_and(mask, enough, out=mask)
+        return mask
 
     def _port_mask(self, info: ClassInfo) -> Mask:
         """Rows whose ports are free for the class, also of what this cycle placed of it."""
@@ -86,9 +108,12 @@ class Room:
 
     # ------------------------------------------------------------------------------------------------------------ keys
 
-    def _step(self, info: ClassInfo, pods: int, seed: int) -> tuple[npt.NDArray[np.intp], Ints]:
+    def _step(self, info: ClassInfo, pods: int, seed: int) -> tuple[Rows, Ints]:
         self.rows_scanned += self.table.size
-        usable = fits.feasible(self.table, info) & fits.has_room(self.free, info)
+        usable = fits.feasible(self.table, info)
+        roomy = self._has_room(info)
+        if roomy is not None:
+            usable = usable & roomy
         if info.fact.host_ports:
             usable = usable & self._port_mask(info)
         keys = np.where(usable, self._keys(info, seed, 1, None), _TAKEN)
@@ -103,15 +128,13 @@ class Room:
         return self._fill(rows, deep, pods) if self.rule.FILLS else self._spread(info, rows, deep, pods, seed)
 
     @staticmethod
-    def _fill(rows: npt.NDArray[np.intp], deep: Ints, pods: int) -> tuple[npt.NDArray[np.intp], Ints]:
+    def _fill(rows: Rows, deep: Ints, pods: int) -> tuple[Rows, Ints]:
         before = np.cumsum(deep) - deep
         counts = np.clip(pods - before, 0, deep)
         used = counts > 0
         return rows[used], counts[used]
 
-    def _spread(
-        self, info: ClassInfo, rows: npt.NDArray[np.intp], deep: Ints, pods: int, seed: int
-    ) -> tuple[npt.NDArray[np.intp], Ints]:
+    def _spread(self, info: ClassInfo, rows: Rows, deep: Ints, pods: int, seed: int) -> tuple[Rows, Ints]:
         """The best `pods` of all pairs (row, k-th pod on it); looks as many pods deep as it has to."""
         depth, limit = min(2, int(deep.max())), int(deep.max())
         while True:
@@ -127,42 +150,43 @@ class Room:
         used = counts > 0
         return rows[used], counts[used]
 
-    def _keys(self, info: ClassInfo, seed: int, pod: int | Ints, rows: npt.NDArray[np.intp] | None) -> Ints:
+    def _keys(self, info: ClassInfo, seed: int, pod: int | Ints, rows: Rows | None) -> Ints:
         """Ascending: best first. The score when the `pod`-th pod is on the row, then the seed's order of the nodes.
 
         `rows` None: all. Shapes broadcast: rows ``n × 1`` and pods ``1 × d`` give ``n × d`` keys.
         """
         every = slice(None) if rows is None else rows
-        score = self.rule.score(self._free_share(info, pod, every))
+        columns = _counting(info)
+        taken = self._taken_by_one(info, columns)[self._shapes().of_row[every]]
+        left = self._share(columns)[every] - (taken if isinstance(pod, int) and pod == 1 else taken * pod)
+        score = self.rule.score(left >> (WHOLE_BITS - SHARE_BITS))
         preference = self._preference(info)
         if preference is not None:
-            score = score + preference[every]
+            score = score + preference[every] * len(columns)
         tie = (self.table.rank()[every] * np.uint32(seed | 1)).astype(np.int64)
         return cast(Ints, ((_BEST - score) << 32) | tie)
 
-    def _free_share(self, info: ClassInfo, pod: int | Ints, every: slice | npt.NDArray[np.intp]) -> Ints:
-        """What is left free behind the pod, 0 … 1024, averaged over the resources that count for the class."""
-        inverse, shifts = self._inverse()
-        columns = [0, 1] + [column for column, _ in info.columns if column > 3]
-        total: Ints | None = None
-        for column in columns:
-            left = self.free[every, column] - int(info.request[column]) * pod
-            share = (left >> shifts[column]) * inverse[every, column]
-            total = share if total is None else np.add(total, share, out=total)
-        assert total is not None
-        share_bits = _FRACTION_BITS - SHARE_BITS
-        return cast(Ints, (total >> share_bits) // len(columns) if len(columns) > 2 else total >> (share_bits + 1))
+    # ---------------------------------------------------------------------------------------------------------- shares
 
-    def _inverse(self) -> tuple[Ints, list[int]]:
-        """2^30 / allocatable for each row and resource, and the right shifts that keep the product below 2^31."""
-        found = self.table.cache.get("inverse")
+    def _shapes(self) -> Shapes:
+        found = self.table.cache.get("shapes")
         if found is None:
-            largest = self.table.allocatable.max(axis=0, initial=0)
-            shifts = [max(0, int(amount).bit_length() - _FRACTION_BITS) for amount in largest]
-            scaled = self.table.allocatable >> np.array(shifts)
-            inverse = np.where(scaled > 0, (1 << _FRACTION_BITS) // np.maximum(scaled, 1), 0)
-            found = self.table.cache["inverse"] = (np.asfortranarray(inverse), shifts)
-        return cast("tuple[Ints, list[int]]", found)
+            found = self.table.cache["shapes"] = Shapes(self.table.allocatable)
+        return cast(Shapes, found)
+
+    def _share(self, columns: tuple[int, ...]) -> Ints:
+        """What each row has left in these resources together: 2^30 for each that is wholly free."""
+        share = self._shares.get(columns)
+        if share is None:
+            shapes = self._shapes()
+            parts = ((self.free[:, c] >> shapes.shifts[c]) * shapes.inverse[shapes.of_row, c] for c in columns)
+            share = self._shares[columns] = cast(Ints, sum(parts))
+        return share
+
+    def _taken_by_one(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
+        """For each shape what one pod of the class takes from the share of these resources."""
+        shapes = self._shapes()
+        return cast(Ints, sum((int(info.request[c]) >> shapes.shifts[c]) * shapes.inverse[:, c] for c in columns))
 
     def _preference(self, info: ClassInfo) -> Ints | None:
         """Preferred node affinity and PreferNoSchedule taints, 0 … `PREFERENCE_WEIGHT` or below 0; None: none asked."""
@@ -170,6 +194,25 @@ class Room:
         if key not in self.table.cache:
             self.table.cache[key] = _preference(self.table, info)
         return cast("Ints | None", self.table.cache[key])
+
+
+class Shapes:
+    """Nodes by what they offer: rows of equal allocatable are of one shape."""
+
+    def __init__(self, allocatable: Ints) -> None:
+        offers, of_row = np.unique(allocatable, axis=0, return_inverse=True)
+        self.of_row: Rows = of_row.reshape(-1)
+        largest = allocatable.max(axis=0, initial=0)
+        self.shifts = [max(0, int(amount).bit_length() - WHOLE_BITS) for amount in largest]
+        """Right shifts that bring each resource below 2^30."""
+        scaled = offers >> np.array(self.shifts)
+        self.inverse: Ints = np.where(scaled > 0, (1 << WHOLE_BITS) // np.maximum(scaled, 1), 0)
+        """2^30 / allocatable: shapes × resources."""
+
+
+def _counting(info: ClassInfo) -> tuple[int, ...]:
+    """The resources that count for the class's score: cpu, memory and the extended ones that it asks for."""
+    return (0, 1, *(column for column, _ in info.columns if column > 3))
 
 
 def _preference(table: NodeTable, info: ClassInfo) -> Ints | None:
@@ -190,11 +233,11 @@ def _preference(table: NodeTable, info: ClassInfo) -> Ints | None:
     return cast(Ints, total - np.array(avoided, np.int64)[table.taint_codes] * PREFERENCE_WEIGHT)
 
 
-def _nothing() -> tuple[npt.NDArray[np.intp], Ints]:
+def _nothing() -> tuple[Rows, Ints]:
     return np.zeros(0, np.intp), np.zeros(0, np.int64)
 
 
-def _smallest(keys: Ints, wanted: int) -> npt.NDArray[np.intp]:
+def _smallest(keys: Ints, wanted: int) -> Rows:
     """Rows of the `wanted` smallest keys, in order; keys that are taken are left out. All others are distinct."""
     if wanted < len(keys):
         threshold = np.partition(keys, wanted - 1)[wanted - 1]

@@ -13,5 +13,5 @@ FILLS = True
 
 
 def score(free_share: Ints) -> Ints:
-    """`free_share`: what would be left free, 0 … 1024. Higher is better."""
-    return 1024 - free_share
+    """`free_share`: what would be left free, 1024 for each resource that is all free. Higher is better."""
+    return -free_share

@@ -12,5 +12,5 @@ FILLS = False
 
 
 def score(free_share: Ints) -> Ints:
-    """`free_share`: what would be left free, 0 … 1024. Higher is better."""
+    """`free_share`: what would be left free, 1024 for each resource that is all free. Higher is better."""
     return free_share
