@@ -71,7 +71,9 @@ class SimulatedCluster:
         """Serve on 127.0.0.1; port 0 takes a free one. `url` says where."""
         from aiohttp import web
 
-        self._runner = web.ServerRunner(web.Server(self.server.handle, access_log=None), shutdown_timeout=0.5)
+        self._runner = web.ServerRunner(
+            web.Server(self.server.handle, access_log=None, keepalive_timeout=3600.0), shutdown_timeout=0.5
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", port)
         await site.start()

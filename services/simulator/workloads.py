@@ -103,7 +103,8 @@ def replica_set_of(deployment: Object) -> Object:
 
 def replica(replica_set: Object, number: int) -> Object:
     """Pod `number` of a ReplicaSet, counted over its whole life."""
-    return _pod(replica_set, _generated(replica_set, f"{replica_set['metadata']['name']}-", number), {})
+    base = f"{replica_set['metadata']['name']}-"
+    return _pod(replica_set, base, _suffix(replica_set, number), {})
 
 
 def member(stateful_set: Object, ordinal: int) -> Object:
@@ -114,7 +115,7 @@ def member(stateful_set: Object, ordinal: int) -> Object:
         "controller-revision-hash": f"{name}-{template_hash(spec['template'])}",
         "statefulset.kubernetes.io/pod-name": f"{name}-{ordinal}",
     }
-    pod = _pod(stateful_set, f"{name}-{ordinal}", labels)
+    pod = _pod(stateful_set, f"{name}-", str(ordinal), labels)
     pod["spec"]["hostname"] = f"{name}-{ordinal}"
     if spec.get("serviceName"):
         pod["spec"]["subdomain"] = spec["serviceName"]
@@ -131,8 +132,8 @@ def job_pod(job: Object, number: int, index: int | None) -> Object:
         "job-name": name,
     }
     if index is None:
-        return _pod(job, _generated(job, f"{name}-", number), labels)
-    pod = _pod(job, _generated(job, f"{name}-{index}-", number), labels | {COMPLETION_INDEX: str(index)})
+        return _pod(job, f"{name}-", _suffix(job, number), labels)
+    pod = _pod(job, f"{name}-{index}-", _suffix(job, number), labels | {COMPLETION_INDEX: str(index)})
     pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | {COMPLETION_INDEX: str(index)}
     pod["spec"]["hostname"] = f"{name}-{index}"
     return pod
@@ -141,10 +142,11 @@ def job_pod(job: Object, number: int, index: int | None) -> Object:
 # ---------------------------------------------------------------------------------------------------------------- parts
 
 
-def _pod(owner: Object, name: str, labels: dict[str, str]) -> Object:
+def _pod(owner: Object, base: str, suffix: str, labels: dict[str, str]) -> Object:
     template = _copy(owner["spec"]["template"])
     asked = template.get("metadata") or {}
-    metadata = _metadata(owner, name, (asked.get("labels") or {}) | labels)
+    name = base[:_LONGEST_BASE] + suffix
+    metadata = {"generateName": base, **_metadata(owner, name, (asked.get("labels") or {}) | labels)}
     if asked.get("annotations"):
         metadata["annotations"] = asked["annotations"]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -171,8 +173,8 @@ def uid_of(obj: Object) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{obj['kind']}/{metadata.get('namespace', '')}/{metadata['name']}"))
 
 
-def _generated(owner: Object, base: str, number: int) -> str:
-    """A name with a suffix: a permutation of all suffixes that begins somewhere else for each owner."""
+def _suffix(owner: Object, number: int) -> str:
+    """Five letters for a name: a permutation of all suffixes that begins somewhere else for each owner."""
     metadata = owner["metadata"]
     first = fnv1a(f"{owner['kind']}/{metadata.get('namespace') or 'default'}/{metadata['name']}".encode())
     place = (first + number * _STEP) % _SUFFIXES
@@ -180,7 +182,7 @@ def _generated(owner: Object, base: str, number: int) -> str:
     for _ in range(5):
         place, letter = divmod(place, len(LETTERS))
         suffix += LETTERS[letter]
-    return base[:_LONGEST_BASE] + suffix
+    return suffix
 
 
 def template_hash(template: Object) -> str:

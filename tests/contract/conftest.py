@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.suite")
+pytest.register_assert_rewrite("tests.contract.suite", "tests.contract.workloads")

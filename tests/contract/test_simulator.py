@@ -9,6 +9,7 @@ import pytest
 from services.simulator.cluster import SimulatedCluster
 from tests.contract.client import Endpoint
 from tests.contract.suite import *  # noqa: F403  the tests that hold on every API
+from tests.contract.workloads import *  # noqa: F403  and where controllers run
 
 
 @pytest.fixture
