@@ -188,7 +188,9 @@ def leave(state: State, uid: str, pod: Pod) -> None:
     if gang.source == uid:
         _redeclare(state, gang)
     if gang.members:
-        group.priority = max(state.pods[member].fact.priority for member in gang.members)
+        pods, highest = state.pods, group.priority
+        if pod.fact.priority == highest and not any(pods[member].fact.priority == highest for member in gang.members):
+            group.priority = max(pods[member].fact.priority for member in gang.members)
         _reconsider(state, group)
     else:
         _drop_group(state, group)
