@@ -57,13 +57,13 @@ def _record(state: State, pod: Pod, uid: str, node_name: str, stage: str, propos
     state.claims[uid] = Claim(uid, node_name, pod.fact.scheduling_class, stage, pod.group, proposal)
 
 
-def propose(state: State, wanted: list[tuple[str, str]], proposal: int) -> None:
-    """Take room for the (uid, node) of a proposal, for planners only; pods that are gone are left out."""
+def propose(state: State, wanted: list[tuple[str, str]], group: str, proposal: int) -> None:
+    """Take room for the (uid, node) of a proposal, for planners only; pods that left the group are left out."""
     rows: dict[str, list[int]] = {}
     pods, nodes = state.pods, state.table.rows
     for uid, node_name in wanted:
         pod = pods.get(uid)
-        if pod is None:
+        if pod is None or pod.group != group:
             continue
         _record(state, pod, uid, node_name, PROPOSED, proposal)
         row = nodes.get(node_name)

@@ -54,7 +54,7 @@ def placed(state: State, event: ev.GangPlaced) -> None:
     state.proposals[place] = Proposal(
         place, state.sequence, state.index, event.group, shard, state.basis, event.required, event.optional
     )
-    pods.propose(state, wanted, place)
+    pods.propose(state, wanted, event.group, place)
     groups.await_verdict(state, group)
 
 
