@@ -16,8 +16,11 @@ MAX_QUANTITY = 1 << 52
 """Quantities beyond this are rejected: sums of them must stay exact in 64-bit integers on every machine."""
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A frozen part of an event. No default is ever omitted on the wire, so none can change under an old log."""
+class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A frozen part of an event. No default is ever omitted on the wire, so none can change under an old log.
+
+    Events hold no cycles: the garbage collector need not walk them (`gc=False`), which is half of a large fold's time.
+    """
 
 
 class Taint(Value, frozen=True, gc=False):

@@ -1,5 +1,5 @@
 """The nouns of the state. Mutable, but only the fold changes them; they refer to each other by key, never by reference,
-so that a snapshot is nothing but their encoding.
+so that a snapshot is nothing but their encoding, and so that the garbage collector has no cycles to look for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROPOSED, HELD, PERMITTED, BOUND_CLAIM, NOMINATED = "proposed", "held", "permitt
 IDLE, READY, AWAITING, PARKED = "idle", "ready", "awaiting", "parked"
 
 
-class Pod(msgspec.Struct):
+class Pod(msgspec.Struct, gc=False):
     """A pod that the log knows. `fact` is the last full observation; the other fields are newer where they differ."""
 
     fact: PodObserved
@@ -34,7 +34,7 @@ class Pod(msgspec.Struct):
     """The reason last written to its PodScheduled condition."""
 
 
-class Node(msgspec.Struct):
+class Node(msgspec.Struct, gc=False):
     """A node, or only its name when claims came before its fact."""
 
     name: str
@@ -44,7 +44,7 @@ class Node(msgspec.Struct):
     """The sequence of the last commit that changed the node or a claim that the binder counts."""
 
 
-class Claim(msgspec.Struct):
+class Claim(msgspec.Struct, gc=False):
     """Room on a node, held under a pod's UID."""
 
     uid: str
@@ -57,7 +57,7 @@ class Claim(msgspec.Struct):
     """The precondition of the intent, from the permit."""
 
 
-class Gang(msgspec.Struct):
+class Gang(msgspec.Struct, gc=False):
     """One gang: its declaration and its members (UIDs, in the order in which they were first seen)."""
 
     key: str
@@ -70,7 +70,7 @@ class Gang(msgspec.Struct):
     """Whether it ever reached its minimum."""
 
 
-class Group(msgspec.Struct):
+class Group(msgspec.Struct, gc=False):
     """What is planned as one: a gang group, or a pod without a gang (`pod` is its UID)."""
 
     key: str
@@ -93,7 +93,7 @@ class Group(msgspec.Struct):
     permit_due: bool = False
 
 
-class Proposal(msgspec.Struct):
+class Proposal(msgspec.Struct, gc=False):
     """A `GangPlaced` that awaits its verdict."""
 
     place: int
@@ -106,7 +106,7 @@ class Proposal(msgspec.Struct):
     optional: tuple[NodeAssignment, ...]
 
 
-class Cohort(msgspec.Struct):
+class Cohort(msgspec.Struct, gc=False):
     """Groups that one `GroupsRefused` refused together: they back off, wake and are tried again together."""
 
     place: int
@@ -122,7 +122,7 @@ class Cohort(msgspec.Struct):
     woken: bool = False
 
 
-class Nomination(msgspec.Struct):
+class Nomination(msgspec.Struct, gc=False):
     """Room kept for the replacement of a failed member; its claim is held under the failed pod's UID."""
 
     uid: str
@@ -132,7 +132,7 @@ class Nomination(msgspec.Struct):
     due: bool = False
 
 
-class Lost(msgspec.Struct):
+class Lost(msgspec.Struct, gc=False):
     """A bound member of a satisfied gang that failed for good: the binder decides whether its room is kept."""
 
     uid: str
@@ -141,7 +141,7 @@ class Lost(msgspec.Struct):
     scheduling_class: str
 
 
-class Eviction(msgspec.Struct):
+class Eviction(msgspec.Struct, gc=False):
     """An eviction that is intended and not settled."""
 
     uid: str
@@ -151,7 +151,7 @@ class Eviction(msgspec.Struct):
     reason: str
 
 
-class Deadline(msgspec.Struct, array_like=True, order=True):
+class Deadline(msgspec.Struct, array_like=True, order=True, gc=False):
     """Something that falls due on its owner's clock (`due_ns`); `serial` keeps equal ones in order."""
 
     due_ns: int
@@ -160,7 +160,7 @@ class Deadline(msgspec.Struct, array_like=True, order=True):
     key: str
 
 
-class Clock(msgspec.Struct):
+class Clock(msgspec.Struct, gc=False):
     """A writer's log time. `counted_ns` leaves jumps out, so that no jump moves a deadline.
 
     A deadline starts to run at its owner's first tick after it was set (`unarmed` until then, with its length).
@@ -173,7 +173,7 @@ class Clock(msgspec.Struct):
     armed: list[Deadline] = []
 
 
-class SchedulingClass(msgspec.Struct):
+class SchedulingClass(msgspec.Struct, gc=False):
     """A scheduling class and how many pods are of it."""
 
     fact: SchedulingClassObserved
