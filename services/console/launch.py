@@ -61,27 +61,27 @@ async def _serve(role: str, settings: Settings) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         await _until(stop, _hold_and_run(role, settings))
-    except BaseExceptionGroup as group:
-        return _exit_code(_first(group))
-    except (SteppedDown, LogError, OSError) as error:
-        return _exit_code(error)
+    except Exception as error:
+        return _exit_code(_first(error))
     return 0
 
 
 def _exit_code(error: BaseException) -> int:
-    """Say why the service ended, and how whoever runs it can tell."""
+    """Say why the service ended, and how whoever runs it can tell; what is a bug keeps its traceback."""
+    from services.kubernetes.access import AccessError
+    from services.kubernetes.errors import ApiError
+
     if isinstance(error, SteppedDown):
         logger.warning("stepped down: %s", error)
         return STEPPED_DOWN
-    if isinstance(error, (LogError, OSError)):
+    if isinstance(error, (LogError, ApiError, AccessError, OSError)):
         logger.error("%s", error)
         return UNREACHABLE
     raise error
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
