@@ -52,7 +52,7 @@ def claim(state: State, pod: Pod, uid: str, node_name: str) -> None:
 def _record(state: State, pod: Pod, uid: str, node_name: str, stage: str, proposal: int) -> None:
     node = state.nodes.get(node_name)
     if node is None:
-        node = state.nodes[node_name] = Node(name=node_name)
+        node = state.nodes[node_name] = Node(name=node_name, touched=state.sequence)
     node.claims[uid] = None
     state.claims[uid] = Claim(uid, node_name, pod.fact.scheduling_class, stage, pod.group, proposal)
 
