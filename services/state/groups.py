@@ -219,8 +219,7 @@ def _drop_group(state: State, group: Group) -> None:
 def changed(state: State, uid: str, pod: Pod) -> None:
     """A candidate was observed again: gates, priority, requests or the gang's label may have changed."""
     fact = pod.fact
-    wanted = fact.gang.gang if fact.gang is not None else f"pod/{fact.namespace}/{fact.name}"
-    if pod.group and pod.group != wanted:
+    if pod.group and pod.group != _wanted(fact):
         held = state.claims.get(uid)
         if held is not None and held.stage != "bound":
             return  # membership is frozen from proposal to settlement; `settled` comes back to it
@@ -239,6 +238,11 @@ def changed(state: State, uid: str, pod: Pod) -> None:
     wake(state, group)
 
 
+def _wanted(fact: ev.PodObserved) -> str:
+    """Key of the group that the pod says it belongs to."""
+    return fact.gang.gang if fact.gang is not None else f"pod/{fact.namespace}/{fact.name}"
+
+
 def settled(state: State, uid: str, pod: Pod) -> None:
     """The pod's claim is settled: an edit of its label that came in between counts now."""
     if not pod.group:
@@ -248,7 +252,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
         group.held.pop(uid, None)
         if group.phase == READY:
             _reconsider(state, group)
-    if pod.fact.candidate and (pod.fact.gang.gang if pod.fact.gang is not None else pod.group) != pod.group:
+    if pod.fact.candidate and _wanted(pod.fact) != pod.group:
         changed(state, uid, pod)
 
 
@@ -423,10 +427,11 @@ def disagreement(state: State, event: ev.DisagreementDetected) -> None:
 
 
 def failed_to_bind(state: State, uid: str, pod: Pod) -> None:
+    """The pod is tried again after a backoff, unless an edit of its label takes it elsewhere."""
     group = state.groups.get(pod.group)
-    settled(state, uid, pod)
     if group is not None and group.phase in (IDLE, READY, PARKED) and placeable(state, members(state, group)):
         park(state, [group], "BindingFailed", "BindingFailed", "the binding failed", 0, group.attempts + 1)
+    settled(state, uid, pod)
 
 
 # -------------------------------------------------------------------------------------------------------- declarations

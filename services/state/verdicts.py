@@ -103,41 +103,42 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
                 claim.resource_version = binding.resource_version
                 granted.append(claim)
     pods.accept(state, granted, PERMITTED)
-    for claim in [claim for _, claims in settled for claim in claims if claim.stage == PROPOSED]:
-        _release(state, claim.uid)
-    if group is None:
-        return
-    for key in group.gangs:
-        state.gangs[key].satisfied = True
-    group.attempts = 0
-    _hold_over(state, group)
-    groups.make_ready(state, group)
+    given_back = [claim.uid for _, claims in settled for claim in claims if claim.stage == PROPOSED]
+    given_back += [uid for uid in event.dropped if (claim := state.claims.get(uid)) is not None and claim.stage == HELD]
+    _release(state, given_back)
+    if group is not None:
+        for key in group.gangs:
+            state.gangs[key].satisfied = True
+        group.attempts = 0
+        _hold_over(state, group)
+        groups.make_ready(state, group)
+    _settled(state, given_back)
 
 
 def refused(state: State, event: ev.ProposalRefused) -> None:
     """The group is planned again at once."""
     group, claims = _settle(state, event.proposal)
-    for claim in claims:
-        _release(state, claim.uid)
+    given_back = [claim.uid for claim in claims]
+    _release(state, given_back)
     if group is not None and group.phase == AWAITING:
         groups.make_ready(state, group)
+    _settled(state, given_back)
 
 
 def released(state: State, event: ev.GangReleased) -> None:
     """Held pods are rejected; when none is left, the group is tried again after its backoff (seed 000, Unreserve)."""
     group = state.groups.get(event.group)
-    for uid in event.pods:
-        claim = state.claims.get(uid)
-        if claim is not None and claim.stage == HELD:
-            _release(state, uid)
-        if group is not None:
+    given_back = [uid for uid in event.pods if (claim := state.claims.get(uid)) is not None and claim.stage == HELD]
+    _release(state, given_back)
+    if group is not None:
+        for uid in event.pods:
             group.held.pop(uid, None)
-    if group is None or group.held:
-        return
-    _hold_over(state, group)
-    if group.phase != AWAITING and groups.placeable(state, groups.members(state, group)):
-        text = f"{len(event.pods)} pods were given back: {event.reason}"
-        groups.park(state, [group], event.reason, event.reason, text, 0, group.attempts + 1)
+        if not group.held:
+            _hold_over(state, group)
+            if group.phase != AWAITING and groups.placeable(state, groups.members(state, group)):
+                text = f"{len(event.pods)} pods were given back: {event.reason}"
+                groups.park(state, [group], event.reason, event.reason, text, 0, group.attempts + 1)
+    _settled(state, given_back)
 
 
 def _hold_over(state: State, group: Group) -> None:
@@ -146,11 +147,17 @@ def _hold_over(state: State, group: Group) -> None:
     state.holding.pop(group.key, None)
 
 
-def _release(state: State, uid: str) -> None:
-    pods.release(state, uid)
-    pod = state.pods.get(uid)
-    if pod is not None:
-        groups.settled(state, uid, pod)
+def _release(state: State, uids: list[str]) -> None:
+    for uid in uids:
+        pods.release(state, uid)
+
+
+def _settled(state: State, uids: list[str]) -> None:
+    """Edits of labels that came in meanwhile count now, after the group's own transition: it may lose its last pod."""
+    for uid in uids:
+        pod = state.pods.get(uid)
+        if pod is not None:
+            groups.settled(state, uid, pod)
 
 
 def permit_due(state: State, key: str) -> None:
