@@ -144,6 +144,71 @@ def simulate(
 
 
 @app.command()
+def subscribe(
+    pattern: Annotated[str, typer.Argument(help="EventType.namespace.name, with * and >", metavar="PATTERN")],
+    nats: Nats = None,
+    cluster: Cluster = None,
+    durable: Annotated[
+        str | None, typer.Option(help="go on behind what was taken under this name", metavar="NAME")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="begin with the next event, not with the oldest")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="each message as it is: a CloudEvent a line")] = False,
+) -> None:
+    """Events of the feed as they come, e.g. GangPermitted, 'PodBound.team-a.*', '>'. Needs `muster feed` to run."""
+    from services.console import commands
+
+    raise typer.Exit(
+        commands.subscribe(pattern, nats=nats, cluster=cluster, durable=durable, history=not new, as_json=as_json)
+    )
+
+
+policy = typer.Typer(help="The policy in the log: every bound and default that a decision depends on.")
+app.add_typer(policy, name="policy", no_args_is_help=True)
+
+
+@policy.command("show")
+def policy_show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
+    """The policy as of the log's end."""
+    from services.console import commands
+
+    raise typer.Exit(commands.show_policy(log, cluster, as_json=as_json))
+
+
+@policy.command("set")
+def policy_set(
+    log: Log,
+    cluster: Cluster = None,
+    profile: Annotated[str | None, typer.Option(help="default or binpack", metavar="NAME")] = None,
+    node_score: Annotated[str | None, typer.Option(help="least-allocated or binpack", metavar="NAME")] = None,
+    permit_waiting_ms: Annotated[int | None, typer.Option(help="how long an assignment waits for its gang")] = None,
+    backoff_initial_ms: Annotated[int | None, typer.Option(help="first backoff of a refused group")] = None,
+    backoff_max_ms: Annotated[int | None, typer.Option(help="largest backoff")] = None,
+    retry_ms: Annotated[int | None, typer.Option(help="a refused group is tried again after that in any case")] = None,
+    cycle_pods: Annotated[int | None, typer.Option(help="pods of one planning cycle")] = None,
+    gang_pods: Annotated[int | None, typer.Option(help="pods that a gang may have")] = None,
+    replacement_hold_ms: Annotated[int | None, typer.Option(help="how long a failed member's room is kept")] = None,
+    replacement_policy: Annotated[str | None, typer.Option(help="then: keep or evict the rest", metavar="NAME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Change the policy from here on; what is not named stays as it is."""
+    from services.console import commands
+
+    changes = {
+        "profile": profile,
+        "node_score": node_score,
+        "permit_waiting_ms": permit_waiting_ms,
+        "backoff_initial_ms": backoff_initial_ms,
+        "backoff_max_ms": backoff_max_ms,
+        "retry_ms": retry_ms,
+        "cycle_pods": cycle_pods,
+        "gang_pods": gang_pods,
+        "replacement_hold_ms": replacement_hold_ms,
+        "replacement_policy": replacement_policy,
+    }
+    raise typer.Exit(commands.set_policy(log, cluster, changes, as_json=as_json))
+
+
+@app.command()
 def demo(
     nodes: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with nodes", metavar="FILE")] = None,
     workload: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with pods", metavar="FILE")] = None,

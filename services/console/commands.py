@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -149,6 +149,67 @@ async def _keep(log: EventLog, path: Path) -> None:
         await copy(log, target)
     finally:
         await target.close()
+
+
+# ---------------------------------------------------------------------------------------------------------- policy
+
+
+def show_policy(location: str | None, cluster: str | None, *, as_json: bool = False) -> int:
+    from services.console import policy as policies
+
+    sequence, found = run(_with_log(location, cluster, policies.current))
+    if as_json:
+        show.json_line({"sequence": sequence, "policy": msgspec.to_builtins(found)})
+    elif found is None:
+        show.console().print(f"the log has no policy at {sequence}: the first binder adopts the defaults")
+    else:
+        show.facts_of(f"Policy at {sequence}", msgspec.to_builtins(found))
+    return 0
+
+
+def set_policy(location: str | None, cluster: str | None, changes: Mapping[str, Any], *, as_json: bool = False) -> int:
+    from services.console import policy as policies
+
+    async def work(log: EventLog) -> Any:
+        return await policies.change(log, changes)
+
+    sequence, new = run(_with_log(location, cluster, work))
+    if as_json:
+        show.json_line({"sequence": sequence, "policy": msgspec.to_builtins(new)})
+    else:
+        show.facts_of(f"Policy from {sequence} on", msgspec.to_builtins(new))
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------- subscribe
+
+
+def subscribe(
+    pattern: str,
+    *,
+    nats: str | None,
+    cluster: str | None,
+    durable: str | None,
+    history: bool,
+    as_json: bool = False,
+) -> int:
+    """Print the feed's messages until interrupted, or until nobody reads them any more."""
+    from events.cloudevents import PatternError
+    from services import settings
+
+    async def work() -> None:
+        from events.subscription import subscribe as messages
+
+        chosen = settings.read({"nats_url": nats, "cluster": cluster})
+        found = messages(chosen.nats_url, chosen.cluster, pattern, durable, history=history, **chosen.nats_options())
+        async with contextlib.aclosing(found):
+            async for message in found:
+                sys.stdout.write((message.body.decode() if as_json else show.cloud_event(message.body)) + "\n")
+                sys.stdout.flush()
+
+    with told_errors(PatternError), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        asyncio.run(work())
+    return 0
 
 
 # ------------------------------------------------------------------------------------------------------------ demo

@@ -5,6 +5,7 @@ from __future__ import annotations
 from events.policy import DEFAULT_POLICY, Profile
 from services.console.errors import Unusable
 
+SCORES = ("least-allocated", "binpack")
 PROFILES = {
     "default": DEFAULT_POLICY.profile,
     "binpack": Profile(name="binpack", queue_order="coscheduling", node_score="binpack"),

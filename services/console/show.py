@@ -107,6 +107,14 @@ def _value(value: Any) -> str:
     return str(value)
 
 
+def cloud_event(body: bytes) -> str:
+    """A message of the feed in one line: when, what, about what, and what it says."""
+    message = msgspec.json.decode(body)
+    kind = message["type"].rpartition(".")[2]
+    said = msgspec.json.encode(message["data"]).decode()
+    return f"{message['time']} {message['id']} {kind} {message.get('subject', '-')} {said}"
+
+
 # -------------------------------------------------------------------------------------------------------------- placing
 
 

@@ -7,21 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from services.__main__ import app
-from tests.console.test_simulate import node, pod
 
 runner = CliRunner()
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """A log that `simulate` left behind."""
-    manifests = tmp_path / "all.json"
-    manifests.write_text("\n---\n".join(map(json.dumps, [node("n1"), pod("a"), pod("b", "99")])))
-    path = tmp_path / "log.db"
-    said = runner.invoke(app, ["simulate", "-f", str(manifests), "--log", str(path), "--json"])
-    assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout)["bound"] == {"default/a": "n1"}
-    return path
 
 
 def test_verify_says_yes(log: Path) -> None:

@@ -1,0 +1,81 @@
+"""The policy in the log: what it is, and the admin's change of it.
+
+A change is one event, `PolicyChanged`, with the whole policy: what was not named stays as it was. It is appended behind
+the admin's last commit, so that of two admins at the same moment one is refused. It holds from its place on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+import events as ev
+from events.log import EventLog
+from events.policy import DEFAULT_POLICY, Policy
+from services.console.errors import Unusable
+from services.console.profiles import SCORES, profile
+from services.console.replay import replay
+from services.writer import SteppedDown, Writer
+
+REPLACEMENT = ("keep", "evict")
+LEAST = {"cycle_pods": 1, "gang_pods": 1, "backoff_initial_ms": 1, "backoff_max_ms": 1, "retry_ms": 1_000}
+"""Smallest values; 0 for whatever is not named."""
+MOST = 1 << 40
+
+
+class InvalidPolicy(Unusable):
+    """Names the field, what stood there and what was expected."""
+
+
+def changed(policy: Policy, changes: Mapping[str, Any]) -> Policy:
+    """The policy with these fields: those of `Policy`, ``profile`` by name, and ``node_score``. Raises InvalidPolicy."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    chosen = profile(given.pop("profile")) if "profile" in given else policy.profile
+    if "node_score" in given:
+        score = given.pop("node_score")
+        _one_of("node_score", score, SCORES)
+        chosen = msgspec.structs.replace(chosen, node_score=score)
+    for name, value in given.items():
+        if name == "replacement_policy":
+            _one_of(name, value, REPLACEMENT)
+        elif not LEAST.get(name, 0) <= value <= MOST:
+            raise InvalidPolicy(f"{_flag(name)} {value}: expected at least {LEAST.get(name, 0)} and at most {MOST}")
+    new = msgspec.structs.replace(policy, profile=chosen, **given)
+    if new.backoff_max_ms < new.backoff_initial_ms:
+        raise InvalidPolicy(
+            f"--backoff-max-ms {new.backoff_max_ms}: expected at least --backoff-initial-ms, {new.backoff_initial_ms}"
+        )
+    return new
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidPolicy(f"{_flag(name)} {value!r}: expected one of {', '.join(allowed)}")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+async def current(log: EventLog) -> tuple[int, Policy | None]:
+    """Up to where the log was read, and the policy there; None while it has none. Raises LogError, UnknownCommit."""
+    state = await replay(log)
+    return state.sequence, state.policy
+
+
+async def change(log: EventLog, changes: Mapping[str, Any]) -> tuple[int, Policy]:
+    """Append the changed policy; its place and itself. Raises InvalidPolicy, Unusable when there is nothing to change or
+    another admin was faster, LogError."""
+    writer = Writer(log, "admin")
+    last = await log.last(writer.subject)
+    writer.last = last.sequence if last is not None else 0
+    basis, policy = await current(log)
+    new = changed(policy or DEFAULT_POLICY, changes)
+    if new == policy:
+        raise Unusable("that is the policy already: nothing was written")
+    try:
+        return await writer.append([ev.PolicyChanged(policy=new)], basis=basis, cause="admin"), new
+    except SteppedDown as error:
+        raise Unusable("another admin changed the policy just now: look at it again") from error

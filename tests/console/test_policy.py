@@ -1,0 +1,113 @@
+"""The admin's commands: what the policy is, and changing it."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+import events as ev
+from events import envelope
+from events.memory import MemoryLog
+from events.policy import DEFAULT_POLICY
+from services.__main__ import app
+from services.console.errors import Unusable
+from services.console.policy import InvalidPolicy, change, changed, current
+from services.console.verify import verify
+from tests.world import World
+
+runner = CliRunner()
+
+
+def test_what_is_not_named_stays() -> None:
+    policy = changed(DEFAULT_POLICY, {"permit_waiting_ms": 5, "profile": None})
+    assert policy == msgspec.structs.replace(DEFAULT_POLICY, permit_waiting_ms=5)
+
+
+def test_a_profile_by_name_and_then_its_score() -> None:
+    assert changed(DEFAULT_POLICY, {"profile": "binpack"}).profile.node_score == "binpack"
+    mixed = changed(DEFAULT_POLICY, {"profile": "default", "node_score": "binpack"}).profile
+    assert (mixed.name, mixed.node_score) == ("default", "binpack")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"node_score": "best"}, "--node-score 'best': expected one of least-allocated, binpack"),
+        ({"replacement_policy": "drop"}, "--replacement-policy 'drop': expected one of keep, evict"),
+        ({"cycle_pods": 0}, "--cycle-pods 0: expected at least 1"),
+        ({"permit_waiting_ms": -1}, "--permit-waiting-ms -1: expected at least 0"),
+        ({"retry_ms": 1 << 50}, "and at most"),
+        ({"backoff_max_ms": 10}, "--backoff-max-ms 10: expected at least --backoff-initial-ms, 1000"),
+    ],
+)
+def test_a_bad_value_names_its_flag_and_what_was_expected(changes: dict, said: str) -> None:
+    with pytest.raises(InvalidPolicy) as raised:
+        changed(DEFAULT_POLICY, changes)
+    assert said in str(raised.value)
+
+
+async def test_a_change_is_one_event_and_deciding_goes_on_by_it() -> None:
+    world = World()
+    world.node("n1")
+    world.node("n2")
+    sequence, policy = await change(world.log, {"profile": "binpack"})
+    commit = envelope.decode(world.log.commits[sequence - 1])
+    assert commit.events == [ev.PolicyChanged(policy=policy)]
+    assert (commit.header.writer, commit.header.cause) == ("admin", "admin")
+    world.state.apply_stored(world.log.commits[sequence - 1])
+    for i in range(4):
+        world.pod(f"pod-{i}")
+    world.settle()
+    assert len(set(world.where(*(f"pod-{i}" for i in range(4))))) == 1
+    assert await current(world.log) == (len(world.log.commits), policy)
+    assert (await verify(world.log)).verified
+
+
+async def test_a_log_without_a_policy_gets_one_from_the_defaults() -> None:
+    log = MemoryLog("fresh")
+    assert await current(log) == (0, None)
+    _, policy = await change(log, {"gang_pods": 7})
+    assert policy == msgspec.structs.replace(DEFAULT_POLICY, gang_pods=7)
+
+
+async def test_changing_nothing_writes_nothing() -> None:
+    world = World()
+    commits = len(world.log.commits)
+    with pytest.raises(Unusable, match="that is the policy already"):
+        await change(world.log, {"replacement_policy": "keep"})
+    assert len(world.log.commits) == commits
+
+
+async def test_of_two_admins_at_once_one_is_refused() -> None:
+    log = MemoryLog("shared")
+    await change(log, {"gang_pods": 7})
+
+    class Slow(MemoryLog):
+        """Somebody else's change comes between reading and appending."""
+
+        async def end(self) -> int:
+            if not self.__dict__.get("interrupted"):
+                self.__dict__["interrupted"] = True
+                await change(self, {"gang_pods": 8})
+            return len(self.commits)
+
+    slow = Slow("shared")
+    slow.commits, slow._last = log.commits, log._last
+    with pytest.raises(Unusable, match="another admin changed the policy just now"):
+        await change(slow, {"gang_pods": 9})
+    assert (await current(log))[1].gang_pods == 8
+
+
+def test_show_and_set_on_the_command_line(log: Path) -> None:
+    said = runner.invoke(app, ["policy", "set", str(log), "--node-score", "binpack", "--gang-pods", "100", "--json"])
+    assert said.exit_code == 0, said.output
+    found = json.loads(runner.invoke(app, ["policy", "show", str(log), "--json"]).stdout)
+    assert found["policy"]["gang_pods"] == 100
+    assert found["policy"]["profile"]["node_score"] == "binpack"
+    assert json.loads(said.stdout) == found
+    assert "permit waiting ms" in runner.invoke(app, ["policy", "show", str(log)]).output
+    again = runner.invoke(app, ["policy", "set", str(log), "--node-score", "worst"])
+    assert again.exit_code == 2
+    assert "expected one of least-allocated, binpack" in again.stderr
