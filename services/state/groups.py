@@ -178,7 +178,7 @@ def leave(state: State, uid: str, pod: Pod) -> None:
     pod.gang = ""
     if group is None:
         return
-    group.held.pop(uid, None)
+    let_go(state, group, uid)
     if group.pod == uid:
         _drop_group(state, group)
         return
@@ -249,7 +249,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
         return
     group = state.groups.get(pod.group)
     if group is not None:
-        group.held.pop(uid, None)
+        let_go(state, group, uid)
         if group.phase == READY:
             _reconsider(state, group)
     if pod.fact.candidate and _wanted(pod.fact) != pod.group:
@@ -261,6 +261,20 @@ def shrunk(state: State, pod: Pod) -> None:
     group = state.groups.get(pod.group)
     if group is not None:
         _reconsider(state, group)
+
+
+def let_go(state: State, group: Group, uid: str) -> None:
+    """The pod's assignment waits no longer; with the last one the hold is over."""
+    if uid in group.held:
+        del group.held[uid]
+        if not group.held:
+            hold_over(state, group)
+
+
+def hold_over(state: State, group: Group) -> None:
+    group.held.clear()
+    group.permit_due = False
+    state.holding.pop(group.key, None)
 
 
 # -------------------------------------------------------------------------------------------------------------- phases

@@ -82,12 +82,12 @@ def _settle(state: State, place: Place) -> tuple[Group | None, list[Claim]]:
 def held(state: State, event: ev.GangHeld) -> None:
     group, claims = _settle(state, event.proposal)
     pods.accept(state, claims, HELD)
-    if group is not None:
-        group.held.update((claim.uid, None) for claim in claims)
     if group is None:
         return
-    state.holding[group.key] = None
-    set_deadline(state.clock("binder"), "permit", event.group, event.waiting_ms)
+    if claims:
+        group.held.update((claim.uid, None) for claim in claims)
+        state.holding[group.key] = None
+        set_deadline(state.clock("binder"), "permit", f"{place_of(event.proposal)}/{group.key}", event.waiting_ms)
     groups.make_ready(state, group)
 
 
@@ -110,7 +110,7 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
         for key in group.gangs:
             state.gangs[key].satisfied = True
         group.attempts = 0
-        _hold_over(state, group)
+        groups.hold_over(state, group)
         groups.make_ready(state, group)
     _settled(state, given_back)
 
@@ -132,19 +132,11 @@ def released(state: State, event: ev.GangReleased) -> None:
     _release(state, given_back)
     if group is not None:
         for uid in event.pods:
-            group.held.pop(uid, None)
-        if not group.held:
-            _hold_over(state, group)
-            if group.phase != AWAITING and groups.placeable(state, groups.members(state, group)):
-                text = f"{len(event.pods)} pods were given back: {event.reason}"
-                groups.park(state, [group], event.reason, event.reason, text, 0, group.attempts + 1)
+            groups.let_go(state, group, uid)
+        if not group.held and group.phase != AWAITING and groups.placeable(state, groups.members(state, group)):
+            text = f"{len(event.pods)} pods were given back: {event.reason}"
+            groups.park(state, [group], event.reason, event.reason, text, 0, group.attempts + 1)
     _settled(state, given_back)
-
-
-def _hold_over(state: State, group: Group) -> None:
-    group.held.clear()
-    group.permit_due = False
-    state.holding.pop(group.key, None)
 
 
 def _release(state: State, uids: list[str]) -> None:
@@ -161,8 +153,10 @@ def _settled(state: State, uids: list[str]) -> None:
 
 
 def permit_due(state: State, key: str) -> None:
-    group = state.groups.get(key)
-    if group is not None and group.held:
+    """Of a hold that still stands: pods that wait since an earlier one was settled have time left."""
+    proposal, _, group_key = key.partition("/")
+    group = state.groups.get(group_key)
+    if group is not None and any(state.claims[uid].proposal == int(proposal) for uid in group.held):
         group.permit_due = True
 
 
