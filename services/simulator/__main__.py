@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -70,6 +71,8 @@ async def _serve(arguments: Any) -> None:
     cluster.load(load_yaml([*arguments.nodes, *arguments.workload]))
     if arguments.trace:
         cluster.load(load(arguments.trace, arguments.dir, arguments.limit))
+    gc.collect()
+    gc.freeze()  # what was loaded stays; no collection needs to look at it again
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)

@@ -18,6 +18,12 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 _JSON_TYPES = {str: "string", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
 
+POD_SPEC_MUTABLE = {
+    *("initContainers", "activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"),
+    *("schedulingGates", "nodeSelector", "affinity"),
+}
+"""What an update of a pod's spec may touch beside its images (roughly: gates, and while gated where it may go)."""
+
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -46,13 +52,19 @@ def check_metadata(resource: Resource, obj: Object) -> None:
 
 
 def check_types(resource: Resource, obj: Object) -> None:
-    """That spec, status and metadata are objects. Raises ApiError 400."""
-    for field in ("metadata", "spec", "status"):
-        if field in obj and obj[field] is not None and not isinstance(obj[field], dict):
-            raise errors.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"json: cannot unmarshal {type(obj[field]).__name__} into {field}: expected an object"
-            )
+    """That spec, status and metadata are objects, and conditions a list of them. Raises ApiError 400."""
+    wrong = [field for field in ("metadata", "spec", "status") if not isinstance(obj.get(field) or {}, dict)]
+    if not wrong and not resource.custom:
+        conditions = (obj.get("status") or {}).get("conditions") or []
+        if not isinstance(conditions, list) or not all(
+            isinstance(told, dict) and "type" in told for told in conditions
+        ):
+            wrong = ["status.conditions"]
+    if wrong:
+        raise errors.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"json: cannot unmarshal {wrong[0]}: of another type"
+        )
 
 
 def prepare(resource: Resource, obj: Object) -> None:
@@ -163,6 +175,26 @@ def _qos_class(spec: Object) -> str:
     if all(r == at and {"cpu", "memory"} <= r.keys() for r, at in zip(requests, limits, strict=True)):
         return "Guaranteed"
     return "Burstable"
+
+
+def check_pod_update(resource: Resource, name: str, old: Object, new: Object) -> None:
+    """That an update of a pod's spec touches only what it may. Raises ApiError 422."""
+    changed = {field for field in new.keys() | old.keys() if new.get(field) != old.get(field)}
+    if "containers" in changed and _but_images(new.get("containers")) == _but_images(old["containers"]):
+        changed.discard("containers")
+    if forbidden := sorted(changed - POD_SPEC_MUTABLE):
+        message = (
+            "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
+            f"existing tolerations),`spec.terminationGracePeriodSeconds`: {', '.join(forbidden)}"
+        )
+        raise errors.invalid(resource, name, [("spec", "FieldValueForbidden", message)])
+
+
+def _but_images(containers: Any) -> Any:
+    if not isinstance(containers, list) or not all(isinstance(container, dict) for container in containers):
+        return containers
+    return [{field: value for field, value in container.items() if field != "image"} for container in containers]
 
 
 def set_priority(resource: Resource, pod: Object, classes: dict[str, Object]) -> None:

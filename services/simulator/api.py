@@ -23,12 +23,6 @@ Object = dict[str, Any]
 SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated names: Kubernetes leaves out those that could spell something."""
 
-POD_SPEC_MUTABLE = {
-    *("containers", "initContainers", "activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"),
-    *("schedulingGates", "nodeSelector", "affinity"),
-}
-"""What an update of a pod's spec may touch (roughly: images, gates, and while gated where it may go)."""
-
 PATCHES: dict[str, Callable[[Any, Any], Any]] = {
     "application/json-patch+json": patches.json_patch,
     "application/merge-patch+json": patches.merge,
@@ -263,7 +257,7 @@ class Api:
                 if "status" in old:
                     new["status"] = old["status"]
             if collection is self.pods:
-                self._check_pod_spec(resource, entry, new.get("spec") or {})
+                admission.check_pod_update(resource, entry.key[1], old["spec"], new.get("spec") or {})
             admission.check_metadata(resource, new)
         if new == old:
             return entry
@@ -286,18 +280,6 @@ class Api:
         fixed = (*kept, "deletionTimestamp", "deletionGracePeriodSeconds")
         metadata = {field: asked[field] for field in asked if field not in (*fixed, "managedFields")}
         return {field: old[field] for field in fixed if field in old} | metadata
-
-    @staticmethod
-    def _check_pod_spec(resource: Resource, entry: Entry, spec: Object) -> None:
-        old = entry.object["spec"]
-        changed = {field for field in spec.keys() | old.keys() if spec.get(field) != old.get(field)}
-        if forbidden := sorted(changed - POD_SPEC_MUTABLE):
-            message = (
-                "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-                "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
-                f"existing tolerations),`spec.terminationGracePeriodSeconds`: {', '.join(forbidden)}"
-            )
-            raise errors.invalid(resource, entry.key[1], [("spec", "FieldValueForbidden", message)])
 
     # ---------------------------------------------------------------------------------------------------------- delete
 

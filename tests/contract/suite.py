@@ -492,6 +492,30 @@ async def test_a_pods_node_cannot_be_written(client: Client) -> None:
     (await client.patch(f"{client.pods}/a", {"spec": {"nodeName": ABSENT_NODE}})).refused(422, "Invalid")
 
 
+async def test_a_pods_containers_cannot_be_written_but_for_their_images(client: Client) -> None:
+    made = await client.pod("a")
+    (container,) = made["spec"]["containers"]
+    image = {"spec": {"containers": [container | {"image": "registry.k8s.io/pause:3.9"}]}}
+    (await client.patch(f"{client.pods}/a", image)).ok()
+    asked = {"spec": {"containers": [container | {"resources": {"requests": {"cpu": "1"}}}]}}
+    (await client.patch(f"{client.pods}/a", asked)).refused(422, "Invalid")
+    assert (await client.patch(f"{client.pods}/a", {"spec": {"containers": "none"}})).code in (400, 422)
+
+
+async def test_a_pod_is_resized_through_its_subresource(client: Client) -> None:
+    made = await client.pod("a")
+    asked = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "20m"}}}]}}
+    resized = (await client.patch(f"{client.pods}/a/resize", asked, STRATEGIC)).ok()
+    assert resized["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "20m"}
+    assert resized["metadata"]["generation"] == made["metadata"]["generation"] + 1
+
+
+async def test_conditions_must_be_a_list(client: Client) -> None:
+    await client.pod("a")
+    answer = await client.patch(f"{client.pods}/a/status", {"status": {"conditions": "none"}}, MERGE)
+    assert answer.code in (400, 422)
+
+
 async def test_a_patch_of_what_is_not_there_is_not_found(client: Client) -> None:
     (await client.patch(f"{client.pods}/a/status", {"status": {}}, STRATEGIC)).refused(404, "NotFound")
 
