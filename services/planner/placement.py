@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from services.planner.ports import Ports
 from services.planner.rules.node_score import SCORES
 from services.state import fits
 from services.state.nodes import ClassInfo, Ints, Mask, NodeTable
@@ -48,7 +49,7 @@ class Room:
         self.free: Ints = np.asfortranarray(table.allocatable - table.held - table.proposed)
         self.rule = SCORES[score]
         self.rows_scanned = 0
-        self._ports: dict[str, Mask] = {}
+        self._ports = Ports(table)
         self._shares: dict[tuple[int, ...], Ints] = {}
         self._least: Ints = self.free[table.present].min(axis=0, initial=int(_TAKEN))
         """For each resource a bound from below on what any node has left: where a request is smaller, nobody lacks."""
@@ -75,12 +76,12 @@ class Room:
             rows, counts = (np.array(each) for each in zip(*placed, strict=True))
             self._count(info, rows, -counts)
             if info.fact.host_ports:
-                self._port_mask(info)[rows] = True
+                self._ports.close(info, rows)
 
     def _take(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         self._count(info, rows, counts)
         if info.fact.host_ports:
-            self._port_mask(info)[rows] = False
+            self._ports.open(info, rows)
 
     def _count(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         for column, amount in info.columns:
@@ -99,13 +100,6 @@ class Room:
                 mask = enough if mask is None else np.logical_and(mask, enough, out=mask)
         return mask
 
-    def _port_mask(self, info: ClassInfo) -> Mask:
-        """Rows whose ports are free for the class, also of what this cycle placed of it."""
-        mask = self._ports.get(info.fact.digest)
-        if mask is None:
-            mask = self._ports[info.fact.digest] = cast(Mask, fits.ports_mask(self.table, info))
-        return mask
-
     # ------------------------------------------------------------------------------------------------------------ keys
 
     def _step(self, info: ClassInfo, pods: int, seed: int) -> tuple[Rows, Ints]:
@@ -115,7 +109,7 @@ class Room:
         if roomy is not None:
             usable = usable & roomy
         if info.fact.host_ports:
-            usable = usable & self._port_mask(info)
+            usable = usable & self._ports.free(info)
         keys = np.where(usable, self._keys(info, seed, 1, None), _TAKEN)
         if pods == 1:
             row = int(keys.argmin()) if len(keys) else 0
