@@ -134,7 +134,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
         key = pod.group = f"pod/{fact.namespace}/{fact.name}"
         group = _new_group(state, key, fact)
         group.pod = uid
-        wake(state, group)
+        wake(state, group, uid)
         return
     key = pod.group = pod.gang = membership.gang
     gang = _gang(state, key, membership.dialect)
@@ -150,7 +150,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
     if found.phase == READY:
         found.changed = state.sequence
     else:
-        wake(state, found)
+        wake(state, found, uid)
 
 
 def _gang(state: State, key: str, dialect: str) -> Gang:
@@ -235,7 +235,7 @@ def changed(state: State, uid: str, pod: Pod) -> None:
         group.priority = max(state.pods[member].fact.priority for member in gang.members)
     else:
         group.priority = fact.priority
-    wake(state, group)
+    wake(state, group, uid)
 
 
 def _wanted(fact: ev.PodObserved) -> str:
@@ -280,17 +280,19 @@ def hold_over(state: State, group: Group) -> None:
 # -------------------------------------------------------------------------------------------------------------- phases
 
 
-def wake(state: State, group: Group) -> None:
-    """A fact about the group itself could change its verdict."""
+def wake(state: State, group: Group, uid: str = "") -> None:
+    """A fact about the group itself could change its verdict: about the pod `uid`, or about a declaration.
+
+    An idle group has nothing to place, so that only a pod that may be placed now can wake it.
+    """
     group.changed = state.sequence
-    if group.pod and state.pods[group.pod].fact.gated:
-        return
     if group.phase == IDLE:
-        group.phase = READY
-        state.ready[group.key] = None
+        if uid and placeable(state, (uid,)):
+            group.phase = READY
+            state.ready[group.key] = None
     elif group.phase == PARKED:
         cohort = state.cohorts[group.cohort]
-        if cohort.reason == "TooFewPods" and _live(state, group) < cohort.needed:
+        if cohort.reason == "TooFewPods" and _too_few(state, group):
             return
         if cohort.backing_off:
             group.woken = True
@@ -298,8 +300,10 @@ def wake(state: State, group: Group) -> None:
             make_ready(state, group)
 
 
-def _live(state: State, group: Group) -> int:
-    return sum(total(state, state.gangs[key]) for key in group.gangs) if group.gangs else 1
+def _too_few(state: State, group: Group) -> bool:
+    """Whether a gang is still short of pods, by its declaration as it is now."""
+    gangs = [state.gangs[key] for key in group.gangs]
+    return any(gang.declaration is not None and total(state, gang) < gang.declaration.min_member for gang in gangs)
 
 
 def _reconsider(state: State, group: Group) -> None:
@@ -308,11 +312,11 @@ def _reconsider(state: State, group: Group) -> None:
         state.ready.pop(group.key, None)
         group.phase = IDLE
     elif group.phase == PARKED:
-        if not placeable(state, members(state, group)):
+        if placeable(state, members(state, group)):
+            wake(state, group)
+        else:
             _unpark(state, group)
             group.phase = IDLE
-        elif state.cohorts[group.cohort].reason != "TooFewPods":
-            wake(state, group)
 
 
 def make_ready(state: State, group: Group) -> None:

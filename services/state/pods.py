@@ -15,6 +15,7 @@ from services.state.records import (
     BOUND,
     BOUND_CLAIM,
     FAILED,
+    PENDING,
     PERMITTED,
     PROPOSED,
     SUCCEEDED,
@@ -58,12 +59,12 @@ def _record(state: State, pod: Pod, uid: str, node_name: str, stage: str, propos
 
 
 def propose(state: State, wanted: list[tuple[str, str]], group: str, proposal: int) -> None:
-    """Take room for the (uid, node) of a proposal, for planners only; pods that left the group are left out."""
+    """Take room for the (uid, node) of a proposal, for planners only; pods that are gone are left out."""
     rows: dict[str, list[int]] = {}
     pods, nodes = state.pods, state.table.rows
     for uid, node_name in wanted:
         pod = pods.get(uid)
-        if pod is None or pod.group != group:
+        if pod is None or pod.group != group or pod.status != PENDING:
             continue
         _record(state, pod, uid, node_name, PROPOSED, proposal)
         row = nodes.get(node_name)

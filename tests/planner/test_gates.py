@@ -21,14 +21,22 @@ def test_a_gated_pod_without_room_is_not_refused_for_room() -> None:
     assert world.plan() == []
 
 
+def test_a_gang_whose_minimum_needs_gated_pods_says_so() -> None:
+    world = World()
+    world.node("n0")
+    world.gang("train", 1, 2)
+    world.pod("train-late", "train", minimum=2, gated=True)
+    refused = of_type(world.plan(), ev.GroupsRefused)
+    assert [(event.reason, event.needed, event.placeable) for event in refused] == [("PodsGated", 2, 1)]
+
+
 def test_a_gated_latecomer_of_a_running_gang_waits_and_is_placed_when_its_gates_are_gone() -> None:
     world = World()
     world.node("n0")
     world.gang("train", 2, 2)
     world.settle()
     world.pod("train-late", "train", minimum=2, gated=True)
-    refused = of_type(world.plan(), ev.GroupsRefused)
-    assert [(event.reason, event.needed, event.placeable) for event in refused] == [("PodsGated", 1, 0)]
+    assert world.plan() == []
     world.pod("train-late", "train", minimum=2)
     world.settle()
     assert world.where("train-late") == ["n0"]
