@@ -1,20 +1,23 @@
 """Whether anything can still change: in the log, and between the log and the cluster.
 
-The log is at rest when nobody can decide anything and nothing waits for time alone (`services.console.simulate`). The
-cluster is at rest when every pod that it has stands in the log as it is there, and no pod is going to end.
+The log is at rest when nobody can decide anything, and no passing of time would change that. The cluster is at rest when
+every pod that it has stands in the log as it is there, and no pod is going to end.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from services.console.simulate import waits_for_time
-from services.kubernetes.client import Client
 from services.kubernetes.resources import PODS
 from services.simulator.kubelet import DURATION
 from services.state import groups
 from services.state.fold import State
 from services.state.records import FAILED, PENDING, SUCCEEDED
+
+if TYPE_CHECKING:
+    from services.kubernetes.client import Client
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -45,11 +48,27 @@ class _Pods(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Pods)
 
 
+def waits_for_time(state: State) -> bool:
+    """Whether something would happen if only time passed: a held gang times out, nominated room expires, or a refused
+    group that was given reason to be tried again sits out its backoff. A retry by the clock alone finds what it found.
+    """
+    if state.holding or state.nominations:
+        return True
+    for cohort in state.cohorts.values():
+        if cohort.backing_off and (
+            cohort.woken
+            or (cohort.reason == "InsufficientRoom" and state.room_sequence > cohort.basis)
+            or any(state.groups[key].woken for key in cohort.groups)
+        ):
+            return True
+    return False
+
+
 def log_at_rest(state: State) -> bool:
     """Whether no core has anything to say of this state, nor would after any time."""
     if not state.synced or not state.epoch:
         return False
-    if state.proposals or state.permitted or state.evictions or waits_for_time(state):
+    if state.proposals or state.permitted or state.lost or state.evictions or waits_for_time(state):
         return False
     return not any(groups.candidates(state, shard) for shard in set(state.owners))
 

@@ -22,6 +22,7 @@ from events.envelope import Header
 from events.memory import MemoryLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
+from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_waiting
 from services.ingest.decoding import KINDS
 from services.ingest.differ import Ingest
@@ -210,19 +211,3 @@ def _next_step_ns(clock: Clock) -> int | None:
     if not clock.armed:
         return None
     return min(max(clock.armed[0].due_ns - clock.counted_ns, TICK_SPACING_NS), HEARTBEAT_NS)
-
-
-def waits_for_time(state: State) -> bool:
-    """Whether something would happen if only time passed: a held gang times out, nominated room expires, or a refused
-    group that was given reason to be tried again sits out its backoff. A retry by the clock alone finds what it found.
-    """
-    if state.holding or state.nominations:
-        return True
-    for cohort in state.cohorts.values():
-        if cohort.backing_off and (
-            cohort.woken
-            or (cohort.reason == "InsufficientRoom" and state.room_sequence > cohort.basis)
-            or any(state.groups[key].woken for key in cohort.groups)
-        ):
-            return True
-    return False

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from events.policy import DEFAULT_POLICY
-from services.console.profiles import PROFILES, UnknownProfile, profile
+from services.console.policy import changed
+from services.console.profiles import UnknownProfile, profile
 from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
 from services.simulator.manifests import load_yaml
 from services.state.validate import validate_state
 
 SHARED = Path(__file__).parents[3] / "shared" / "manifests" / "coscheduling"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def node(name: str, cpu: str = "8", memory: str = "32Gi", **labels: str) -> dict:
@@ -147,11 +150,7 @@ def test_gated_pods_and_unsupported_constraints_wait_with_their_reason() -> None
 def test_binpack_fills_a_node_before_the_next() -> None:
     objects = [node("n1"), node("n2"), node("n3"), *(pod(f"p{i}") for i in range(8))]
     spread = placed(*objects)["bound"]
-    policy = DEFAULT_POLICY.__class__(
-        **{name: getattr(DEFAULT_POLICY, name) for name in DEFAULT_POLICY.__struct_fields__ if name != "profile"},
-        profile=PROFILES["binpack"],
-    )
-    packed = placed(*objects, policy=policy)["bound"]
+    packed = placed(*objects, policy=changed(DEFAULT_POLICY, {"profile": "binpack"}))["bound"]
     assert len(set(spread.values())) == 3
     assert len(set(packed.values())) == 1
 
@@ -187,6 +186,14 @@ def test_time_passes_only_for_what_waits_for_it() -> None:
 def test_nothing_at_all_is_answered_too() -> None:
     assert placed()["bound"] == {}
     assert Simulation().answer()["gangs"] == {}
+
+
+@pytest.mark.parametrize(("golden", "name"), [("two-gangs", "default"), ("two-gangs-binpack", "binpack")])
+def test_the_example_is_placed_as_it_always_was(golden: str, name: str) -> None:
+    """Where something else is right from now on: ``muster simulate -f … --json``, less the digest, is the new file."""
+    objects = load_yaml([EXAMPLES / "nodes.yaml", EXAMPLES / "two-gangs.yaml"])
+    found = placed(*objects, policy=changed(DEFAULT_POLICY, {"profile": name}))
+    assert found == json.loads((GOLDEN / f"{golden}.json").read_text()) | {"digest": found["digest"]}
 
 
 @pytest.mark.parametrize("seed", ["0", "4711"])
