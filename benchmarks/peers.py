@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +67,7 @@ class Row:
     p50_s: float | None = None
     p99_s: float | None = None
     peak_memory_mb: float | None = None
+    cpu_s_by_process: dict[str, float] = field(default_factory=dict)
 
 
 class Bench:
@@ -90,7 +91,11 @@ class Bench:
         ended = [process for process in self.processes if not process.alive]
         if ended:
             raise RuntimeError(f"{ended[0].name} ended:\n{ended[0].tail()}")
-        return sum(process.cpu_s() for process in self.processes) + (cpu_of(self.nats.pid) if self.nats else 0.0)
+        return sum(self.cpu_s_by_process().values())
+
+    def cpu_s_by_process(self) -> dict[str, float]:
+        spent = {process.name: process.cpu_s() for process in self.processes}
+        return spent | ({"nats": cpu_of(self.nats.pid)} if self.nats else {})
 
     async def cpu_at_rest_s(self) -> float:
         """The CPU spent once less than 3 % of a core is used for two seconds: what is written behind counts too."""
@@ -289,6 +294,7 @@ async def measure(peer: str, shape: Shape, mode: str, directory: Path) -> Row:
             bench = Bench(peer, plane, api, shape.size)
             await MODES[mode](bench, shape, row)
             row.peak_memory_mb = bench.peak_memory_mb()
+            row.cpu_s_by_process = bench.cpu_s_by_process()
     finally:
         if bench:
             bench.stop()
