@@ -1,8 +1,8 @@
 """A service as a process: settings in, the log and the lease opened, the service run until it is told to end.
 
-The lease only decides who tries (`events.lease`): a second process of a role waits for it as a standby. SIGTERM and SIGINT
-end the service cleanly and hand the lease over at once. A service that was replaced, or that cannot reach what it needs,
-ends with an exit code of its own; whoever runs it starts it again, and it becomes a standby.
+The lease only decides who tries (`events.lease`): a second process of a role waits for it as a standby. SIGTERM and
+SIGINT end the service cleanly and hand the lease over at once. A service that was replaced, or that cannot reach what it
+needs, ends with an exit code of its own; whoever runs it starts it again, and it becomes a standby.
 """
 
 from __future__ import annotations
