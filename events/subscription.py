@@ -175,10 +175,13 @@ async def _answers(connection: Connection, arrivals: Subscription, stream: str, 
 
 
 async def _acknowledge(connection: Connection, message: Msg, stream: str, name: str) -> None:
-    """Until the server confirms it: a lost acknowledgement would hold the next message back until it is too late."""
-    while True:
+    """With the server's answer: a lost acknowledgement would hold the next message back until it is too late.
+
+    A server that died without having written what it had delivered does not answer: the message comes again.
+    """
+    for _ in range(2):
         try:
-            await connection.request(message.reply, b"+ACK")
+            await connection.request(message.reply, b"+ACK", within_s=SILENCE_S)
             return
         except Unanswered:
             await _check_consumer(connection, stream, name)

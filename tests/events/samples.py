@@ -21,7 +21,7 @@ def samples() -> list[Event]:
     return [sample(kind) for kind in get_args(Event)]
 
 
-def _value(info: inspect.Type) -> Any:
+def _value(info: inspect.Type) -> Any:  # noqa: PLR0911
     match info:
         case inspect.StrType():
             return "x"

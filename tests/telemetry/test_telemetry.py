@@ -202,7 +202,7 @@ def test_otlp_over_http_reaches_the_collector() -> None:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, format: str, *arguments: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             """Quiet."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
