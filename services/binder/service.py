@@ -13,7 +13,7 @@ import logging
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence, Sized
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -165,8 +165,9 @@ class Effects:
 
 
 class WriteBehind:
-    """What users read, one write at a time. Three queues without duplicates, the oldest first: pods whose condition may
-    have changed, PodGroups whose status may have, and Kubernetes events, of which a burst may lose the oldest."""
+    """What users read. Three queues without duplicates, the oldest first, one write at a time in each: pods whose
+    condition may have changed, PodGroups whose status may have, and Kubernetes events, of which a burst may lose the
+    oldest."""
 
     def __init__(
         self,
@@ -230,25 +231,35 @@ class WriteBehind:
     # ----------------------------------------------------------------------------------------------------------- write
 
     async def run(self) -> None:
+        """Each queue at its own rate: a burst of events keeps no pod from hearing why it waits."""
+        async with asyncio.TaskGroup() as queues:
+            queues.create_task(self._drain(self._gangs, self._next_gang, self._event_pause_s))
+            queues.create_task(self._drain(self._events, self._next_event, self._event_pause_s))
+            queues.create_task(self._drain(self._pods, self._next_condition, self._waiting_pause_s))
+
+    async def _drain(self, queue: Sized, following: Callable[[], Coroutine[None, None, bool]], pause_s: float) -> None:
         while True:
-            if self._busy() or not self._decider.active:
+            if not queue or self._busy() or not self._decider.active:
                 await asyncio.sleep(QUIET_S)
-            elif self._gangs:
-                await self._write(self._write_gang(_first(self._gangs)), self._event_pause_s)
-            elif self._events:
-                await self._write(self._write_event(self._events.popleft()), self._event_pause_s)
-            elif self._pods:
-                await self._write(self._write_condition(_first(self._pods)), self._waiting_pause_s)
             else:
-                await asyncio.sleep(QUIET_S)
+                await self._write(following(), pause_s)
+
+    def _next_gang(self) -> Coroutine[None, None, bool]:
+        return self._write_gang(_first(self._gangs))
+
+    def _next_event(self) -> Coroutine[None, None, bool]:
+        return self._write_event(self._events.popleft())
+
+    def _next_condition(self) -> Coroutine[None, None, bool]:
+        return self._write_condition(_first(self._pods))
 
     async def _write(self, write: Coroutine[None, None, bool], pause_s: float) -> None:
         """One write; the pause bounds the rate of those that reached the API server. Its failure costs only itself."""
         try:
             if not await write:
-                return
+                pause_s = 0.0
         except NotFound:
-            return
+            pause_s = 0.0
         except ApiError as error:
             logger.warning("written behind, and refused: %s", error)
         await asyncio.sleep(pause_s)

@@ -1,0 +1,88 @@
+"""What users read is written behind the bindings, and no part of it waits for all of another."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import events as ev
+from events.envelope import decode
+from services.binder.service import WriteBehind
+from tests.world import World
+
+
+class Client:
+    """Takes everything that is written."""
+
+    def __init__(self) -> None:
+        self.conditions: list[str] = []
+        self.events: list[str] = []
+        self.version = 1_000
+
+    async def patch_pod_status(self, namespace: str, name: str, uid: str, version: str, status: Any) -> str:
+        await asyncio.sleep(0)
+        self.conditions.append(uid)
+        self.version += 1
+        return str(self.version)
+
+    async def create_event(self, name: str, regarding: Any, **_: Any) -> None:
+        await asyncio.sleep(0)
+        self.events.append(regarding.name)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.node("n0", cpu=100, memory_gi=1000)
+    for i in range(80):
+        world.pod(f"bound-{i}")
+    world.pod("waits", cpu=200)
+    world.settle()
+    return world
+
+
+def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:
+    outcomes: list[ev.Event] = []
+    decider: Any = SimpleNamespace(state=world.state, active=True, outcomes=outcomes, stir=lambda: None)
+    rates = {"waiting_writes_per_s": 1_000.0, "event_writes_per_s": 20.0}
+    return WriteBehind(decider, client, holder="test", busy=lambda: False, **rates), outcomes  # type: ignore[arg-type]
+
+
+async def test_a_burst_of_events_keeps_no_pod_from_hearing_why_it_waits(world: World) -> None:
+    client = Client()
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    running = asyncio.create_task(writer.run())
+    while not client.conditions:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    running.cancel()
+    assert client.conditions == ["waits"]
+    assert len(client.events) < 80
+    assert [type(outcome) for outcome in outcomes] == [ev.ConditionsReported]
+
+
+async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) -> None:
+    client = Client()
+    writer, _ = behind(world, client)
+    bindings, looks = True, 0
+
+    def busy() -> bool:
+        nonlocal looks
+        looks += 1
+        return bindings
+
+    writer._busy = busy
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    running = asyncio.create_task(writer.run())
+    while looks < 6:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    assert (client.conditions, client.events) == ([], [])
+    bindings = False
+    while not (client.conditions and client.events):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    running.cancel()
