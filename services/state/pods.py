@@ -125,6 +125,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
         if held is not None:
             release(state, uid)
         claim(state, pod, uid, node)
+        groups.shrunk(state, pod)
     groups.settled(state, uid, pod)
 
 
