@@ -166,12 +166,12 @@ def permit_due(state: State, key: str) -> None:
 def nominated(state: State, event: ev.RoomNominated) -> None:
     """The failed member's room is held under its UID, so that no stranger takes it."""
     lost = state.lost.pop(event.pod, None)
-    if lost is None or event.pod in state.claims:
+    node = state.nodes.get(event.node)
+    if lost is None or node is None or event.pod in state.claims:
         state.ignore(event)
         return
     nomination = Nomination(event.pod, event.gang, event.node, lost.scheduling_class)
     state.nominations[event.pod] = nomination
-    node = state.nodes[event.node]
     node.claims[event.pod] = None
     node.touched = state.sequence
     state.claims[event.pod] = Claim(event.pod, event.node, lost.scheduling_class, NOMINATED, event.gang)
