@@ -7,7 +7,8 @@ log or on this bench, is a disagreement between planner and binder about one and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +19,11 @@ from services.binder.rules.coscheduling import permit
 from services.state import fits
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
-from services.state.records import HELD, PENDING, PROPOSED, Group, Nomination, Proposal
+from services.state.records import HELD, PENDING, PROPOSED, Claim, Group, Nomination, Proposal
 
-Verdict = ev.GangPermitted | ev.GangHeld | ev.ProposalRefused | ev.NominationEnded | ev.DisagreementDetected
+Verdict = (
+    ev.GangPermitted | ev.GangHeld | ev.GangReleased | ev.ProposalRefused | ev.NominationEnded | ev.DisagreementDetected
+)
 
 
 class Fault(NamedTuple):
@@ -42,6 +45,9 @@ class Bench:
         self.free: Ints = state.table.allocatable - state.table.held
         self.touched: set[str] = set()
         self.taken_ports: dict[str, list[tuple[str, int, str]]] = {}
+        """node → ports that these verdicts open."""
+        self.spare_ports: dict[str, Counter[tuple[str, int, str]]] = {}
+        """node → ports that the state counts and these verdicts give back."""
 
     # ------------------------------------------------------------------------------------------------------- proposals
 
@@ -52,13 +58,20 @@ class Bench:
         if group is None or group.since > proposal.basis:
             return [_refusal(proposal, place, Fault("PodGone", "", ""))]
         spent = self._spend_nominations(group, proposal)
-        fault = self._accept(proposal, proposal.required)
+        good, broken = self._held_again(group)
+        required, optional = proposal.required, proposal.optional
+        if optional and not self._reached(group, good, required):
+            required, optional = (*required, *optional), ()
+        fault = self._accept(proposal, required)
         if fault is not None:
-            self._restore(spent)
+            for nomination in spent:
+                self._move(nomination, -1)
+            for claim in broken:
+                self._move(claim, -1)
             return self._refuse(proposal, place, fault)
-        accepted = list(proposal.required)
+        accepted = list(required)
         dropped: list[str] = []
-        for assignment in proposal.optional:
+        for assignment in optional:
             for uid in assignment.pods:
                 alone = NodeAssignment(assignment.node, (uid,))
                 if self._accept(proposal, (alone,)) is None:
@@ -68,42 +81,56 @@ class Bench:
         taken: list[Verdict] = [
             ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken") for nomination in spent
         ]
-        return taken + self._permit(group, proposal, place, accepted, tuple(dropped))
+        return taken + self._permit(group, place, good, accepted, [*dropped, *(claim.uid for claim in broken)])
 
-    def _permit(
-        self, group: Group, proposal: Proposal, place: Place, accepted: list[NodeAssignment], dropped: tuple[str, ...]
-    ) -> list[Verdict]:
-        """Seed 000, Permit; what was held before is judged again at quorum (design, rule 4)."""
+    def _reached(self, group: Group, good: Sequence[NodeAssignment], proposed: Sequence[NodeAssignment]) -> bool:
+        """Whether each gang of the group has its minimum with these; what is optional is optional beyond that only."""
         state = self.state
-        good, broken = self._held_again(group)
-        pods = sum(len(assignment.pods) for assignment in accepted)
-        reached = True
+        pods = sum(len(assignment.pods) for assignment in proposed)
         for key in group.gangs:
             held = sum(state.pods[uid].gang == key for assignment in good for uid in assignment.pods)
-            reached = reached and permit.quorum(state, state.gangs[key], held, pods)
-        if not reached:
-            return [ev.GangHeld(group=group.key, proposal=place, waiting_ms=permit.waiting_ms(state, group))]
-        return [
-            ev.GangPermitted(
-                group=group.key,
-                proposals=(place,),
-                bindings=self._bindings([*good, *accepted]),
-                dropped=(*dropped, *broken),
-            )
-        ]
+            if not permit.quorum(state, state.gangs[key], held, pods):
+                return False
+        return True
 
-    def _held_again(self, group: Group) -> tuple[list[NodeAssignment], tuple[str, ...]]:
-        """Held assignments that still stand (node there, untainted; pod there, ungated), and the UIDs of the rest."""
+    def _permit(
+        self, group: Group, place: Place, good: list[NodeAssignment], accepted: list[NodeAssignment], lost: list[str]
+    ) -> list[Verdict]:
+        """Seed 000, Permit. `lost`: UIDs that were proposed or held before and cannot stand."""
+        if self._reached(group, good, accepted):
+            bindings = self._bindings([*good, *accepted])
+            return [ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=tuple(lost))]
+        verdicts: list[Verdict] = []
+        if lost:
+            verdicts.append(ev.GangReleased(group=group.key, reason="HoldBroken", pods=tuple(lost)))
+        waiting_ms = permit.waiting_ms(self.state, group)
+        return [*verdicts, ev.GangHeld(group=group.key, proposal=place, waiting_ms=waiting_ms)]
+
+    def _held_again(self, group: Group) -> tuple[list[NodeAssignment], list[Claim]]:
+        """Held assignments that still stand, and the claims of the rest, whose room is given back on the bench.
+
+        Judged by the state at this place (design, rule 4): node there, untainted, large enough; pod there, ungated.
+        """
         good: list[NodeAssignment] = []
-        broken: list[str] = []
+        broken: list[Claim] = []
         for uid in group.held:
             claim = self.state.claims[uid]
             info = self.state.table.classes[claim.scheduling_class]
-            if self._pod_fault(uid, claim.node, HELD, claim.proposal) or self._node_fault(claim.node, info):
-                broken.append(uid)
+            if (
+                self._pod_fault(uid, claim.node, HELD, claim.proposal)
+                or self._node_fault(claim.node, info)
+                or self._overdrawn(claim.node, info)
+            ):
+                broken.append(claim)
+                self._move(claim, 1)
             else:
                 good.append(NodeAssignment(claim.node, (uid,)))
-        return good, tuple(broken)
+        return good, broken
+
+    def _overdrawn(self, node: str, info: ClassInfo) -> bool:
+        """Whether the node has less than its claims hold of something that the class asks for."""
+        row = self.state.table.rows[node]
+        return any(self.free[row, column] < 0 for column, _ in info.columns)
 
     def _bindings(self, assignments: Iterable[NodeAssignment]) -> tuple[NodeBindings, ...]:
         pods = self.state.pods
@@ -160,13 +187,13 @@ class Bench:
 
     def _open_ports(self, node: str, opened: list[ClassInfo]) -> bool:
         """Open the host ports of several pods on one node, or none."""
-        row = self.state.table.rows[node]
+        held = self.state.table.ports.get(self.state.table.rows[node], {})
+        spare = self.spare_ports.get(node, Counter())
+        theirs = [port for port, pods in held.items() if pods > spare[port]]
         mine = list(self.taken_ports.get(node, ()))
         for info in opened:
             wanted = info.fact.host_ports
-            if not fits.ports_free(self.state.table, row, wanted):
-                return False
-            if any(fits.ports_collide(port, held) for port in wanted for held in mine):
+            if any(fits.ports_collide(port, taken) for port in wanted for taken in (*theirs, *mine)):
                 return False
             mine += [(port.protocol, port.port, port.host_ip) for port in wanted]
         self.taken_ports[node] = mine
@@ -228,14 +255,16 @@ class Bench:
                 spent.append(nomination)
         return spent
 
-    def _restore(self, spent: list[Nomination]) -> None:
-        for nomination in spent:
-            self._move(nomination, -1)
-
-    def _move(self, nomination: Nomination, sign: int) -> None:
-        row = self.state.table.rows.get(nomination.node)
-        if row is not None:
-            self.free[row] += sign * self.state.table.classes[nomination.scheduling_class].request
+    def _move(self, kept: Nomination | Claim, sign: int) -> None:
+        """Give the room and the ports back (1), or take them again (-1)."""
+        row = self.state.table.rows.get(kept.node)
+        if row is None:
+            return
+        info = self.state.table.classes[kept.scheduling_class]
+        self.free[row] += sign * info.request
+        for port in info.fact.host_ports:
+            spare = self.spare_ports.setdefault(kept.node, Counter())
+            spare[port.protocol, port.port, port.host_ip] += sign
 
     # -------------------------------------------------------------------------------------------------------- refusals
 

@@ -198,7 +198,8 @@ class Cycle:
         for nomination in self.nominations.get(gang.key, ()):
             row = table.rows.get(nomination.node)
             uids = classes.get(nomination.scheduling_class)
-            if row is None or not uids or not fits.feasible(table, table.classes[nomination.scheduling_class])[row]:
+            info = table.classes[nomination.scheduling_class]
+            if row is None or not uids or not fits.feasible(table, info)[row] or self.room.overdrawn(info, row):
                 continue
             taken.append((nomination.node, uids.pop(0)))
         return taken

@@ -70,6 +70,10 @@ class Room:
                 break
         return placed
 
+    def overdrawn(self, info: ClassInfo, row: int) -> bool:
+        """Whether less than nothing is left there of something that the class asks for."""
+        return any(self.free[row, column] < 0 for column, _ in info.columns)
+
     def undo(self, info: ClassInfo, placed: Placed) -> None:
         """Give the room of `placed` back."""
         if placed:
