@@ -25,16 +25,17 @@ Schedulers = Annotated[
     str | None, typer.Option("--scheduler-names", help="schedulerNames to serve, comma separated", metavar="NAMES")
 ]
 Log = Annotated[str, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="LOG")]
+JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on the last line of stdout")]
 Shard = Annotated[str | None, typer.Option(help="the planner's shard", metavar="NAME")]
 
 
-def _serve(role: str, **flags: Any) -> None:
+def _serve(role: str, as_json: bool, **flags: Any) -> None:
     from services import settings
     from services.console.launch import serve
 
     try:
-        chosen = settings.read(flags)
+        chosen = settings.read({**flags, "log_format": "json" if as_json else None})
     except settings.InvalidSetting as error:
         _fail(str(error))
     raise typer.Exit(serve(role, chosen))
@@ -47,28 +48,34 @@ def _fail(message: str) -> None:
 
 @app.command()
 def ingest(
-    nats: Nats = None, cluster: Cluster = None, kubeconfig: Kubeconfig = None, scheduler_names: Schedulers = None
+    nats: Nats = None,
+    cluster: Cluster = None,
+    kubeconfig: Kubeconfig = None,
+    scheduler_names: Schedulers = None,
+    as_json: JsonLines = False,
 ) -> None:
     """Watch a cluster and write its facts into the log."""
-    _serve("ingest", nats_url=nats, cluster=cluster, kubeconfig=kubeconfig, scheduler_names=scheduler_names)
+    _serve("ingest", as_json, nats_url=nats, cluster=cluster, kubeconfig=kubeconfig, scheduler_names=scheduler_names)
 
 
 @app.command()
-def planner(nats: Nats = None, cluster: Cluster = None, shard: Shard = None) -> None:
+def planner(nats: Nats = None, cluster: Cluster = None, shard: Shard = None, as_json: JsonLines = False) -> None:
     """Plan: propose nodes for gangs and pods. Talks to nothing but the log."""
-    _serve("planner", nats_url=nats, cluster=cluster, shard=shard)
+    _serve("planner", as_json, nats_url=nats, cluster=cluster, shard=shard)
 
 
 @app.command()
-def binder(nats: Nats = None, cluster: Cluster = None, kubeconfig: Kubeconfig = None) -> None:
+def binder(
+    nats: Nats = None, cluster: Cluster = None, kubeconfig: Kubeconfig = None, as_json: JsonLines = False
+) -> None:
     """Judge proposals, permit, bind, and tell users."""
-    _serve("binder", nats_url=nats, cluster=cluster, kubeconfig=kubeconfig)
+    _serve("binder", as_json, nats_url=nats, cluster=cluster, kubeconfig=kubeconfig)
 
 
 @app.command()
-def feed(nats: Nats = None, cluster: Cluster = None) -> None:
+def feed(nats: Nats = None, cluster: Cluster = None, as_json: JsonLines = False) -> None:
     """Publish every event of the log as a CloudEvent for outsiders."""
-    _serve("feed", nats_url=nats, cluster=cluster)
+    _serve("feed", as_json, nats_url=nats, cluster=cluster)
 
 
 @app.command()

@@ -62,7 +62,8 @@ def verify(location: str | None, cluster: str | None, *, strict: int = 0, as_jso
     from services.console import verify as verifying
 
     async def work(log: EventLog) -> verifying.Report:
-        return await verifying.verify(log, validate_every=strict)
+        with show.progress("deciding again", shown=not as_json) as moved:
+            return await verifying.verify(log, validate_every=strict, progress=moved)
 
     found: verifying.Report = run(_with_log(location, cluster, work))
     if as_json:

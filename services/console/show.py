@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 LONGEST = 100
 """Rows of a table at most; --json has all."""
+SHOWN_EVENTS, SHOWN_LINES = 3, 30
+"""Of a difference."""
 
 
 def json_line(value: Any) -> None:
@@ -41,6 +44,20 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) 
     if len(rows) > LONGEST:
         shown.add_row(f"… {len(rows) - LONGEST} more")
     return shown
+
+
+@contextlib.contextmanager
+def progress(what: str, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, gone when it is done; call it with (done, in all)."""
+    if not (shown and sys.stdout.isatty()):
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("commits"))
+    with Progress(*columns, console=console(), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def counts(found: Mapping[str, int]) -> str:
@@ -82,13 +99,28 @@ def _difference(out: Console, found: Report) -> None:
     sides = Table("#", "in the log", "decided again", show_lines=True)
     for index in range(max(len(first.logged), len(first.decided))):
         logged, decided = (_event(side, index) for side in (first.logged, first.decided))
-        if logged != decided:
-            sides.add_row(str(index), logged, decided)
+        if logged != decided and sides.row_count < SHOWN_EVENTS:
+            sides.add_row(str(index), *_cropped(logged, decided))
     out.print(sides)
 
 
-def _event(side: list[Any], index: int) -> str:
-    return msgspec.json.format(msgspec.json.encode(side[index])).decode() if index < len(side) else "—"
+def _event(side: list[Any], index: int) -> list[str]:
+    return msgspec.json.format(msgspec.json.encode(side[index])).decode().splitlines() if index < len(side) else ["—"]
+
+
+def _cropped(logged: list[str], decided: list[str]) -> tuple[str, str]:
+    """Both around their first line that differs."""
+    pairs = zip(logged, decided, strict=False)
+    first = next((n for n, (left, right) in enumerate(pairs) if left != right), min(len(logged), len(decided)))
+    start = max(0, first - SHOWN_LINES // 2)
+    return _lines(logged, start), _lines(decided, start)
+
+
+def _lines(lines: list[str], start: int) -> str:
+    shown = lines[start : start + SHOWN_LINES]
+    before = ["…"] if start else []
+    after = ["…"] if start + SHOWN_LINES < len(lines) else []
+    return "\n".join([*before, *shown, *after])
 
 
 # ------------------------------------------------------------------------------------------------------- replay, policy

@@ -89,7 +89,8 @@ class Report(msgspec.Struct, kw_only=True):
 async def verify(
     log: EventLog, *, validate_every: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> Report:
-    """Decide a log again, up to its end as of now. `validate_every`: commits between two checks of the whole state.
+    """Decide a log again, up to its end as of now. `validate_every`: commits between two checks of the whole state
+    (0: once, at the end).
 
     `progress` is told (commits done, commits in all). Raises LogError, UnknownCommit.
     """
@@ -106,7 +107,7 @@ async def verify(
         verifier.check(batch, validate_every)
         if progress is not None:
             progress(batch[-1].sequence, end)
-    verifier.finish()
+    verifier.finish(strict=bool(validate_every))
     return verifier.report
 
 
@@ -157,10 +158,13 @@ class Verifier:
             if validate_every and stored.sequence % validate_every == 0:
                 self._validate()
 
-    def finish(self) -> None:
+    def finish(self, *, strict: bool = False) -> None:
+        """`strict`: a snapshot of the state must be the state, too."""
         self.report.last = self.state.sequence
         self._validate()
         self.report.digest = snapshot.digest(self.state)
+        if strict and snapshot.digest(snapshot.decode(snapshot.encode(self.state))) != self.report.digest:
+            self.report.violation = self.report.violation or "the state of its snapshot has another digest (7.6)"
 
     def cannot(self, why: str) -> None:
         self.report.unverifiable += 1
