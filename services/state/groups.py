@@ -94,11 +94,11 @@ def census(state: State, gang: Gang) -> Census:
 
 
 def running(state: State, gang: Gang) -> tuple[int, int]:
-    """(members that count as running: bound, or already succeeded; members bound and not on their way out)."""
+    """(members that count as running: bound, permitted to be, or already succeeded; of these, those still alive)."""
     count = live = 0
     for uid in gang.members:
         status = state.pods[uid].status
-        if status == BOUND:
+        if status == BOUND or (status == PENDING and uid in state.permitted):
             count += 1
             live += 1
         elif status == SUCCEEDED:
@@ -380,27 +380,32 @@ def park(
     cohort = Cohort(state.place, reason, condition, message, needed, state.basis, attempt, owner, {})
     cohort.backing_off = counts
     cohort.woken = reason in WAKES_AT_ONCE
-    state.cohorts[cohort.place] = cohort
     for group in meant:
         stale = group.changed > state.basis
         await_verdict(state, group)
+        if stale and not counts:
+            make_ready(state, group)
+            continue
         group.phase = PARKED
         group.cohort = cohort.place
+        group.woken = stale
         cohort.groups[group.key] = None
         if counts:
             group.attempts = attempt
-        if stale and not counts:
-            make_ready(state, group)
-        else:
-            group.woken = stale
+    if cohort.groups:
+        state.cohorts[cohort.place] = cohort
+        _set_deadlines(state, cohort, owner)
+
+
+def _set_deadlines(state: State, cohort: Cohort, owner: str) -> None:
     policy = state.policy
-    if policy is None or cohort.place not in state.cohorts:
+    if policy is None:
         return
     clock = state.clock(f"planner.{owner}")
-    if counts:
-        backoff_ms = min(policy.backoff_initial_ms << min(attempt - 1, 20), policy.backoff_max_ms)
+    if cohort.backing_off:
+        backoff_ms = min(policy.backoff_initial_ms << min(cohort.attempt - 1, 20), policy.backoff_max_ms)
         set_deadline(clock, "backoff", str(cohort.place), backoff_ms)
-    if reason not in NEVER_RETRIED:
+    if cohort.reason not in NEVER_RETRIED:
         set_deadline(clock, "retry", str(cohort.place), policy.retry_ms)
 
 
