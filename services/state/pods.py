@@ -218,7 +218,7 @@ def finished(state: State, event: ev.PodFinished) -> None:
     pod.resource_version = event.resource_version
     held = release(state, event.uid)
     if held is not None and pod.status == FAILED:
-        _member_lost(state, pod, held)
+        _member_lost(state, pod.gang, held)
     groups.settled(state, event.uid, pod)
     groups.shrunk(state, pod)
 
@@ -230,18 +230,22 @@ def deleted(state: State, event: ev.PodDeleted) -> None:
     held = release(state, event.uid)
     state.evictions.pop(event.uid, None)
     state.rejections.pop(f"Pod/{event.namespace}/{event.name}", None)
+    gang = pod.gang
     if pod.group:
         groups.leave(state, event.uid, pod)
-    if held is not None and pod.status not in FINISHED:
-        _member_lost(state, pod, held)
+    if held is not None:
+        _member_lost(state, gang, held)
     found = state.classes[pod.fact.scheduling_class]
     found.pods -= 1
 
 
-def _member_lost(state: State, pod: Pod, held: Claim) -> None:
-    """A bound member of a running gang failed for good: its room may be kept for its replacement (design, section 4)."""
-    gang = state.gangs.get(pod.gang)
-    if held.stage != BOUND_CLAIM or gang is None or gang.declaration is None:
+def _member_lost(state: State, gang_key: str, held: Claim) -> None:
+    """A member of a running gang failed for good: its room may be kept for its replacement (design, section 4).
+
+    It counts from its permit on, as the others do: they will be bound.
+    """
+    gang = state.gangs.get(gang_key)
+    if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
         return
     running, live = groups.running(state, gang)
     minimum = gang.declaration.min_member
@@ -278,6 +282,8 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
         occupy(state, event.uid, pod, event.assigned_node)
         return
     release(state, event.uid)
+    if event.reason == "PodGone":
+        _member_lost(state, pod.gang, held)
     groups.failed_to_bind(state, event.uid, pod)
 
 
