@@ -14,13 +14,14 @@ from collections.abc import Callable
 import msgspec
 
 import events as ev
-from events.objects import Declaration, HostPort, Membership, SelectorRequirement, SelectorTerm, Taint
+from events.objects import Declaration, HostPort, Membership, NodeAssignment, SelectorRequirement, SelectorTerm, Taint
 from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
 from services.binder.binding import Intent, Seen, outcome, settled_by
 from services.planner import core as planner
 from services.planner.core import Cycle
-from services.state import snapshot
+from services.planner.placement import Room
+from services.state import groups, snapshot
 from services.state.fold import State
 from services.state.records import BOUND, PENDING, PERMITTED
 from tests.world import GI, SECOND_NS, World
@@ -68,6 +69,8 @@ class Walk:
         """UIDs whose open intent has an answer that the log does not know yet."""
         self.in_flight: dict[str, tuple[int, int, list[ev.Event]]] = {}
         """writer → (basis, epoch, decision) that is decided and not appended."""
+        self.by_hand: list[ev.Event] = []
+        """Proposals that no planner's core made."""
         self.bound_to: dict[str, str] = {}
         self.made = 0
         self.did: Counter[str] = Counter()
@@ -340,7 +343,38 @@ class Walk:
         for event in decided:
             self.did[type(event).__name__] += 1
             assert not isinstance(event, ev.DisagreementDetected), event
-        self.world.append(writer, decided, cause="decide", basis=basis)
+        self.world.append(writer, decided, cause="by hand" if decided[0] in self.by_hand else "decide", basis=basis)
+
+    def do_partial(self) -> None:
+        """A planner that proposes a part of a gang, as a NonStrict gang's would: its assignments wait at permit."""
+        state = self.state
+        ready = [state.groups[key] for key in state.ready if state.groups[key].gangs]
+        if not ready:
+            return
+        group = self.random.choice(ready)
+        shard = state.owner(group)
+        uids = groups.placeable(state, groups.members(state, group))
+        if f"planner.{shard}" in self.in_flight or not uids:
+            return
+        room = Room(state.table, "binpack")
+        chosen = []
+        for uid in self.random.sample(uids, self.random.randrange(1, len(uids) + 1)):
+            info = state.table.classes[state.pods[uid].fact.scheduling_class]
+            placed = [] if info.fact.unsupported else room.place(info, 1, 7)
+            if placed:
+                fact = state.table.facts[placed[0][0]]
+                assert fact is not None
+                chosen.append(NodeAssignment(fact.name, (uid,)))
+        if chosen:
+            some = self.random.randrange(len(chosen) + 1)
+            event = ev.GangPlaced(
+                group=group.key,
+                partition=group.partition,
+                required=tuple(chosen[:some]),
+                optional=tuple(chosen[some:]),
+            )
+            self.in_flight[f"planner.{shard}"] = (state.sequence, state.epoch, [event])
+            self.by_hand.append(event)
 
     def do_bind(self) -> None:
         """One attempt at an open intent, against the truth; its answer may be lost."""
@@ -414,6 +448,7 @@ class Walk:
         "restart_ingest": 0.5,
         "deliver": 30,
         "decide": 50,
+        "partial": 5,
         "bind": 20,
         "outcome": 20,
         "evict": 3,
@@ -478,19 +513,13 @@ class Walk:
         state = self.state
         assert state.policy is not None
         for group in state.groups.values():
-            waits = [uid for uid in members(state, group) if state.pods[uid].status == PENDING]
+            waits = [uid for uid in groups.members(state, group) if state.pods[uid].status == PENDING]
             if not waits or all(state.pods[uid].fact.gated for uid in waits):
                 continue
             cycle = Cycle(state, state.policy)
             cycle.plan([group])
             assert not cycle.placed, f"{group} fits and waits (7.12)"
             assert group.cohort, f"{group} waits without a reason (7.9)"
-
-
-def members(state: State, group: object) -> list[str]:
-    from services.state import groups
-
-    return groups.members(state, group)  # type: ignore[arg-type]
 
 
 def check_permits(state: State, decided: list[ev.Event]) -> None:
