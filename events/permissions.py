@@ -52,14 +52,15 @@ def may_publish(cluster: str, role: str) -> list[str]:
     reading = _reading(log)
     if role == READER:
         return reading
+    creating = f"$JS.API.STREAM.CREATE.{log}"  # whoever starts first; as it is already, it changes nothing
     leasing = [
         *_leases(cluster, role),
         f"$JS.API.STREAM.CREATE.muster-leases-{cluster}",
         f"$JS.API.STREAM.MSG.GET.muster-leases-{cluster}",
     ]
     if role == FEED:
-        return [f"muster-feed.{cluster}.>", *reading, *_keeping(feed), *leasing]
-    return [subjects.subject(cluster, _writers(role)), *reading, f"$JS.API.STREAM.CREATE.{log}", *leasing]
+        return [f"muster-feed.{cluster}.>", *reading, creating, *_keeping(feed), *leasing]
+    return [subjects.subject(cluster, _writers(role)), *reading, creating, *leasing]
 
 
 def may_subscribe(cluster: str, role: str) -> list[str]:

@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """auto: on when a standard OTEL_* variable names an exporter or an endpoint. Off loads nothing."""
     health_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Port of /healthz and /readyz; 0: none."""
+    health_host: Text = "0.0.0.0"
+    """Address on which they are answered: probes come from outside the pod."""
 
     bind_concurrency: Concurrency = 64
     """Bindings in flight."""

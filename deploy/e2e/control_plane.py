@@ -12,13 +12,11 @@ import secrets
 import shutil
 import ssl
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.e2e.build import BIN, STAGES
-from deploy.e2e.processes import Process, free_port, wait_until
+from deploy.e2e.processes import Process, answers, free_port, wait_until
 
 TMPFS = Path("/dev/shm")
 NATIVE_GANGS = (
@@ -188,13 +186,3 @@ def private_key() -> str:
     curve = bytes.fromhex("a00a06082a8648ce3d030107")
     der = b"\x30\x31\x02\x01\x01\x04\x20" + number + curve
     return f"-----BEGIN EC PRIVATE KEY-----\n{base64.b64encode(der).decode()}\n-----END EC PRIVATE KEY-----\n"
-
-
-def answers(url: str, token: str = "", context: ssl.SSLContext | None = None) -> bool:
-    """Whether a GET is answered with success."""
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
-    try:
-        with urllib.request.urlopen(request, timeout=5, context=context) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False

@@ -18,6 +18,7 @@ from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease
 from events.log import LogError
+from services.health import Health
 from services.settings import Settings
 from services.writer import SteppedDown
 
@@ -101,11 +102,14 @@ async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
 async def _hold_and_run(role: str, settings: Settings) -> None:
     """Open the log, wait for the lease, run the service; end when the lease is lost."""
     writer = f"planner.{settings.shard}" if role == "planner" else role
+    health = Health()
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
         log = await open_log(
             settings.nats_url, settings.cluster, create=True, replicas=settings.log_replicas, **settings.nats_options()
         )
         stack.push_async_callback(log.close)
+        health.ready = True
         if isinstance(log, JetStreamLog):
             lease = Lease(log.connection, settings.cluster, writer, settings.holder, LEASE_S)
             await stack.enter_async_context(lease)
