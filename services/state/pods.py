@@ -37,6 +37,16 @@ def older(version: str, known: str, uid: str, event: ev.NodeObserved | ev.PodObs
     return event.uid == uid and version.isdigit() and known.isdigit() and int(version) < int(known)
 
 
+def seen(pod: Pod, version: str) -> None:
+    """The newest resourceVersion that the log knows, from a fact or from the binder's own write.
+
+    The two arrive in any order, so that a fact is old only against facts: what it says may be news all the same.
+    """
+    known = pod.resource_version
+    if version and not (version.isdigit() and known.isdigit() and int(version) < int(known)):
+        pod.resource_version = version
+
+
 # -------------------------------------------------------------------------------------------------------------- claims
 
 
@@ -143,7 +153,7 @@ def observed(state: State, event: ev.PodObserved) -> None:
         if event.node:
             _observed_on_node(state, uid, pod)
         return
-    if older(event.resource_version, pod.resource_version, uid, event):
+    if older(event.resource_version, pod.fact.resource_version, uid, event):
         return
     _observed_again(state, uid, pod, event)
 
@@ -151,7 +161,7 @@ def observed(state: State, event: ev.PodObserved) -> None:
 def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> None:
     """A field that scheduling depends on changed: gates, labels, requests (resize), priority."""
     before, pod.fact = pod.fact, event
-    pod.resource_version = event.resource_version
+    seen(pod, event.resource_version)
     if before.scheduling_class != event.scheduling_class:
         _reclass(state, uid, before.scheduling_class, event.scheduling_class)
     if event.node and pod.status not in FINISHED:
@@ -193,7 +203,7 @@ def assigned(state: State, event: ev.PodAssigned) -> None:
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
-    pod.resource_version = event.resource_version
+    seen(pod, event.resource_version)
     pod.node = event.node
     if pod.status != TERMINATING:
         pod.status = BOUND
@@ -206,7 +216,7 @@ def terminating(state: State, event: ev.PodTerminating) -> None:
     if pod is None or pod.status in FINISHED:
         return
     pod.status = TERMINATING
-    pod.resource_version = event.resource_version
+    seen(pod, event.resource_version)
     groups.shrunk(state, pod)
 
 
@@ -215,7 +225,7 @@ def finished(state: State, event: ev.PodFinished) -> None:
     if pod is None or pod.status in FINISHED:
         return
     pod.status = SUCCEEDED if event.succeeded else FAILED
-    pod.resource_version = event.resource_version
+    seen(pod, event.resource_version)
     held = release(state, event.uid)
     if held is not None and pod.status == FAILED:
         _member_lost(state, pod.gang, held)
@@ -298,9 +308,4 @@ def conditions_reported(state: State, event: ev.ConditionsReported) -> None:
         pod = state.pods.get(uid)
         if pod is not None:
             pod.reported = event.reason
-            if resource_version.isdigit() and not older_version(resource_version, pod.resource_version):
-                pod.resource_version = resource_version
-
-
-def older_version(version: str, known: str) -> bool:
-    return known.isdigit() and int(version) < int(known)
+            seen(pod, resource_version)
