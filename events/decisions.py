@@ -141,7 +141,6 @@ class PodBound(Decision, frozen=True):
     namespace: str
     name: str
     node: str
-    resource_version: str
 
 
 class BindingFailed(Decision, frozen=True):
