@@ -173,7 +173,7 @@ class Bench:
             need += pods[:, None] * info.request
         good = fits.fits(self.free[index], need)
         if not good.all():
-            return Fault("NoRoom", self._name(int(index[int(np.argmin(good))])), "")
+            return Fault("NoRoom", min(self._name(int(row)) for row in index[~good]), "")
         opened: dict[str, list[ClassInfo]] = {}
         for info, of_class in infos:
             if info.fact.host_ports:
