@@ -256,6 +256,13 @@ def settled(state: State, uid: str, pod: Pod) -> None:
         changed(state, uid, pod)
 
 
+def succeeded(state: State, pod: Pod) -> None:
+    """A member is bound: what fails next fails for the first time. A permit alone is no success; bindings fail, too."""
+    group = state.groups.get(pod.group)
+    if group is not None:
+        group.attempts = 0
+
+
 def shrunk(state: State, pod: Pod) -> None:
     """A member is on its way out, or somebody else bound it: fewer pods are to be placed."""
     group = state.groups.get(pod.group)

@@ -136,6 +136,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
             release(state, uid)
         claim(state, pod, uid, node)
         groups.shrunk(state, pod)
+    groups.succeeded(state, pod)
     groups.settled(state, uid, pod)
 
 

@@ -109,7 +109,6 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
     if group is not None:
         for key in group.gangs:
             state.gangs[key].satisfied = True
-        group.attempts = 0
         groups.hold_over(state, group)
         groups.make_ready(state, group)
     _settled(state, given_back)
