@@ -26,16 +26,13 @@ from services.state import snapshot
 from services.state.fold import State, UnknownCommit
 from services.state.validate import Violated, validate_state
 
-TAKEN = (ev.IngestTaken, ev.PlannerTaken, ev.BinderTaken)
-OUTCOMES = (
-    ev.PodBound,
-    ev.BindingFailed,
-    ev.BindingRenewed,
-    ev.ConditionsReported,
-    ev.PodEvicted,
-    ev.EvictionFailed,
-)
-INPUTS: dict[str, tuple[type, ...]] = {"taken": TAKEN, "tick": (ev.Ticked,), "outcome": OUTCOMES}
+BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
+EVICTIONS = frozenset({ev.PodEvicted, ev.EvictionFailed})
+INPUTS: dict[str, frozenset[type]] = {
+    "taken": frozenset({ev.PlannerTaken, ev.BinderTaken}),
+    "tick": frozenset({ev.Ticked}),
+    "outcome": BINDINGS | EVICTIONS | {ev.ConditionsReported},
+}
 """What planner and binder may append without deciding, by cause."""
 
 
@@ -230,23 +227,22 @@ class Verifier:
                 elif type(event) is ev.EvictionIntended:
                     self._evicting.add(event.uid)
             return
-        allowed = INPUTS.get(cause, ())
+        allowed = INPUTS.get(cause, frozenset())
+        if cause == "outcome":
+            self.report.outcomes += len(commit.events)
         for index, event in enumerate(commit.events):
-            fault = "" if isinstance(event, allowed) else f"{type(event).__name__} under the cause {cause!r}"
-            fault = fault or self._without_intent(event)
-            self.report.outcomes += cause == "outcome"
-            if fault:
-                self._differ(stored, commit.header, f"event {index}: {fault}")
+            if type(event) not in allowed:
+                self._differ(stored, commit.header, f"event {index}: {type(event).__name__} under the cause {cause!r}")
+            elif cause == "outcome" and (intended := self._intended(event)) is not None:
+                what = f"event {index}: {type(event).__name__}, intended was {intended or 'nothing'}"
+                self._differ(stored, commit.header, what)
 
-    def _without_intent(self, event: Event) -> str:
-        """What is wrong with an outcome that nobody intended, else ''."""
-        if isinstance(event, ev.PodBound | ev.BindingFailed | ev.BindingRenewed):
-            intended = self._permitted.get(event.uid)
-            if intended != event.node:
-                return f"{type(event).__name__} to {event.node}, intended was {intended or 'nothing'}"
-        elif isinstance(event, ev.PodEvicted | ev.EvictionFailed) and event.uid not in self._evicting:
-            return f"{type(event).__name__}, intended was nothing"
-        return ""
+    def _intended(self, event: Any) -> str | None:
+        """None for an outcome that has its intent; else the node that was intended instead, or ''."""
+        if type(event) in BINDINGS:
+            intended = self._permitted.get(event.uid, "")
+            return None if intended == event.node else intended
+        return "" if type(event) in EVICTIONS and event.uid not in self._evicting else None
 
     def _validate(self) -> None:
         try:

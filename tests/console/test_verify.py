@@ -118,8 +118,8 @@ async def test_a_decision_hidden_among_the_inputs_is_a_difference(world: World) 
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
-        (ev.PodBound(uid="never-0", namespace="default", name="never-0", node="n1"), "PodBound to n1"),
-        (ev.PodEvicted(uid="alone-0", namespace="default", name="alone-0"), "PodEvicted"),
+        (ev.PodBound(uid="never-0", namespace="default", name="never-0", node="n1"), "PodBound, intended was nothing"),
+        (ev.PodEvicted(uid="alone-0", namespace="default", name="alone-0"), "PodEvicted, intended was nothing"),
     ],
 )
 async def test_an_outcome_without_its_intent_is_a_difference(world: World, outcome: ev.Event, said: str) -> None:
@@ -127,8 +127,16 @@ async def test_an_outcome_without_its_intent_is_a_difference(world: World, outco
     report = await verify(world.log)
     assert report.exit_code == 1
     assert said in report.difference.what
-    assert "intended was nothing" in report.difference.what
     assert report.difference.sequence == len(world.log.commits)
+
+
+async def test_a_binding_to_another_node_than_was_permitted_is_a_difference(world: World) -> None:
+    sequence, events = find(world.log, ev.PodBound)
+    index, bound = next((i, e) for i, e in enumerate(events) if isinstance(e, ev.PodBound))
+    events[index] = msgspec.structs.replace(bound, node="elsewhere")
+    report = await verify(altered(world.log, sequence, payload=envelope.encode_events(events)))
+    assert report.exit_code == 1
+    assert f"PodBound, intended was {bound.node}" in report.difference.what
 
 
 async def test_another_rules_version_is_not_verifiable_here(world: World) -> None:
