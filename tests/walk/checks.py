@@ -1,0 +1,88 @@
+"""What must hold on a random walk: permits where they are decided, everything at rest, and the log folded again."""
+
+from __future__ import annotations
+
+import events as ev
+from events import envelope
+from events.envelope import Header
+from services.binder import core as binder
+from services.planner import core as planner
+from services.planner.core import Cycle
+from services.state import groups, snapshot
+from services.state.fold import State
+from services.state.records import BOUND, PENDING, PERMITTED
+from tests.walk.cluster import Cluster
+from tests.world import World
+
+
+def check_rest(state: State, cluster: Cluster) -> None:
+    """What must hold once things have settled."""
+    assert not state.proposals
+    assert not state.permitted
+    assert not state.evictions
+    assert not state.lost
+    assert not state.nominations, "a hold outlived its time (7.13)"
+    assert not state.holding, "held assignments outlived their waiting time (7.4)"
+    for claim in state.claims.values():
+        assert claim.stage == "bound", f"{claim} leaks (7.13)"
+    for uid, kept in cluster.pods.items():
+        pod = state.pods[uid]
+        assert (pod.status, pod.node) == (kept.status, kept.node), f"the log and the cluster differ on {uid} (7.11)"
+    assert set(state.pods) == set(cluster.pods)
+    _nothing_that_fits_waits(state)
+
+
+def _nothing_that_fits_waits(state: State) -> None:
+    assert state.policy is not None
+    for group in state.groups.values():
+        waits = [uid for uid in groups.members(state, group) if state.pods[uid].status == PENDING]
+        if not waits or all(state.pods[uid].fact.gated for uid in waits):
+            continue
+        cycle = Cycle(state, state.policy)
+        cycle.plan([group])
+        assert not cycle.placed, f"{group} fits and waits (7.12)"
+        assert group.cohort, f"{group} waits without a reason (7.9)"
+
+
+def check_permits(state: State, decided: list[ev.Event]) -> None:
+    """Section 7, 2 and 3: what this decision permits, at the state on which it was decided."""
+    permits = [event for event in decided if isinstance(event, ev.GangPermitted)]
+    if not permits:
+        return
+    after = snapshot.decode(snapshot.encode(state))
+    satisfied = {key for key, gang in state.gangs.items() if gang.satisfied}
+    header = Header(writer="binder", epoch=state.epoch, basis=state.sequence, time_ns=0, cause="decide")
+    after.apply(state.sequence + 1, header, decided)
+    table = after.table
+    for permit in permits:
+        for assignment in permit.bindings:
+            row = table.rows[assignment.node]
+            for binding in assignment.pods:
+                info = table.classes[after.pods[binding.uid].fact.scheduling_class]
+                for column, _ in info.columns:
+                    assert table.held[row, column] <= table.allocatable[row, column], f"{permit} exceeds (7.2)"
+        group = after.groups[permit.group]
+        for key in group.gangs:
+            gang = after.gangs[key]
+            running = sum(
+                after.pods[uid].status == BOUND or (uid in after.claims and after.claims[uid].stage == PERMITTED)
+                for uid in gang.members
+            )
+            reached = gang.declaration is not None and running >= gang.declaration.min_member
+            assert reached or key in satisfied, f"{permit} below the minimum (7.3)"
+
+
+def refold(world: World, start: State | None = None) -> State:
+    """The log folded again, from its beginning or from `start`; every decision is taken again and compared by bytes."""
+    state = State() if start is None else start
+    for stored in world.log.commits[state.sequence :]:
+        header = envelope.decode_header(stored)
+        if header.cause == "decide" and header.basis == state.sequence:
+            again = (
+                binder.decide(state)
+                if header.writer == "binder"
+                else planner.decide_now(state, header.writer.partition(".")[2])
+            )
+            assert envelope.encode_events(again) == stored.payload, f"commit {stored.sequence} is decided otherwise"
+        state.apply_stored(stored)
+    return state
