@@ -179,14 +179,18 @@ class Bench:
             if info.fact.host_ports:
                 for row in of_class:
                     opened.setdefault(self._name(row), []).append(info)
+        ports: dict[str, list[tuple[str, int, str]]] = {}
         for node, of_node in opened.items():
-            if not self._open_ports(node, of_node):
+            taken = self._open_ports(node, of_node)
+            if taken is None:
                 return Fault("NoRoom", node, "")
+            ports[node] = taken
+        self.taken_ports.update(ports)
         self.free[index] -= need
         return None
 
-    def _open_ports(self, node: str, opened: list[ClassInfo]) -> bool:
-        """Open the host ports of several pods on one node, or none."""
+    def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[tuple[str, int, str]] | None:
+        """The ports that these verdicts open on the node, with those of several pods more; None if two collide."""
         held = self.state.table.ports.get(self.state.table.rows[node], {})
         spare = self.spare_ports.get(node, Counter())
         theirs = [port for port, pods in held.items() if pods > spare[port]]
@@ -194,10 +198,9 @@ class Bench:
         for info in opened:
             wanted = info.fact.host_ports
             if any(fits.ports_collide(port, taken) for port in wanted for taken in (*theirs, *mine)):
-                return False
+                return None
             mine += [(port.protocol, port.port, port.host_ip) for port in wanted]
-        self.taken_ports[node] = mine
-        return True
+        return mine
 
     def _pod_fault(self, uid: str, node: str, stage: str, proposal: int) -> Fault | None:
         pod = self.state.pods.get(uid)
