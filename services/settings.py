@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     bind_concurrency: Concurrency = 64
     """Bindings in flight."""
-    condition_patches_per_second: PerSecond = 50.0
+    condition_patches_per_second: PerSecond = 15.0
     """Writes behind the bindings: PodScheduled conditions."""
     kubernetes_events_per_second: PerSecond = 50.0
     """Writes behind the bindings: Kubernetes events."""

@@ -7,8 +7,10 @@ when the refusal's reason or its set of resources changes (`Cohort.condition`), 
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
+import events as ev
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Gang
 
@@ -67,3 +69,44 @@ def pod_group_status(state: State, gang: Gang) -> dict[str, object]:
     else:
         phase = "Pending"
     return {"phase": phase, "running": running, "succeeded": succeeded, "failed": failed}
+
+
+class KubernetesEvent(NamedTuple):
+    """An event on an object, as ``kubectl describe`` shows it. `time_ns` 0: now."""
+
+    name: str
+    regarding: tuple[str, str, str, str, str]
+    """apiVersion, kind, namespace, name, uid."""
+    reason: str
+    action: str
+    note: str
+    warning: bool
+    time_ns: int
+
+
+VERSIONS = {"Pod": "v1", "Node": "v1", "PodGroup": "scheduling.x-k8s.io/v1alpha1"}
+
+
+def scheduled(event: ev.PodBound, time_ns: int) -> KubernetesEvent:
+    regarding = ("v1", "Pod", event.namespace, event.name, event.uid)
+    note = f"Successfully assigned {event.namespace}/{event.name} to {event.node}"
+    return KubernetesEvent(_event_name(event.name, event.uid), regarding, "Scheduled", "Binding", note, False, time_ns)
+
+
+def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
+    regarding = ("v1", "Pod", fact.namespace, fact.name, fact.uid)
+    name = _event_name(fact.name, fact.uid, message)
+    return KubernetesEvent(name, regarding, "FailedScheduling", "Scheduling", message, True, 0)
+
+
+def rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
+    version = VERSIONS.get(event.kind, "scheduling.k8s.io/v1")
+    regarding = (version, event.kind, event.namespace, event.name, event.uid)
+    note = f"{event.field} is {event.value!r}; expected {event.expected}"
+    name = _event_name(event.name, event.uid, event.field + event.value)
+    return KubernetesEvent(name, regarding, "DeclarationRejected", "Reading", note, True, time_ns)
+
+
+def _event_name(name: str, uid: str, what: str = "") -> str:
+    """The same thing said twice has the same name, so that a restart repeats nothing."""
+    return f"{name[:230]}.{zlib.crc32(f'{uid}{what}'.encode()):08x}"

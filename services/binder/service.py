@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence, Sized
 from contextlib import suppress
@@ -21,9 +20,17 @@ import events as ev
 from events import Event
 from events.envelope import Commit
 from events.log import EventLog
+from services import telemetry
 from services.binder import core
 from services.binder.binding import Intent, Seen, outcome, settled_by
-from services.binder.report import condition, pod_group_status
+from services.binder.report import (
+    KubernetesEvent,
+    condition,
+    failed_scheduling,
+    pod_group_status,
+    rejected,
+    scheduled,
+)
 from services.decider import Decider, Decision, LogTime
 from services.kubernetes.client import Client, Regarding
 from services.kubernetes.errors import ApiError, Conflict, NotFound
@@ -37,6 +44,8 @@ OUTCOME_SPACING_S = 0.008
 QUIET_S = 0.05
 """How often the writer-behind looks whether bindings leave it time."""
 EVENTS_KEPT = 20_000
+BURST_WRITES = 50.0
+REPORT_S = 1.0
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 
 
@@ -104,7 +113,7 @@ class Effects:
 
     async def _bind(self, uid: str) -> None:
         """Try one intent until its answer is definite or the log has settled it otherwise."""
-        pause_s = FIRST_RETRY_S
+        pause_s, began_s = FIRST_RETRY_S, time.perf_counter()
         while (intent := self._intent(uid)) is not None:
             result = await self._client.bind(
                 intent.namespace, intent.name, intent.uid, intent.resource_version, intent.node
@@ -114,6 +123,7 @@ class Effects:
                 with suppress(ApiError):
                     found = settled_by(intent, await self._look(intent))
             if found is not None:
+                telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
                 self._say(found)
                 return
             await asyncio.sleep(pause_s)
@@ -164,6 +174,33 @@ class Effects:
         self._decider.stir()
 
 
+class Rates(NamedTuple):
+    """Bounds on what is written behind: PodScheduled conditions, Kubernetes events, status of PodGroups."""
+
+    conditions_per_s: float = 15.0
+    events_per_s: float = 50.0
+    groups_per_s: float = 20.0
+
+
+DEFAULT_RATES = Rates()
+
+
+class Rate:
+    """A bounded rate with a burst: what was saved up while nothing was written may be spent at once."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._saved = BURST_WRITES
+        self._since_s = time.monotonic()
+
+    async def spend(self, writes: int) -> None:
+        """Wait until `writes` are paid for. Each writer has a rate's saving to itself while it waits."""
+        now_s = time.monotonic()
+        self._saved = min(BURST_WRITES, self._saved + (now_s - self._since_s) * self._per_s) - writes
+        self._since_s = now_s
+        await asyncio.sleep(max(0.0, -self._saved / self._per_s))
+
+
 class WriteBehind:
     """What users read. Three queues without duplicates, the oldest first, one write at a time in each: pods whose
     condition may have changed, PodGroups whose status may have, and Kubernetes events, of which a burst may lose the
@@ -176,19 +213,20 @@ class WriteBehind:
         *,
         holder: str,
         busy: Callable[[], bool],
-        waiting_writes_per_s: float,
-        event_writes_per_s: float,
+        rates: Rates,
     ) -> None:
         self._decider = decider
         self._client = client
         self._holder = holder
         self._busy = busy
-        self._waiting_pause_s = 1.0 / waiting_writes_per_s
-        self._event_pause_s = 1.0 / event_writes_per_s
+        self._waiting_rate = Rate(rates.conditions_per_s)
+        self._event_rate = Rate(rates.events_per_s)
+        self._gang_rate = Rate(rates.groups_per_s)
         self._pods: dict[str, None] = {}
         self._gangs: dict[str, None] = {}
         self._events: deque[KubernetesEvent] = deque(maxlen=EVENTS_KEPT)
         self._told: set[tuple[str, str]] = set()
+        self._reported: dict[str, dict[str, str]] = {}
         self._written: dict[str, dict[str, object]] = {}
 
     # ---------------------------------------------------------------------------------------------------------- notice
@@ -205,10 +243,10 @@ class WriteBehind:
                         self._pods.update(dict.fromkeys(groups.members(state, group)))
                         self._gangs.update(dict.fromkeys(group.gangs))
             elif isinstance(event, ev.PodBound):
-                self._events.append(_scheduled(event, time_ns))
+                self._events.append(scheduled(event, time_ns))
                 self._note_gang(event.uid)
             elif isinstance(event, ev.DeclarationRejected):
-                self._events.append(_rejected(event, time_ns))
+                self._events.append(rejected(event, time_ns))
             elif isinstance(event, ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating):
                 self._note_gang(event.uid)
             elif isinstance(event, ev.PodGroupObserved):
@@ -221,7 +259,7 @@ class WriteBehind:
             for key in cohort.groups:
                 self._pods.update(dict.fromkeys(groups.members(state, state.groups[key])))
         self._gangs.update(dict.fromkeys(state.gangs))
-        self._events.extend(_rejected(event, 0) for event in state.rejections.values())
+        self._events.extend(rejected(event, 0) for event in state.rejections.values())
 
     def _note_gang(self, uid: str) -> None:
         pod = self._decider.state.pods.get(uid)
@@ -233,42 +271,53 @@ class WriteBehind:
     async def run(self) -> None:
         """Each queue at its own rate: a burst of events keeps no pod from hearing why it waits."""
         async with asyncio.TaskGroup() as queues:
-            queues.create_task(self._drain(self._gangs, self._next_gang, self._event_pause_s))
-            queues.create_task(self._drain(self._events, self._next_event, self._event_pause_s))
-            queues.create_task(self._drain(self._pods, self._next_condition, self._waiting_pause_s))
+            queues.create_task(self._drain(self._gangs, self._next_gang, self._gang_rate))
+            queues.create_task(self._drain(self._events, self._next_event, self._event_rate))
+            queues.create_task(self._drain(self._pods, self._next_condition, self._waiting_rate))
+            queues.create_task(self._report())
 
-    async def _drain(self, queue: Sized, following: Callable[[], Coroutine[None, None, bool]], pause_s: float) -> None:
+    async def _drain(self, queue: Sized, following: Callable[[], Coroutine[None, None, int]], rate: Rate) -> None:
         while True:
             if not queue or self._busy() or not self._decider.active:
                 await asyncio.sleep(QUIET_S)
             else:
-                await self._write(following(), pause_s)
+                await rate.spend(await self._write(following()))
 
-    def _next_gang(self) -> Coroutine[None, None, bool]:
+    async def _report(self) -> None:
+        """What was written to conditions goes into the log together: one event for a reason, once a second at most."""
+        while True:
+            await asyncio.sleep(REPORT_S)
+            if self._reported:
+                for reason, pods in self._reported.items():
+                    self._decider.outcomes.append(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
+                self._reported.clear()
+                self._decider.stir()
+
+    def _next_gang(self) -> Coroutine[None, None, int]:
         return self._write_gang(_first(self._gangs))
 
-    def _next_event(self) -> Coroutine[None, None, bool]:
+    def _next_event(self) -> Coroutine[None, None, int]:
         return self._write_event(self._events.popleft())
 
-    def _next_condition(self) -> Coroutine[None, None, bool]:
+    def _next_condition(self) -> Coroutine[None, None, int]:
         return self._write_condition(_first(self._pods))
 
-    async def _write(self, write: Coroutine[None, None, bool], pause_s: float) -> None:
-        """One write; the pause bounds the rate of those that reached the API server. Its failure costs only itself."""
+    async def _write(self, write: Coroutine[None, None, int]) -> int:
+        """How many requests it took. Its failure costs only itself."""
         try:
-            if not await write:
-                pause_s = 0.0
+            return await write
         except NotFound:
-            pause_s = 0.0
+            return 1
         except ApiError as error:
             logger.warning("written behind, and refused: %s", error)
-        await asyncio.sleep(pause_s)
+            return 1
 
-    async def _write_condition(self, uid: str) -> bool:
+    async def _write_condition(self, uid: str) -> int:
+        """The condition, and FailedScheduling for the first pod of a group and reason."""
         state = self._decider.state
         due = condition(state, uid)
-        if due is None:
-            return False
+        if due is None or uid in self._reported.get(due.said, ()):
+            return 0
         pod = state.pods[uid]
         fact, version = pod.fact, pod.resource_version
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
@@ -278,41 +327,35 @@ class WriteBehind:
         except Conflict:
             seen = await self._client.get_pod(fact.namespace, fact.name)
             if seen is None or seen.metadata.uid != uid or seen.spec.node_name or condition(state, uid) != due:
-                return True
+                return 2
             version = seen.metadata.resource_version
             version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
-        self._decider.outcomes.append(ev.ConditionsReported(reason=due.said, pods=((uid, version),)))
-        self._decider.stir()
-        self._tell_failure(uid, due.message)
-        return True
+        self._reported.setdefault(due.said, {})[uid] = version
+        if (pod.group, due.said) in self._told:
+            return 1
+        if len(self._told) > EVENTS_KEPT:
+            self._told.clear()
+        self._told.add((pod.group, due.said))
+        return 1 + await self._write_event(failed_scheduling(fact, due.message))
 
-    def _tell_failure(self, uid: str, message: str) -> None:
-        """One FailedScheduling event for a group and reason, on the pod that is told first."""
-        pod = self._decider.state.pods.get(uid)
-        if pod is not None and (pod.group, pod.reported) not in self._told:
-            if len(self._told) > EVENTS_KEPT:
-                self._told.clear()
-            self._told.add((pod.group, pod.reported))
-            self._events.append(_failed(pod.fact, message))
-
-    async def _write_gang(self, key: str) -> bool:
+    async def _write_gang(self, key: str) -> int:
         state = self._decider.state
         gang = state.gangs.get(key)
         if gang is None or not gang.dialect.endswith("v1alpha1") or gang.source in gang.members:
             self._written.pop(key, None)
-            return False
+            return 0
         status = pod_group_status(state, gang)
         if gang.declaration is None or self._written.get(key) == status:
-            return False
+            return 0
         namespace, _, name = key.partition("/")
         await self._client.patch_pod_group_status(namespace, name, gang.source, status)
         self._written[key] = status
-        return True
+        return 1
 
-    async def _write_event(self, event: KubernetesEvent) -> bool:
+    async def _write_event(self, event: KubernetesEvent) -> int:
         await self._client.create_event(
             event.name,
-            event.regarding,
+            Regarding(*event.regarding),
             reason=event.reason,
             action=event.action,
             note=event.note,
@@ -320,45 +363,7 @@ class WriteBehind:
             time_ns=event.time_ns or time.time_ns(),
             instance=self._holder,
         )
-        return True
-
-
-class KubernetesEvent(NamedTuple):
-    """An event on an object, as ``kubectl describe`` shows it. `time_ns` 0: now."""
-
-    name: str
-    regarding: Regarding
-    reason: str
-    action: str
-    note: str
-    warning: bool
-    time_ns: int
-
-
-def _scheduled(event: ev.PodBound, time_ns: int) -> KubernetesEvent:
-    regarding = Regarding("v1", "Pod", event.namespace, event.name, event.uid)
-    note = f"Successfully assigned {event.namespace}/{event.name} to {event.node}"
-    return KubernetesEvent(_event_name(event.name, event.uid), regarding, "Scheduled", "Binding", note, False, time_ns)
-
-
-def _failed(fact: ev.PodObserved, message: str) -> KubernetesEvent:
-    regarding = Regarding("v1", "Pod", fact.namespace, fact.name, fact.uid)
-    name = _event_name(fact.name, fact.uid, message)
-    return KubernetesEvent(name, regarding, "FailedScheduling", "Scheduling", message, True, 0)
-
-
-def _rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
-    versions = {"Pod": "v1", "Node": "v1", "PodGroup": "scheduling.x-k8s.io/v1alpha1"}
-    version = versions.get(event.kind, "scheduling.k8s.io/v1")
-    regarding = Regarding(version, event.kind, event.namespace, event.name, event.uid)
-    note = f"{event.field} is {event.value!r}; expected {event.expected}"
-    name = _event_name(event.name, event.uid, event.field + event.value)
-    return KubernetesEvent(name, regarding, "DeclarationRejected", "Reading", note, True, time_ns)
-
-
-def _event_name(name: str, uid: str, what: str = "") -> str:
-    """The same thing said twice has the same name, so that a restart repeats nothing."""
-    return f"{name[:230]}.{zlib.crc32(f'{uid}{what}'.encode()):08x}"
+        return 1
 
 
 def _first(queue: dict[str, None]) -> str:
@@ -373,8 +378,7 @@ async def run(
     *,
     holder: str,
     concurrency: int = 64,
-    waiting_writes_per_s: float = 15.0,
-    event_writes_per_s: float = 50.0,
+    rates: Rates = DEFAULT_RATES,
     clock_offset_ms: int = 0,
     cycled: Callable[[float, int], None] | None = None,
 ) -> None:
@@ -408,8 +412,7 @@ async def run(
         client,
         holder=holder,
         busy=lambda: effects.busy,
-        waiting_writes_per_s=waiting_writes_per_s,
-        event_writes_per_s=event_writes_per_s,
+        rates=rates,
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(decider.run(ev.BinderTaken(holder=holder)))

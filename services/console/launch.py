@@ -148,8 +148,11 @@ async def _run(role: str, settings: Settings, log: Any) -> None:
                     client,
                     holder=settings.holder,
                     concurrency=settings.bind_concurrency,
-                    waiting_writes_per_s=settings.condition_patches_per_second,
-                    event_writes_per_s=settings.kubernetes_events_per_second,
+                    rates=binder.Rates(
+                        settings.condition_patches_per_second,
+                        settings.kubernetes_events_per_second,
+                        settings.group_patches_per_second,
+                    ),
                     clock_offset_ms=settings.clock_offset_ms,
                 )
         case "feed":

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -233,6 +234,11 @@ class Client(Transport):
         async def once() -> Answer:
             return (await self.send(request, verb, path, body, content_type)).raise_for(request)
 
+        try:
+            return await once()  # nearly always; tenacity's bookkeeping costs as much as the request
+        except ApiError as error:
+            if not error.retryable:
+                raise
         return await self._retrying(once)
 
 
@@ -245,7 +251,12 @@ def _wait_to_rebind(state: RetryCallState) -> float:
 def micro_time(time_ns: int) -> str:
     """A MicroTime as the API writes it: ``2026-01-02T03:04:05.678901Z``."""
     seconds, rest_ns = divmod(time_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns // 1_000:06d}Z"
+    return f"{_second(seconds)}.{rest_ns // 1_000:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _pod_path(namespace: str, name: str, subresource: str = "") -> str:

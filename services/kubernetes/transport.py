@@ -18,6 +18,7 @@ import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 from yarl import URL
 
+from services import telemetry
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.errors import BY_CODE, ApiError, Conflict, Unauthorized, Unreachable
 from services.kubernetes.objects import Status
@@ -143,9 +144,12 @@ class Transport:
             async with self._session.request(
                 verb, URL(self._access.base_url + path, encoded=True), data=body, headers=headers, **self._options
             ) as response:
-                return Answer(response.status, await response.read(), _retry_after_s(response))
+                answer = Answer(response.status, await response.read(), _retry_after_s(response))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            telemetry.REQUESTS.add(1, verb=verb, status="unreachable")
             raise _unreachable(request, error) from error
+        telemetry.REQUESTS.add(1, verb=verb, status=str(answer.code))
+        return answer
 
     async def stream(self, request: str, path: str, silence_s: float) -> AsyncGenerator[bytes, None]:
         """The body of a GET in chunks as they arrive, until the server ends it.
@@ -157,6 +161,7 @@ class Transport:
         url = URL(self._access.base_url + path, encoded=True)
         try:
             async with self._session.get(url, headers=headers, timeout=timeout, **self._options) as response:
+                telemetry.REQUESTS.add(1, verb="WATCH", status=str(response.status))
                 if response.status != 200:
                     if response.status == 401:
                         self._fresh_until = -1.0

@@ -10,7 +10,7 @@ import pytest
 
 import events as ev
 from events.envelope import decode
-from services.binder.service import WriteBehind
+from services.binder.service import Rates, WriteBehind
 from tests.world import World
 
 
@@ -47,8 +47,8 @@ def world() -> World:
 def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:
     outcomes: list[ev.Event] = []
     decider: Any = SimpleNamespace(state=world.state, active=True, outcomes=outcomes, stir=lambda: None)
-    rates = {"waiting_writes_per_s": 1_000.0, "event_writes_per_s": 20.0}
-    return WriteBehind(decider, client, holder="test", busy=lambda: False, **rates), outcomes  # type: ignore[arg-type]
+    rates = Rates(conditions_per_s=1_000.0, events_per_s=20.0)
+    return WriteBehind(decider, client, holder="test", busy=lambda: False, rates=rates), outcomes  # type: ignore[arg-type]
 
 
 async def test_a_burst_of_events_keeps_no_pod_from_hearing_why_it_waits(world: World) -> None:
@@ -57,7 +57,7 @@ async def test_a_burst_of_events_keeps_no_pod_from_hearing_why_it_waits(world: W
     for stored in world.log.commits:
         writer.notice(decode(stored))
     running = asyncio.create_task(writer.run())
-    while not client.conditions:  # noqa: ASYNC110
+    while not outcomes:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     running.cancel()
     assert client.conditions == ["waits"]
