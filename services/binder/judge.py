@@ -227,15 +227,13 @@ class Bench:
 
     # ---------------------------------------------------------------------------------------------------- nominated room
 
-    def has_room(self, row: int, info: ClassInfo) -> bool:
-        return bool(fits.fits(self.free[row : row + 1], info.request[None, :])[0])
-
-    def nominate(self, node: str, info: ClassInfo) -> None:
-        """Room that this decision keeps for a replacement."""
+    def nominate(self, node: str, info: ClassInfo) -> bool:
+        """Keep room and ports for a replacement, if they are there; whether they are."""
         row = self.state.table.rows.get(node)
-        if row is not None:
-            self.free[row] -= info.request
-            self.touched.add(node)
+        if row is None or self._no_room([(info, [row])]) is not None:
+            return False
+        self.touched.add(node)
+        return True
 
     def _spend_nominations(self, group: Group, proposal: Proposal) -> list[Nomination]:
         """Give the proposal the room kept for its gang where it goes there; one nomination for one pod."""

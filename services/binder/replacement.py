@@ -28,10 +28,8 @@ def keep_room(state: State, bench: Bench, hold_ms: int) -> list[Kept]:
     decided: list[Kept] = []
     for lost in state.lost.values():
         info = state.table.classes[lost.scheduling_class]
-        row = state.table.rows.get(lost.node)
-        possible = row is not None and lost.uid not in state.claims and bench.has_room(row, info)
-        if possible and _below_minimum(state, state.gangs.get(lost.gang)):
-            bench.nominate(lost.node, info)
+        wanted = lost.uid not in state.claims and _below_minimum(state, state.gangs.get(lost.gang))
+        if wanted and bench.nominate(lost.node, info):
             decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=lost.node, waiting_ms=hold_ms))
         else:
             decided.append(ev.NominationEnded(gang=lost.gang, pod=lost.uid, reason="GangGone"))
