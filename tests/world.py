@@ -11,12 +11,13 @@ import events as ev
 from events import envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
-from events.objects import Declaration, HostPort, Membership, SelectorTerm, Taint, Toleration
+from events.objects import Declaration, HostPort, Membership, NodeAssignment, Place, SelectorTerm, Taint, Toleration
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.planner import core as planner
 from services.state.clock import tick
 from services.state.fold import State
+from services.state.partitions import partition_of
 from services.state.validate import validate_state
 
 GI = 1 << 30
@@ -160,6 +161,25 @@ class World:
     def gang(self, name: str, pods: int, minimum: int, **asks: float) -> list[str]:
         return [self.pod(f"{name}-{i}", name, minimum=minimum, **asks) for i in range(pods)]
 
+    def pod_group(self, name: str, minimum: int, waiting_time_ms: int = 0) -> None:
+        """The PodGroup ``default/name``; its UID is ``pg-name``."""
+        self.facts(
+            ev.PodGroupObserved(
+                namespace="default",
+                name=name,
+                uid=f"pg-{name}",
+                resource_version=self.version(),
+                dialect="coscheduling/v1alpha1",
+                created_ns=0,
+                declaration=Declaration(min_member=minimum, waiting_time_ms=waiting_time_ms),
+            )
+        )
+
+    def pod_group_deleted(self, name: str) -> None:
+        self.facts(
+            ev.PodGroupDeleted(namespace="default", name=name, uid=f"pg-{name}", dialect="coscheduling/v1alpha1")
+        )
+
     def assigned(self, uid: str, node: str) -> None:
         self.facts(ev.PodAssigned(uid=uid, namespace="default", name=uid, resource_version=self.version(), node=node))
 
@@ -188,6 +208,25 @@ class World:
         if decided:
             self.append(f"planner.{shard}", decided, cause="decide")
         return decided
+
+    def propose(
+        self,
+        group: str,
+        required: dict[str, str],
+        optional: dict[str, str] | None = None,
+        *,
+        shard: str = "a",
+        basis: int | None = None,
+    ) -> Place:
+        """A proposal that no planner's core made: uid → node. Returns its place."""
+        event = ev.GangPlaced(
+            group=group,
+            partition=partition_of(group),
+            required=tuple(NodeAssignment(node, (uid,)) for uid, node in required.items()),
+            optional=tuple(NodeAssignment(node, (uid,)) for uid, node in (optional or {}).items()),
+        )
+        self.append(f"planner.{shard}", [event], cause="by hand", basis=basis)
+        return Place(self.state.sequence, 0)
 
     def judge(self) -> list[ev.Event]:
         decided = binder.decide(self.state)

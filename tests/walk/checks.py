@@ -10,7 +10,7 @@ from services.planner import core as planner
 from services.planner.core import Cycle
 from services.state import groups, snapshot
 from services.state.fold import State
-from services.state.records import BOUND, PENDING, PERMITTED
+from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED
 from tests.walk.cluster import Cluster
 from tests.world import World
 
@@ -59,6 +59,14 @@ def check_permits(state: State, decided: list[ev.Event]) -> None:
             row = table.rows[assignment.node]
             for binding in assignment.pods:
                 info = table.classes[after.pods[binding.uid].fact.scheduling_class]
+                if info.fact.host_ports:
+                    others = [after.claims[uid] for uid in after.nodes[assignment.node].claims if uid != binding.uid]
+                    opened = [
+                        after.classes[other.scheduling_class].fact.host_ports
+                        for other in others
+                        if other.stage != PROPOSED
+                    ]
+                    assert info.fact.host_ports not in opened, f"{permit} opens a port twice (7.2)"
                 for column, _ in info.columns:
                     assert table.held[row, column] <= table.allocatable[row, column], f"{permit} exceeds (7.2)"
         group = after.groups[permit.group]
