@@ -58,6 +58,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     header: Header
     events: list[Event]
+    traceparent: str = ""
 
 
 class MalformedCommit(ValueError):
@@ -93,7 +94,13 @@ def decode(stored: Stored) -> Commit:
         events = _payload_decoder.decode(stored.payload)
     except (msgspec.DecodeError, ValueError) as error:
         raise MalformedCommit(f"commit {stored.sequence} on {stored.subject}: {error}") from error
-    return Commit(sequence=stored.sequence, subject=stored.subject, header=header, events=events)
+    return Commit(
+        sequence=stored.sequence,
+        subject=stored.subject,
+        header=header,
+        events=events,
+        traceparent=stored.traceparent,
+    )
 
 
 def message_id(subject: str, expected: int, payload: bytes) -> str:

@@ -3,8 +3,8 @@
 A `Decider` reads the log into its state, and whenever it has read everything there is, its own last commit included, it
 may say something: a tick that is due, outcomes that its effects brought, or what the core decides over exactly this
 state. One commit is in flight at a time, so each decision stands on all earlier ones; under load what arrives meanwhile
-is folded together and decided on together. Deciding runs in slices, and folding in batches, with a turn of the event loop in
-between: a busy service still answers pings and renews its lease.
+is folded together and decided on together. Deciding runs in slices, and folding in batches, with a turn of the event
+loop in between: a busy service still answers pings and renews its lease.
 """
 
 from __future__ import annotations
@@ -14,16 +14,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from events import Event
 from events.envelope import Commit, Stored
-from events.log import EventLog
+from events.log import EventLog, LogError
+from services import telemetry
 from services.state.clock import tick, wanted_in_ns
 from services.state.fold import State
 from services.writer import SteppedDown, Writer
 
+if TYPE_CHECKING:
+    from services.tracing import Traces
+
 FOLD_EVENTS = 2_000
 """Events folded between two turns of the event loop: a few milliseconds."""
+LAG_EVERY_S = 5.0
+"""How often the log is asked for its end, for the metric alone."""
 Decision = Generator[None, None, Sequence[Event]]
 
 
@@ -71,6 +78,8 @@ class Decider:
         self._applied = applied
         self._started = started
         self._cycled = cycled
+        self._traces: Traces | None = None
+        self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
         self._stirred = asyncio.Event()
         self._next_outcomes_s = 0.0
@@ -87,6 +96,24 @@ class Decider:
 
     async def run(self, taken: Event) -> None:
         """Catch up, take the writer's subject, decide until replaced (SteppedDown) or cancelled."""
+        if not telemetry.is_on():
+            return await self._run(taken)
+        from services.tracing import traces
+
+        self._traces = traces(self.state, self.writer.name)
+        measuring = asyncio.create_task(self._measure_lag(), name=f"lag of {self.writer.name}")
+        try:
+            await self._run(taken)
+        finally:
+            measuring.cancel()
+
+    async def _measure_lag(self) -> None:
+        while True:
+            with suppress(LogError):
+                telemetry.LAG.set(await self.log.end() - self.state.sequence, writer=self.writer.name)
+            await asyncio.sleep(LAG_EVERY_S)
+
+    async def _run(self, taken: Event) -> None:
         await self.catch_up()
         await self.writer.take(taken)
         reading = asyncio.create_task(self._read(), name=f"reading for {self.writer.name}")
@@ -124,9 +151,12 @@ class Decider:
         while self._unread:
             commit = self.state.apply_stored(self._unread.popleft())
             if commit is None:
+                telemetry.SET_ASIDE.add(1, writer=self.writer.name)
                 continue
             if self.active and self._applied is not None:
                 self._applied(commit)
+            if self.active and self._traces is not None:
+                self._traces.applied(commit, self._deciding_s)
             events += len(commit.events)
             if events >= FOLD_EVENTS:
                 events = 0
@@ -151,9 +181,11 @@ class Decider:
                 break
             await asyncio.sleep(0)
         if decided:
+            self._deciding_s = time.perf_counter() - began_s
             if self._cycled is not None:
-                self._cycled(time.perf_counter() - began_s, len(decided))
+                self._cycled(self._deciding_s, len(decided))
             await self._append(decided, "decide")
+            telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
             return True
         if self.outcomes and time.monotonic() >= self._next_outcomes_s:
             gathered = [self.outcomes.popleft() for _ in range(min(len(self.outcomes), 2_000))]

@@ -18,6 +18,7 @@ from events import Event, envelope
 from events.envelope import Header
 from events.log import Conflict, EventLog
 from events.subjects import subject
+from services import telemetry
 
 GATHERED_EVENTS, GATHERED_BYTES = 4_096, 1_000_000
 """Where commits that may be split are split: far below `events.log.MAX_COMMIT_BYTES`, so that no reader is held up."""
@@ -37,6 +38,8 @@ class Writer:
         self.subject = subject(log.cluster, name)
         self.last = 0
         """The sequence of this subject's last commit, as far as this writer knows."""
+        self.traceparent = ""
+        """The trace context that the last commit carries; empty while telemetry is off."""
         self._clock_ns = clock_ns
         self._in_flight = asyncio.Lock()
 
@@ -50,19 +53,30 @@ class Writer:
         return await self.append([taken], basis=self.last, cause="taken")
 
     async def append(self, events: Sequence[Event], *, basis: int, cause: str, traceparent: str = "") -> int:
-        """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError."""
-        return await self.append_payload(
-            envelope.encode_events(events), basis=basis, cause=cause, traceparent=traceparent
-        )
+        """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError.
 
-    async def append_payload(self, payload: bytes, *, basis: int, cause: str, traceparent: str = "") -> int:
-        """`append` for events that are encoded already, as one JSON array."""
+        `traceparent` is what the commit's span stands under, and what the commit carries while telemetry is off.
+        """
+        payload = envelope.encode_events(events)
+        return await self.append_payload(payload, len(events), basis=basis, cause=cause, traceparent=traceparent)
+
+    async def append_payload(
+        self, payload: bytes, events: int, *, basis: int, cause: str, traceparent: str = ""
+    ) -> int:
+        """`append` for so many events that are encoded already, as one JSON array."""
         async with self._in_flight:
             header = Header(writer=self.name, epoch=self.epoch, basis=basis, time_ns=self._clock_ns(), cause=cause)
-            try:
-                self.last = await self.log.append(self.subject, header, payload, self.last, traceparent=traceparent)
-            except Conflict as conflict:
-                raise SteppedDown(str(conflict)) from conflict
+            with telemetry.span("append", traceparent, writer=self.name, cause=cause, events=events) as current:
+                self.traceparent = current or traceparent
+                try:
+                    self.last = await self.log.append(
+                        self.subject, header, payload, self.last, traceparent=self.traceparent
+                    )
+                except Conflict as conflict:
+                    telemetry.CONFLICTS.add(1, writer=self.name)
+                    raise SteppedDown(str(conflict)) from conflict
+            telemetry.COMMITS.add(1, writer=self.name, cause=cause)
+            telemetry.EVENTS.add(events, writer=self.name)
             return self.last
 
 
@@ -145,7 +159,7 @@ class Gather:
 
     async def _send(self, encoded: list[bytes]) -> None:
         payload = b"[" + b",".join(encoded) + b"]"
-        await self._writer.append_payload(payload, basis=self._basis, cause=self._cause)
+        await self._writer.append_payload(payload, len(encoded), basis=self._basis, cause=self._cause)
         async with self._progress:
             self._sent += len(encoded)
             self._progress.notify_all()

@@ -22,6 +22,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from events import ClusterSynced, Event, IngestTaken, envelope
 from events.log import EventLog
+from services import telemetry
 from services.ingest.decoding import KINDS, NODE, POD_GROUP, Kind, Unreadable, WatchEnded
 from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
@@ -56,8 +57,16 @@ async def run(
     log.info("taken", extra={"sequence": taken, "holder": holder})
     core = Ingest(scheduler_names)
     await fold_past(event_log, writer.subject, taken, core)
-    gather = Gather(writer, "facts")
+    gather = _gather(writer, core)
     await _together([gather.run(), Reader(core, client, gather, absent_poll_s).run()])
+
+
+def _gather(writer: Writer, core: Ingest) -> Gather:
+    if not telemetry.is_on():
+        return Gather(writer, "facts")
+    from services.tracing import TracedGather
+
+    return TracedGather(writer, "facts", core.pods.values())
 
 
 async def fold_past(event_log: EventLog, subject: str, until: int, core: Ingest) -> None:

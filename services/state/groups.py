@@ -219,7 +219,7 @@ def _drop_group(state: State, group: Group) -> None:
 def changed(state: State, uid: str, pod: Pod) -> None:
     """A candidate was observed again: gates, priority, requests or the gang's label may have changed."""
     fact = pod.fact
-    if pod.group and pod.group != _wanted(fact):
+    if pod.group and pod.group != key_of(fact):
         held = state.claims.get(uid)
         if held is not None and held.stage != "bound":
             return  # membership is frozen from proposal to settlement; `settled` comes back to it
@@ -238,7 +238,7 @@ def changed(state: State, uid: str, pod: Pod) -> None:
     wake(state, group, uid)
 
 
-def _wanted(fact: ev.PodObserved) -> str:
+def key_of(fact: ev.PodObserved) -> str:
     """Key of the group that the pod says it belongs to."""
     return fact.gang.gang if fact.gang is not None else f"pod/{fact.namespace}/{fact.name}"
 
@@ -252,7 +252,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
         let_go(state, group, uid)
         if group.phase == READY:
             _reconsider(state, group)
-    if pod.fact.candidate and _wanted(pod.fact) != pod.group:
+    if pod.fact.candidate and key_of(pod.fact) != pod.group:
         changed(state, uid, pod)
 
 

@@ -47,6 +47,7 @@ class Sdk:
     ) -> None:
         resource = Resource.create({"service.namespace": "muster", "service.name": service, "muster.cluster": cluster})
         self.cluster = cluster
+        self._tracing = bool(processors)
         self._traces = TracerProvider(resource=resource, id_generator=_Ids(), shutdown_on_exit=False)
         for processor in processors:
             self._traces.add_span_processor(processor)
@@ -56,6 +57,9 @@ class Sdk:
 
     @contextmanager
     def span(self, name: str, parent: str, attributes: Attributes) -> Iterator[str]:
+        if not self._tracing:
+            yield parent
+            return
         context = _propagator.extract({"traceparent": parent}) if parent else None
         with self._tracer.start_as_current_span(name, context, attributes=attributes) as current:
             yield _traceparent(current.get_span_context())
@@ -71,7 +75,11 @@ class Sdk:
         root: bool,
         attributes: Attributes,
     ) -> None:
+        if not self._tracing:
+            return
         origin = self.gang_context(group, first_place)
+        if not origin.trace_flags.sampled:
+            return
         linked = get_current_span(_propagator.extract({"traceparent": link}, Context())).get_span_context()
         context = Context() if root else set_span_in_context(NonRecordingSpan(origin), Context())
         token = _fixed.set(origin if root else None)

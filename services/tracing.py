@@ -1,0 +1,197 @@
+"""What ingest, planner and binder tell of each gang while telemetry is on: its spans, and counts of pods.
+
+A service reads them off the commits that stand in the log, behind its decisions: a span may come late, but no decision
+waits for one or knows of it. Off, this module is not even imported. A gang's trace (`services.telemetry`):
+
+- ``ingest``: its first pod was seen → that fact stands in the log
+- ``plan``: the planner's cycle began → the proposal is read back
+- ``permit``: the binder read the proposal → the permit is read back; a gang that is held waits in here
+- ``bind``: from there until each pod that was permitted is settled
+- ``gang``, around them all: its first pod was created (Kubernetes says so in whole seconds) → the first ``bind`` ends
+
+What was under way when a binder took over has no ``bind`` and no ``gang``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import events as ev
+from events import Event
+from events.envelope import Commit
+from services import telemetry
+from services.state.fold import State
+from services.state.groups import key_of, members
+from services.writer import Gather, Writer
+
+
+class TracedGather(Gather):
+    """Ingest's facts on their way into the log. It counts the pods of each group, so as to know a group's first fact."""
+
+    def __init__(self, writer: Writer, cause: str, known: Iterable[ev.PodObserved]) -> None:
+        """`known` are the pods of which the log knows already."""
+        super().__init__(writer, cause)
+        self._groups: dict[str, str] = {}
+        self._members: Counter[str] = Counter()
+        self._begun: deque[tuple[int, str, int]] = deque()
+        """(events added before its first fact, group, when it was seen), in order."""
+        for pod in known:
+            self._begins(pod)
+
+    def add(self, events: Sequence[Event], basis: int = 0) -> None:
+        now_ns = time.time_ns()
+        for position, event in enumerate(events, self._added):
+            if isinstance(event, ev.PodObserved):
+                if self._begins(event):
+                    self._begun.append((position, self._groups[event.uid], now_ns))
+            elif isinstance(event, ev.PodDeleted):
+                self._leave(event.uid)
+        super().add(events, basis)
+
+    async def _send(self, encoded: list[bytes]) -> None:
+        await super()._send(encoded)
+        now_ns = time.time_ns()
+        while self._begun and self._begun[0][0] < self._sent:
+            _, group, seen_ns = self._begun.popleft()
+            telemetry.gang_span("ingest", group, self._writer.last, seen_ns, now_ns, link=self._writer.traceparent)
+
+    def _begins(self, pod: ev.PodObserved) -> bool:
+        """Count the pod for its group; whether the fold makes a new group of it."""
+        key = key_of(pod) if pod.candidate else ""
+        if self._groups.get(pod.uid, "") == key:
+            return False
+        self._leave(pod.uid)
+        if not key:
+            return False
+        self._groups[pod.uid] = key
+        self._members[key] += 1
+        return pod.gang is None or self._members[key] == 1
+
+    def _leave(self, uid: str) -> None:
+        key = self._groups.pop(uid, "")
+        if key:
+            self._members[key] -= 1
+            if not self._members[key]:
+                del self._members[key]
+
+
+class Traces(Protocol):
+    """What a deciding writer tells of the commits that it folds."""
+
+    def applied(self, commit: Commit, deciding_s: float) -> None:
+        """`commit` was folded just now. `deciding_s` is how long this writer thought about its last one."""
+
+
+def traces(state: State, writer: str) -> Traces:
+    return Binding(state) if writer == "binder" else Planning(state, writer)
+
+
+class Planning:
+    """A planner shard's part: its own proposals and refusals."""
+
+    def __init__(self, state: State, writer: str) -> None:
+        self._state, self._writer = state, writer
+
+    def applied(self, commit: Commit, deciding_s: float) -> None:
+        if commit.header.writer != self._writer:
+            return
+        began_ns, now_ns = commit.header.time_ns - int(deciding_s * 1e9), time.time_ns()
+        placed = 0
+        for event in commit.events:
+            if isinstance(event, ev.GangPlaced):
+                pods = sum(len(assignment.pods) for assignment in (*event.required, *event.optional))
+                placed += pods
+                group = self._state.groups.get(event.group)
+                if group is not None:
+                    telemetry.gang_span(
+                        "plan", group.key, group.since, began_ns, now_ns, link=commit.traceparent, pods=pods
+                    )
+            elif isinstance(event, ev.GroupsRefused):
+                telemetry.PODS.add(len(event.groups) * max(event.needed, 1), outcome="refused", reason=event.reason)
+        if placed:
+            telemetry.PODS.add(placed, outcome="placed")
+
+
+@dataclass(slots=True)
+class _Permitted:
+    """A gang whose pods are being bound."""
+
+    first_place: int
+    created_ns: int
+    permitted_ns: int
+    first: bool
+    """Whether none of its members was bound before."""
+    unsettled: int = 0
+    bound: int = 0
+
+
+class Binding:
+    """The binder's part: from the proposals that it reads to the last outcome of a permit."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._read_ns: dict[str, int] = {}
+        """group → when the oldest of its proposals that has no permit was read."""
+        self._permitted: dict[str, _Permitted] = {}
+        self._unsettled: dict[str, str] = {}
+        """UID → group."""
+
+    def applied(self, commit: Commit, deciding_s: float) -> None:
+        now_ns = time.time_ns()
+        for event in commit.events:
+            match event:
+                case ev.GangPlaced():
+                    self._read_ns.setdefault(event.group, now_ns)
+                case ev.ProposalRefused() | ev.GangReleased():
+                    self._read_ns.pop(event.group, None)
+                case ev.GangPermitted():
+                    self._permit(event, now_ns, commit.traceparent)
+                case ev.PodBound():
+                    self._count_bound(event.uid, commit.header.time_ns)
+                    self._settle(event.uid, now_ns, bound=1)
+                case ev.BindingFailed():
+                    telemetry.PODS.add(1, outcome="failed", reason=event.reason)
+                    self._settle(event.uid, now_ns)
+                case ev.PodDeleted():
+                    self._settle(event.uid, now_ns)
+
+    def _permit(self, event: ev.GangPermitted, now_ns: int, link: str) -> None:
+        key = event.group
+        read_ns = self._read_ns.pop(key, now_ns)
+        group = self._state.groups.get(key)
+        uids = [binding.uid for assignment in event.bindings for binding in assignment.pods]
+        if group is None or not uids:
+            return
+        telemetry.gang_span("permit", key, group.since, read_ns, now_ns, link=link, pods=len(uids))
+        permitted = self._permitted.get(key)
+        if permitted is None:
+            pods = self._state.pods
+            first = not any(pods[uid].node for uid in members(self._state, group))
+            permitted = _Permitted(group.since, group.queued_ns or read_ns, now_ns, first)
+            self._permitted[key] = permitted
+        permitted.unsettled += len(uids)
+        self._unsettled.update(dict.fromkeys(uids, key))
+
+    def _count_bound(self, uid: str, bound_ns: int) -> None:
+        telemetry.PODS.add(1, outcome="bound")
+        pod = self._state.pods.get(uid)
+        if pod is not None and pod.fact.created_ns:
+            telemetry.BOUND_S.record((bound_ns - pod.fact.created_ns) / 1e9)
+
+    def _settle(self, uid: str, now_ns: int, bound: int = 0) -> None:
+        key = self._unsettled.pop(uid, "")
+        if not key:
+            return
+        gang = self._permitted[key]
+        gang.unsettled -= 1
+        gang.bound += bound
+        if gang.unsettled:
+            return
+        del self._permitted[key]
+        telemetry.gang_span("bind", key, gang.first_place, gang.permitted_ns, now_ns, pods=gang.bound)
+        if gang.first and gang.bound:
+            telemetry.gang_span("gang", key, gang.first_place, gang.created_ns, now_ns, root=True, pods=gang.bound)

@@ -1,0 +1,329 @@
+"""The services with telemetry on: each gang is one trace over all of them, and what they do is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import events as ev
+from events.envelope import Header, decode
+from events.memory import MemoryLog
+from events.objects import Membership
+from services import telemetry
+from services.binder import service as binder
+from services.ingest import service as ingest
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
+from services.planner import service as planner
+from services.simulator.cluster import SimulatedCluster
+from services.state.fold import State
+from services.telemetry.sdk import Sdk
+from services.tracing import TracedGather, traces
+from services.writer import SteppedDown, Writer
+from tests.waiting import until
+from tests.world import World
+
+PARTS = ["bind", "gang", "ingest", "permit", "plan"]
+GANG = "scheduling.x-k8s.io/pod-group"
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def metrics() -> InMemoryMetricReader:
+    return InMemoryMetricReader()
+
+
+@pytest.fixture(autouse=True)
+def on(spans: InMemorySpanExporter, metrics: InMemoryMetricReader) -> Iterator[None]:
+    telemetry.attach(Sdk("test", "test", [SimpleSpanProcessor(spans)], [metrics]))
+    yield
+    telemetry.attach(None)
+
+
+# -------------------------------------------------------------------------------------------------------- the services
+
+
+def node(name: str) -> dict[str, Any]:
+    status = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(name: str, gang: str = "") -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+    labels = {GANG: gang} if gang else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {"schedulerName": "muster", "containers": containers},
+    }
+
+
+def pod_group(name: str, minimum: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum},
+    }
+
+
+@asynccontextmanager
+async def running(log: MemoryLog, url: str) -> AsyncIterator[None]:
+    """Ingest, planner and binder of a cluster."""
+    async with Client(direct(url)) as reading, Client(direct(url)) as binding:
+        tasks = [
+            asyncio.create_task(ingest.run(log, reading, holder="test", absent_poll_s=0.02)),
+            asyncio.create_task(planner.run(log, shard="0", holder="test")),
+            asyncio.create_task(binder.run(log, binding, holder="test")),
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_gang_is_one_trace_over_all_services(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    log = MemoryLog("test")
+    async with SimulatedCluster() as cluster:
+        cluster.create(node("n0"))
+        cluster.create(pod_group("train", 4))
+        for number in range(4):
+            cluster.create(pod(f"train-{number}", "train"))
+        cluster.create(pod("alone"))
+        async with running(log, cluster.url):
+            await until(lambda: sum(span.name == "gang" for span in spans.get_finished_spans()) == 2, "two gangs")
+
+    of = by_group(spans)
+    assert set(of) == {"default/train", "pod/default/alone"}
+    carried = {stored.traceparent[3:52] for stored in log.commits}
+    assert "" not in carried
+    for parts in of.values():
+        assert sorted(parts) == PARTS
+        assert len({part.context.trace_id for part in parts.values()}) == 1
+        root = parts["gang"]
+        assert root.parent is None
+        assert {part.parent.span_id for part in parts.values() if part.parent} == {root.context.span_id}
+        assert parts["permit"].end_time == parts["bind"].start_time
+        assert root.end_time == parts["bind"].end_time
+        for name in ("ingest", "plan", "permit"):
+            (link,) = parts[name].links
+            assert f"{link.context.trace_id:032x}-{link.context.span_id:016x}" in carried
+    assert of["default/train"]["bind"].attributes == {"muster.group": "default/train", "pods": 4}
+
+    found = totals(metrics)
+    assert found["muster.pods", "placed"] == found["muster.pods", "bound"] == 5
+    assert found["muster.log.commits",] == len(log.commits)
+    assert found["muster.log.events",] == sum(len(decode(stored).events) for stored in log.commits)
+    assert found["muster.bind.duration",] == found["muster.pod.bound.duration",] == 5
+    assert found["muster.kubernetes.requests", "POST", "201"] >= 5
+    assert found["muster.kubernetes.requests", "WATCH", "200"] >= 3
+    assert found["muster.cycle.duration",] >= 3
+    assert ("muster.log.lag",) in found
+
+
+async def test_what_is_no_commit_is_counted_and_a_conflict_too(metrics: InMemoryMetricReader) -> None:
+    log = MemoryLog("test")
+    header = Header(writer="stranger", epoch=0, basis=0, time_ns=0, cause="facts")
+    await log.append("muster.test.stranger", header, b"[]", 0)
+    planning = asyncio.create_task(planner.run(log, shard="0", holder="first"))
+    await until(lambda: len(log.commits) == 2, "the planner")
+    replaced = Writer(log, "planner.0")
+    replaced.last = 1
+    with pytest.raises(SteppedDown):
+        await replaced.append([ev.PlannerTaken(shard="0", holder="second")], basis=0, cause="taken")
+    planning.cancel()
+    await asyncio.gather(planning, return_exceptions=True)
+    found = totals(metrics)
+    assert found["muster.log.set_aside",] == 1
+    assert found["muster.log.conflicts",] == 1
+
+
+def test_off_the_services_load_nothing_of_it() -> None:
+    program = """
+import asyncio, sys
+from events.memory import MemoryLog
+from services import telemetry
+from services.binder import service as binder
+from services.ingest import service as ingest
+from services.planner import service as planner
+
+async def main():
+    log = MemoryLog("test")
+    planning = asyncio.create_task(planner.run(log, shard="0", holder="test"))
+    while not log.commits:
+        await asyncio.sleep(0.001)
+    planning.cancel()
+    print([stored.traceparent for stored in log.commits])
+
+telemetry.configure("planner", cluster="test", environment={})
+asyncio.run(main())
+print([name for name in sys.modules if name.startswith(("opentelemetry", "services.tracing", "services.telemetry.sdk"))])
+"""
+    answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert answer.stdout == "['']\n[]\n"
+
+
+# ----------------------------------------------------------------------------------------------------- each part alone
+
+
+def replay(world: World, writer: str) -> State:
+    """What `writer` tells when it follows the log of that world."""
+    state = State()
+    told = traces(state, writer)
+    for stored in world.log.commits:
+        commit = state.apply_stored(stored)
+        assert commit is not None
+        told.applied(commit, 0.001)
+    return state
+
+
+def test_members_that_come_later_are_bound_in_the_same_trace(spans: InMemorySpanExporter) -> None:
+    world = World()
+    world.node("n0")
+    for name in ("a", "b"):
+        world.pod(name, "train", minimum=2)
+    world.settle()
+    world.pod("c", "train", minimum=2)
+    world.settle()
+    replay(world, "binder")
+    finished = spans.get_finished_spans()
+    assert [span.name for span in finished] == ["permit", "bind", "gang", "permit", "bind"]
+    assert len({span.context.trace_id for span in finished}) == 1
+
+
+def test_a_gang_that_comes_again_under_its_name_is_another_trace(spans: InMemorySpanExporter) -> None:
+    world = World()
+    world.node("n0")
+    for _ in range(2):
+        world.pod("a", "train", minimum=1)
+        world.settle()
+        world.facts(ev.PodDeleted(uid="a", namespace="default", name="a"))
+    replay(world, "planner.a")
+    finished = spans.get_finished_spans()
+    assert [span.name for span in finished] == ["plan", "plan"]
+    assert len({span.context.trace_id for span in finished}) == 2
+
+
+def test_a_gang_of_which_nothing_was_bound_has_no_root_yet(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1)
+    world.plan("a")
+    world.judge()
+    failed = ev.BindingFailed(
+        uid="a", namespace="default", name="a", node="n0", reason="Rejected", message="", assigned_node=""
+    )
+    world.append("binder", [failed], cause="outcome")
+    replay(world, "binder")
+    assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind"]
+    assert totals(metrics)["muster.pods", "failed"] == 1
+
+
+def test_refusals_are_counted(metrics: InMemoryMetricReader) -> None:
+    world = World()
+    world.node("n0")
+    for name in ("a", "b", "c"):
+        world.pod(name, "train", minimum=3, cpu=6)
+    world.settle()
+    replay(world, "planner.a")
+    assert totals(metrics)["muster.pods", "refused"] == 3
+
+
+async def test_ingest_knows_the_first_fact_of_a_group_as_the_fold_does(spans: InMemorySpanExporter) -> None:
+    """Pods that come, go, move to another gang and are known from before; several in one commit."""
+    world = World()
+    world.node("n0")
+    world.pod("old", "train", minimum=1)
+    facts = [
+        [observed(world, "new", "train"), observed(world, "a", "other")],
+        [ev.PodDeleted(uid="a", namespace="default", name="a")],
+        [observed(world, "b", "other"), observed(world, "single", "")],
+        [observed(world, "b", "third"), observed(world, "again", "other")],
+    ]
+    state = State()
+    for stored in world.log.commits:
+        state.apply_stored(stored)
+    writer = Writer(world.log, "ingest")
+    await writer.take(ev.IngestTaken(holder="test"))
+    gather = TracedGather(writer, "facts", [pod.fact for pod in state.pods.values()])
+    sending = asyncio.create_task(gather.run())
+    expected = []
+    for commit in facts:
+        gather.add(commit)
+        await gather.flush()
+        for stored in world.log.commits[state.sequence :]:
+            state.apply_stored(stored)
+        expected += [(key, group.since) for key, group in state.groups.items() if group.since == state.sequence]
+    sending.cancel()
+
+    told = [span for span in spans.get_finished_spans() if span.name == "ingest"]
+    sdk = Sdk("test", "test", [], [])
+    assert [span.context.trace_id for span in told] == [sdk.gang_context(*gang).trace_id for gang in expected]
+    assert [gang for gang, _ in expected] == [
+        "default/other",
+        "default/other",
+        "pod/default/single",
+        "default/third",
+        "default/other",
+    ]
+
+
+# -------------------------------------------------------------------------------------------------------------- views
+
+
+def observed(world: World, name: str, gang: str) -> ev.PodObserved:
+    """A pod as ingest would have it, of a class that the log knows."""
+    fact = world.state.pods["old"].fact
+    membership = Membership(gang=f"default/{gang}", dialect="coscheduling/2020", declared=None) if gang else None
+    return msgspec.structs.replace(fact, uid=name, name=name, gang=membership, resource_version=world.version())
+
+
+def by_group(spans: InMemorySpanExporter) -> dict[str, dict[str, ReadableSpan]]:
+    """group → its spans by name, none twice."""
+    found: dict[str, dict[str, ReadableSpan]] = defaultdict(dict)
+    for span in spans.get_finished_spans():
+        group = (span.attributes or {}).get("muster.group")
+        if isinstance(group, str):
+            assert span.name not in found[group]
+            found[group][span.name] = span
+    return found
+
+
+def totals(reader: InMemoryMetricReader) -> dict[tuple[str, ...], float]:
+    """Sums of counters and counts of histograms, by name alone and by name and attributes (each, and as given)."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    found: dict[tuple[str, ...], float] = defaultdict(float)
+    for resource in data.resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    amount = getattr(point, "count", None)
+                    value = point.value if amount is None else amount  # type: ignore[union-attr]
+                    attributes = [str(attribute) for attribute in (point.attributes or {}).values()]
+                    for key in {(), tuple(attributes), *((attribute,) for attribute in attributes)}:
+                        found[(metric.name, *key)] += value
+    return found
