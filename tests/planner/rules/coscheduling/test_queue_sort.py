@@ -1,5 +1,7 @@
 """Seed 000, Extension points, QueueSort: the order in which a shard tries its groups."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,6 +154,6 @@ def test_the_order_is_total_and_does_not_depend_on_arrival(groups: list[Group], 
     random.shuffle(shuffled)
     ordered = sorted(groups, key=queue_key)
     assert sorted(shuffled, key=queue_key) == ordered
-    for one, other in zip(ordered, ordered[1:], strict=False):
+    for one, other in itertools.pairwise(ordered):
         assert queue_key(one) < queue_key(other)
         assert one.priority >= other.priority
