@@ -7,12 +7,12 @@ passes as ``extra={"place": 17}`` becomes a field (`services.telemetry.logs`).
 
 **Traces.** A commit batches many gangs, so no context can be carried for each of them. A gang's trace is *computed*
 instead: its id is a hash of cluster, group and the place of the group's first fact, which every service knows from the
-log. Each emits its part into that trace, ingest → plan → permit → bind, and nothing has to be handed over:
+log. Each emits its part into that trace, ingest → plan → permit → bind, and nothing is handed over (`services.tracing`):
 
-    with telemetry.span("plan cycle", writer="planner.0") as traceparent:      # the work on one commit, many gangs
-        sequence = await writer.append(..., traceparent=traceparent)           # travels in the message's headers
+    with telemetry.span("append", writer="planner.0") as traceparent:  # one commit, many gangs
+        await log.append(..., traceparent=traceparent)                 # travels in the message's headers
     for group in placed:
-        telemetry.gang_span("plan", group.key, group.first_place, start_ns, end_ns, link=traceparent)
+        telemetry.gang_span("plan", group.key, group.since, start_ns, end_ns, link=traceparent)
 
 The binder emits the trace's root, ``gang``, when the gang is settled. All services sample alike, by the trace id.
 
