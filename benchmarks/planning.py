@@ -9,6 +9,7 @@ machine disturbs less than the wall clock.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -21,6 +22,7 @@ from events.memory import MemoryLog
 from events.objects import Declaration, Membership
 from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
+from services.console.verify import verify
 from services.planner import core as planner
 from services.state.fold import State
 
@@ -73,7 +75,9 @@ class Bench:
             names = [{"uid": claim.uid, "namespace": "default", "name": name} for claim, name in some]
             of = list(zip(names, [claim.node for claim, _ in some], strict=True))
             self.append("binder", [ev.PodBound(**name, node=node) for name, node in of], "outcome")
-            self.append("ingest", [ev.PodAssigned(**name, resource_version="9", node=node) for name, node in of], "facts")
+            self.append(
+                "ingest", [ev.PodAssigned(**name, resource_version="9", node=node) for name, node in of], "facts"
+            )
             finished = [ev.PodFinished(**name, resource_version="10", succeeded=True, reason="") for name in names]
             self.append("ingest", finished, "facts")
             self.append("ingest", [ev.PodDeleted(**name) for name in names], "facts")
@@ -125,7 +129,9 @@ def gangs(pods: int, size: int) -> Iterator[ev.Event]:
     yield _class("one", 1000)
     for i in range(pods):
         declared = Declaration(min_member=size, waiting_time_ms=0)
-        yield _pod(i, "one", Membership(gang=f"default/gang-{i // size:05}", dialect="coscheduling/2020", declared=declared))
+        yield _pod(
+            i, "one", Membership(gang=f"default/gang-{i // size:05}", dialect="coscheduling/2020", declared=declared)
+        )
 
 
 def singles(pods: int) -> Iterator[ev.Event]:
@@ -157,6 +163,7 @@ def planning(name: str, workload: Iterator[ev.Event], nodes: int) -> dict[str, o
         began_s = time.process_time()
         bench.judge()
         judging_s += time.process_time() - began_s
+    before_life = copy(bench.log)
     bench.live(planned)
     fold_s, folded = folding(bench.log)
     return {
@@ -165,8 +172,46 @@ def planning(name: str, workload: Iterator[ev.Event], nodes: int) -> dict[str, o
         "pods": planned,
         "planned_pods_per_s": round(planned / planning_s),
         "judged_pods_per_s": round(planned / judging_s),
+        **verifying(before_life, planned, planning_s, judging_s),
         "fold_events_per_s": round(folded / fold_s),
     }
+
+
+def verifying(log: MemoryLog, pods: int, planning_s: float, judging_s: float) -> dict[str, object]:
+    """`verify` of the log beside what the live processes did to write it, on a core each.
+
+    Live, the planner decodes and folds the facts, plans, and folds its own; the binder decodes and folds facts and
+    proposals, judges, and folds its own. The slower of the two is the rate at which pods get through.
+    """
+    folding_s = {"ingest": 0.0, "planner.0": 0.0}
+    state = State()
+    for stored in log.commits:
+        began_s = time.process_time()
+        state.apply_stored(stored)
+        writer = subjects.writer_of(stored.subject)
+        if writer in folding_s:
+            folding_s[writer] += time.process_time() - began_s
+    planner_s = folding_s["ingest"] + planning_s
+    binder_s = folding_s["ingest"] + folding_s["planner.0"] + judging_s
+    began_s = time.process_time()
+    report = asyncio.run(verify(log))
+    verify_s = time.process_time() - began_s
+    if not report.reproduced or report.reproduced != report.decided:
+        raise RuntimeError(f"verify reproduced {report.reproduced} of {report.decided} commits")
+    return {
+        "live_planner_pods_per_s": round(pods / planner_s),
+        "live_binder_pods_per_s": round(pods / binder_s),
+        "verified_pods_per_s": round(pods / verify_s),
+        "verify_to_live_planner": round(planner_s / verify_s, 2),
+        "verify_to_live": round(max(planner_s, binder_s) / verify_s, 2),
+    }
+
+
+def copy(log: MemoryLog) -> MemoryLog:
+    """The log as it is now."""
+    taken = MemoryLog(log.cluster)
+    taken.commits = list(log.commits)
+    return taken
 
 
 def folding(log: MemoryLog) -> tuple[float, int]:

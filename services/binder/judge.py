@@ -144,7 +144,7 @@ class Bench:
     def _accept(self, proposal: Proposal, assignments: tuple[NodeAssignment, ...]) -> Fault | None:
         """Take the room of all of them, or none and say why."""
         state, table = self.state, self.state.table
-        rows: dict[str, list[int]] = {}
+        counts: dict[str, dict[int, int]] = {}
         for assignment in assignments:
             row = table.rows.get(assignment.node)
             for uid in assignment.pods:
@@ -153,32 +153,40 @@ class Bench:
                     return fault
                 if row is None:
                     return Fault("NodeGone", assignment.node, uid)
-                rows.setdefault(state.pods[uid].fact.scheduling_class, []).append(row)
-        infos = [(table.classes[digest], of_class) for digest, of_class in rows.items()]
+                digest = state.pods[uid].fact.scheduling_class
+                of_class = counts.get(digest)
+                if of_class is None:
+                    of_class = counts[digest] = {}
+                of_class[row] = of_class.get(row, 0) + 1
+        infos = [(table.classes[digest], of_class) for digest, of_class in counts.items()]
         for info, of_class in infos:
-            good = fits.feasible(table, info)[of_class]
+            good = fits.feasible(table, info)[list(of_class)]
             if info.fact.unsupported or not good.all():
-                return Fault("NodeUnfit", self._name(of_class[int(good.argmin())]), "")
+                return Fault("NodeUnfit", self._name(list(of_class)[int(good.argmin())]), "")
         fault = self._no_room(infos)
         if fault is None:
             self.touched.update(assignment.node for assignment in assignments)
         return fault
 
-    def _no_room(self, infos: list[tuple[ClassInfo, list[int]]]) -> Fault | None:
-        """Take the classes' room on their rows (one pod for each entry), or say where it lacks."""
-        index = np.unique(np.concatenate([of_class for _, of_class in infos])) if infos else np.zeros(0, np.int64)
+    def _no_room(self, infos: list[tuple[ClassInfo, dict[int, int]]]) -> Fault | None:
+        """Take the classes' room (pods by row), or say where it lacks."""
+        if not infos:
+            return None
+        index = list(infos[0][1]) if len(infos) == 1 else sorted({row for _, of_class in infos for row in of_class})
         need = np.zeros((len(index), self.free.shape[1]), np.int64)
         for info, of_class in infos:
-            pods = np.bincount(of_class, minlength=self.state.table.size)[index]
+            pods = np.array([of_class.get(row, 0) for row in index])
             need += pods[:, None] * info.request
         good = fits.fits(self.free[index], need)
         if not good.all():
-            return Fault("NoRoom", min(self._name(int(row)) for row in index[~good]), "")
+            return Fault(
+                "NoRoom", min(self._name(row) for row, enough in zip(index, good, strict=True) if not enough), ""
+            )
         opened: dict[str, list[ClassInfo]] = {}
         for info, of_class in infos:
             if info.fact.host_ports:
-                for row in of_class:
-                    opened.setdefault(self._name(row), []).append(info)
+                for row, pods_there in of_class.items():
+                    opened.setdefault(self._name(row), []).extend([info] * pods_there)
         ports: dict[str, list[tuple[str, int, str]]] = {}
         for node, of_node in opened.items():
             taken = self._open_ports(node, of_node)
@@ -230,7 +238,7 @@ class Bench:
     def nominate(self, node: str, info: ClassInfo) -> bool:
         """Keep room and ports for a replacement, if they are there; whether they are."""
         row = self.state.table.rows.get(node)
-        if row is None or self._no_room([(info, [row])]) is not None:
+        if row is None or self._no_room([(info, {row: 1})]) is not None:
             return False
         self.touched.add(node)
         return True

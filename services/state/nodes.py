@@ -32,18 +32,13 @@ class ClassInfo:
 
     __slots__ = ("columns", "constraint", "fact", "request")
 
-    def __init__(self, fact: SchedulingClassObserved, request: Ints) -> None:
+    def __init__(self, fact: SchedulingClassObserved, request: Ints, constraint: int) -> None:
         self.fact = fact
         self.request = request
         """Length: the table's resources when it was made; columns that came later are 0."""
         self.columns: list[tuple[int, int]] = [(int(c), int(request[c])) for c in np.flatnonzero(request)]
         """(column, amount) of what is asked for."""
-        self.constraint = (
-            tuple(sorted(fact.node_selector.items())),
-            fact.required_affinity,
-            fact.preferred_affinity,
-            fact.tolerations,
-        )
+        self.constraint = constraint
         """Classes with an equal constraint share their masks."""
 
 
@@ -64,6 +59,7 @@ class NodeTable:
         self.ports: dict[int, dict[tuple[str, int, str], int]] = {}
         """row → (protocol, port, ip) → pods that hold it."""
         self.classes: dict[str, ClassInfo] = {}
+        self._constraints: dict[Any, int] = {}
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         self._free_rows: list[int] = []
@@ -148,7 +144,14 @@ class NodeTable:
             if amount:
                 self.column(name)
         asked = {name: amount for name, amount in fact.requests.items() if amount}
-        self.classes[fact.digest] = ClassInfo(fact, self._vector(asked))
+        constraint = (
+            tuple(sorted(fact.node_selector.items())),
+            fact.required_affinity,
+            fact.preferred_affinity,
+            fact.tolerations,
+        )
+        number = self._constraints.setdefault(constraint, len(self._constraints))
+        self.classes[fact.digest] = ClassInfo(fact, self._vector(asked), number)
 
     def claim(self, rows: list[int], info: ClassInfo, sign: int, proposed: bool) -> None:
         """Count one more (`sign` 1) or one fewer (-1) pod of the class for each entry of `rows`; rows may repeat."""

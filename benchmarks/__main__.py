@@ -1,0 +1,26 @@
+"""Every figure of benchmarks/README.md, in one go: ``make bench`` or ``python -m benchmarks``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+RUNS = (
+    ("The pure cores: planning, judging, verifying, folding", ["-m", "benchmarks.planning"]),
+    ("The log: appending, replaying, latency", ["-m", "benchmarks.log"]),
+    ("A pod's cost in the log and at the API server", ["-m", "benchmarks.growth"]),
+    ("Beside other schedulers on a real apiserver", ["-m", "benchmarks.peers"]),
+)
+
+
+def main() -> int:
+    for title, command in RUNS:
+        print(f"\n== {title}: python {' '.join(command)}", flush=True)
+        code = subprocess.run([sys.executable, *command], check=False).returncode
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
