@@ -157,7 +157,7 @@ class BindingFailed(Decision, frozen=True):
 
 
 class BindingRenewed(Decision, frozen=True):
-    """The pod had changed since the intent (409 on its resourceVersion) in no way that matters: intent with the new one."""
+    """The pod had changed since the intent (409 on its resourceVersion), in no way that matters: the intent, renewed."""
 
     uid: str
     namespace: str

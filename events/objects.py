@@ -98,7 +98,7 @@ class NodeAssignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The intent to bind one pod, with the preconditions that its effect carries. Wire: ``["uid", "resourceVersion"]``."""
+    """The intent to bind one pod, with its effect's preconditions. On the wire: ``["uid", "resourceVersion"]``."""
 
     uid: str
     resource_version: str
