@@ -11,6 +11,7 @@ all as long as neither the sources nor the compiler changed.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -116,7 +117,7 @@ def link_flags(go: str, source: Path) -> str:
 
 def copy_stages(go: str) -> None:
     """The stages of a fast pod, and of a node with a heartbeat by lease (`kubernetes.md` in the notes)."""
-    module = Path(run_go(go, HERE / "kwok", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok").strip())
+    module = Path(json.loads(run_go(go, HERE / "kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"])
     shutil.rmtree(STAGES, ignore_errors=True)
     STAGES.mkdir(parents=True)
     for folder in ("node/fast", "node/heartbeat-with-lease", "pod/fast"):

@@ -22,8 +22,11 @@ from deploy.e2e.api import Api, ApiError, Object
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import GANG_LABEL
+from events.homes import open_log
 from events.permissions import ROLES, configuration
 from events.server import EmbeddedServer
+from services.state.fold import State
+from services.state.records import BOUND_CLAIM, FAILED, PERMITTED, SUCCEEDED
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "deploy" / "manifests"
@@ -172,7 +175,7 @@ class Muster:
 
     async def verify(self) -> Object:
         """``muster verify`` on the live log: every decision must come out again. Returns what it printed."""
-        command = [str(COMMAND), "verify", self.nats.url, "--cluster", self.cluster, "--json"]
+        command = [str(COMMAND), "verify", self.nats.url, "--cluster", self.cluster, "--strict", "50", "--json"]
         process = await asyncio.create_subprocess_exec(
             *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | self.credentials("reader")
         )
@@ -185,7 +188,45 @@ class Muster:
         """What must hold of the cluster and of the log once things have settled."""
         await check_room(self.api)
         await check_gangs(self.api)
+        await self.check_agreement()
         assert (await self.verify())["verified"]
+
+    async def check_agreement(self) -> None:
+        """The log comes to say what the cluster says: the same pods on the same nodes, and no room claimed for others."""
+        log = await open_log(self.nats.url, self.cluster, user="reader", password=self.passwords["reader"])
+        state = State()
+        ours: dict[str, str] = {}
+        theirs: dict[str, str] = {}
+
+        async def agree() -> bool:
+            async for batch in log.read(state.sequence):
+                for stored in batch:
+                    state.apply_stored(stored)
+            live = [pod for pod in state.pods.values() if pod.status not in (SUCCEEDED, FAILED)]
+            ours.clear()
+            ours.update({pod.fact.uid: pod.node for pod in live if pod.node})
+            theirs.clear()
+            theirs.update(await occupied(self.api))
+            return ours == theirs
+
+        try:
+            await until(agree, "the log and the cluster agree", timeout_s=30)
+        except TimeoutError as error:
+            differing = dict(ours.items() ^ theirs.items())
+            raise AssertionError(f"{error}: {len(differing)} pods differ, e.g. {list(differing.items())[:5]}") from None
+        finally:
+            await log.close()
+        claimed = {uid: claim.node for uid, claim in state.claims.items() if claim.stage in (PERMITTED, BOUND_CLAIM)}
+        assert not claimed.items() - theirs.items(), "room is claimed for pods that are not there"
+
+
+async def occupied(api: Api) -> dict[str, str]:
+    """Pod UID → node, of all pods that occupy one."""
+    return {
+        pod["metadata"]["uid"]: pod["spec"]["nodeName"]
+        for pod in await api.items("/api/v1/pods")
+        if pod["spec"].get("nodeName") and pod["status"].get("phase") not in ("Succeeded", "Failed")
+    }
 
 
 async def check_room(api: Api) -> None:
