@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+from events.envelope import MalformedCommit
 from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease
@@ -24,8 +25,9 @@ from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
 LEASE_S = 3
-STEPPED_DOWN, UNREACHABLE = 3, 4
-"""Exit codes: another process took over; the log or the cluster cannot be reached or refuses us."""
+STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 3, 4, 5
+"""Exit codes: another process took over; the log or the cluster cannot be reached or refuses us; the log holds a commit
+of a known writer that this version cannot read."""
 
 
 def serve(role: str, settings: Settings) -> int:
@@ -71,7 +73,11 @@ def _exit_code(error: BaseException) -> int:
     """Say why the service ended, and how whoever runs it can tell; what is a bug keeps its traceback."""
     from services.kubernetes.access import AccessError
     from services.kubernetes.errors import ApiError
+    from services.state.fold import UnknownCommit
 
+    if isinstance(error, (UnknownCommit, MalformedCommit)):
+        logger.error("this version cannot read the log: %s", error)
+        return UNKNOWN_COMMIT
     if isinstance(error, SteppedDown):
         logger.warning("stepped down: %s", error)
         return STEPPED_DOWN
