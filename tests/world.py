@@ -209,6 +209,10 @@ class World:
             self.append(f"planner.{shard}", decided, cause="decide")
         return decided
 
+    def plan_would(self, shard: str = "a") -> bool:
+        """Whether the shard has something to say now; nothing is appended."""
+        return bool(planner.decide_now(self.state, shard))
+
     def propose(
         self,
         group: str,

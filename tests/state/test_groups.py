@@ -1,0 +1,434 @@
+"""Gangs, groups and cohorts: phases, and what wakes whom."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import events as ev
+from events.objects import Membership
+from services.state.partitions import PARTITIONS, partition_of
+from services.state.records import AWAITING, IDLE, PARKED, READY
+from tests.world import SECOND_NS, World, of_type
+
+
+def phase(world: World, key: str = "default/train") -> str:
+    return world.state.groups[key].phase
+
+
+def refused(events: list[ev.Event]) -> list[tuple[str, int]]:
+    return [(event.reason, event.attempt) for event in of_type(events, ev.GroupsRefused)]
+
+
+def full() -> World:
+    """A node that is full of somebody else's pod."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("wedge", node="n0", candidate=False, cpu=4)
+    return world
+
+
+# -------------------------------------------------------------------------------------------------------------- phases
+
+
+def test_a_groups_life_in_phases() -> None:
+    world = World()
+    uids = world.gang("train", 2, 2)
+    assert phase(world) == READY
+    world.plan()
+    assert phase(world) == PARKED
+    world.node("n0")
+    world.pass_s(1.5)
+    world.plan()
+    assert phase(world) == AWAITING
+    assert world.plan() == []
+    world.judge()
+    assert phase(world) == IDLE
+    world.settle()
+    assert phase(world) == IDLE
+    for uid in uids:
+        world.deleted(uid)
+    assert not world.state.groups
+    assert not world.state.gangs
+
+
+def test_a_refused_proposal_makes_the_group_ready_at_once() -> None:
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    world.plan()
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["NodeGone"]
+    assert phase(world) == READY
+    assert not world.state.nodes
+
+
+def test_a_bound_pods_edit_does_not_make_its_group_ready() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    world.settle()
+    world.pod("alone", priority=3, node="n0")
+    assert phase(world, "pod/default/alone") == IDLE
+    assert world.plan() == []
+
+
+def test_a_pod_that_was_recreated_under_its_name_is_a_new_group() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("web")
+    first = world.state.groups["pod/default/web"].since
+    fact = msgspec.structs.replace(world.state.pods["web"].fact, uid="web-again", resource_version=world.version())
+    world.facts(fact)
+    world.deleted("web")
+    group = world.state.groups["pod/default/web"]
+    assert (group.pod, group.since > first) == ("web-again", True)
+    world.settle()
+    assert world.where("web-again") == ["n0"]
+
+
+def test_a_proposal_for_an_earlier_group_of_that_name_means_nobody() -> None:
+    world = World()
+    world.node("n0")
+    world.gang("train", 1, 1)
+    basis = world.state.sequence
+    world.deleted("train-0")
+    world.pod("train-1", "train", minimum=1)
+    world.propose("default/train", {"train-1": "n0"}, basis=basis)
+    assert world.state.ignored == {"GangPlaced": 1}
+    assert phase(world) == READY
+
+
+def test_partitions_are_fnv_1a_of_the_key() -> None:
+    """The reference values of FNV-1a-32 for '', 'a' and 'foobar'."""
+    assert [partition_of(text) for text in ("", "a", "foobar")] == [
+        value % PARTITIONS for value in (0x811C9DC5, 0xE40C292C, 0xBF9CF968)
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- cohorts and backoff
+
+
+def test_what_was_refused_for_room_waits_for_room() -> None:
+    world = full()
+    world.pod("alone")
+    assert refused(world.plan()) == [("InsufficientRoom", 1)]
+    world.pass_s(20)
+    assert world.plan() == []
+    world.pod("other", cpu=8)
+    assert [event.groups for event in of_type(world.plan(), ev.GroupsRefused)] == [("pod/default/other",)]
+    world.deleted("wedge")
+    world.settle()
+    assert world.where("alone") == ["n0"]
+
+
+@pytest.mark.parametrize("fact", ["pod finished", "node added", "node grew", "label edited"])
+def test_room_wakes_what_was_refused_for_room(fact: str) -> None:
+    world = full()
+    world.pod("alone", selector={"zone": "a"} if fact == "label edited" else None)
+    world.plan()
+    world.pass_s(2)
+    match fact:
+        case "pod finished":
+            world.finished("wedge")
+        case "node added":
+            world.node("n1")
+        case "node grew":
+            world.node("n0", cpu=16)
+        case "label edited":
+            world.node("n0", cpu=16, labels={"zone": "a"})
+    world.settle()
+    assert world.where("alone") != [""]
+
+
+def test_less_room_wakes_nobody() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.pass_s(2)
+    world.pod("more", node="n0", candidate=False)
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert world.plan() == []
+
+
+def test_room_during_the_backoff_counts_when_it_is_over() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.deleted("wedge")
+    assert world.plan() == []
+    world.pass_s(0.5)
+    assert world.plan() == []
+    world.pass_s(1)
+    world.settle()
+    assert world.where("alone") == ["n0"]
+
+
+def test_backoff_starts_at_a_second_and_doubles_to_ten() -> None:
+    """Backoff as Kubernetes does it (1 s doubling to 10 s), in log time."""
+    world = full()
+    world.pod("alone")
+    waited = []
+    for attempt in range(1, 7):
+        assert refused(world.plan()) == [("InsufficientRoom", attempt)]
+        start_ns = world.now_ns
+        for _ in range(200):
+            world.pod("stir", node="n0", candidate=False, cpu=0.5)
+            world.deleted("stir")
+            if world.plan_would():
+                break
+            world.pass_s(0.1)
+        waited.append(round((world.now_ns - start_ns) / SECOND_NS, 1))
+    assert waited == [1.1, 2.1, 4.1, 8.1, 10.1, 10.1]
+
+
+def test_a_refused_group_is_tried_again_every_five_minutes() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.pass_s(299)
+    assert world.plan() == []
+    world.pass_s(2)
+    assert refused(world.plan()) == [("InsufficientRoom", 2)]
+
+
+def test_groups_that_were_refused_together_wake_together() -> None:
+    world = full()
+    for i in range(3):
+        world.pod(f"p{i}")
+    (event,) = of_type(world.plan(), ev.GroupsRefused)
+    assert event.groups == ("pod/default/p0", "pod/default/p1", "pod/default/p2")
+    assert len(world.state.cohorts) == 1
+    world.pass_s(2)
+    world.deleted("wedge")
+    world.settle()
+    assert world.where("p0", "p1", "p2") == ["n0"] * 3
+    assert not world.state.cohorts
+
+
+def test_a_changed_policy_wakes_everybody() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.pass_s(2)
+    assert world.plan() == []
+    assert world.state.policy is not None
+    world.append("admin", [ev.PolicyChanged(policy=world.state.policy)], cause="admin")
+    assert refused(world.plan()) == [("InsufficientRoom", 2)]
+
+
+def test_a_fact_between_basis_and_refusal_is_not_lost() -> None:
+    """Too few pods at the basis, enough at the refusal's own place."""
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 1, 2)
+    world.pod("other-0", "other", minimum=2)
+    from services.planner.core import decide_now
+
+    basis, late = world.state.sequence, decide_now(world.state, "a")
+    uids.append(world.pod("train-1", "train", minimum=2))
+    world.append("planner.a", late, cause="decide", basis=basis)
+    assert phase(world) == READY
+    assert phase(world, "default/other") == PARKED
+    world.settle()
+    assert world.where(*uids) == ["n0", "n0"]
+
+
+def test_a_member_that_comes_during_the_backoff_counts_when_it_is_over() -> None:
+    world = full()
+    world.gang("train", 2, 2)
+    world.plan()
+    world.pod("train-2", "train", minimum=2)
+    assert phase(world) == PARKED
+    world.pass_s(1.5)
+    assert phase(world) == READY
+
+
+def test_a_binding_that_fails_backs_off_and_each_time_longer() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    lengths = []
+    for _ in range(5):
+        world.plan()
+        world.judge()
+        failed = ev.BindingFailed(
+            uid="alone", namespace="default", name="alone", node="n0", reason="Forbidden", message="", assigned_node=""
+        )
+        world.append("binder", [failed], cause="outcome")
+        start_ns = world.now_ns
+        while not world.plan_would():
+            world.pass_s(0.1)
+        lengths.append(round((world.now_ns - start_ns) / SECOND_NS, 1))
+    assert lengths == [1.1, 2.1, 4.1, 8.1, 10.1]
+
+
+# -------------------------------------------------------------------------------------------------------- declarations
+
+
+def test_pods_before_their_pod_group() -> None:
+    world = World()
+    world.node("n0")
+    uids = [world.pod(f"train-{i}", "train") for i in range(2)]
+    world.plan()
+    world.pod_group("train", 2)
+    assert phase(world) == READY
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 2
+
+
+def test_a_pod_group_before_its_pods() -> None:
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2)
+    assert not world.state.groups
+    uids = [world.pod(f"train-{i}", "train") for i in range(2)]
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 2
+    for uid in uids:
+        world.deleted(uid)
+    assert list(world.state.gangs) == ["default/train"]
+    world.pod_group_deleted("train")
+    assert not world.state.gangs
+
+
+def test_a_pod_group_that_goes_while_its_pods_wait_is_missed() -> None:
+    world = full()
+    uids = [world.pod(f"train-{i}", "train") for i in range(2)]
+    world.pod_group("train", 2)
+    world.plan()
+    world.pod_group_deleted("train")
+    world.pass_s(2)
+    assert refused(world.plan()) == [("GangNotDeclared", 1)]
+    world.pod_group("train", 2)
+    world.deleted("wedge")
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 2
+
+
+def test_a_pod_group_goes_before_what_pods_declare() -> None:
+    world = World()
+    world.gang("train", 2, 2)
+    world.pod_group("train", 3)
+    gang = world.state.gangs["default/train"]
+    assert gang.declaration is not None
+    assert (gang.declaration.min_member, gang.source) == (3, "pg-train")
+    world.pod("train-2", "train", minimum=5)
+    assert gang.declaration.min_member == 3
+    world.pod_group_deleted("train")
+    assert (gang.declaration.min_member, gang.source) == (2, "train-0")
+
+
+def test_when_the_declaring_pod_goes_the_oldest_member_declares() -> None:
+    world = World()
+    for i, minimum in enumerate((2, 3, 4)):
+        world.pod(f"train-{i}", "train", minimum=minimum)
+    world.deleted("train-0")
+    gang = world.state.gangs["default/train"]
+    assert gang.declaration is not None
+    assert (gang.declaration.min_member, gang.source) == (3, "train-1")
+
+
+# ---------------------------------------------------------------------------------------------------------- membership
+
+
+def relabel(world: World, uid: str, gang: str) -> None:
+    membership = Membership(gang=gang, dialect="coscheduling/2020", declared=None) if gang else None
+    fact = msgspec.structs.replace(world.state.pods[uid].fact, gang=membership, resource_version=world.version())
+    world.facts(fact)
+
+
+def test_a_label_edit_moves_a_pod_that_waits() -> None:
+    world = World()
+    world.gang("train", 2, 2)
+    world.gang("other", 1, 1)
+    relabel(world, "train-1", "default/other")
+    assert list(world.state.gangs["default/train"].members) == ["train-0"]
+    assert list(world.state.gangs["default/other"].members) == ["other-0", "train-1"]
+
+
+@pytest.mark.parametrize("to", ["default/other", ""])
+@pytest.mark.parametrize("verdict", ["permitted", "refused", "released", "failed"])
+def test_membership_is_frozen_from_proposal_to_settlement_and_edits_count_afterwards(verdict: str, to: str) -> None:
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 3 if verdict == "released" else 2, 3 if verdict == "released" else 2)
+    if verdict == "released":
+        world.propose("default/train", {uids[1]: "n0"})
+    else:
+        world.plan()
+    relabel(world, uids[1], to)
+    assert world.state.pods[uids[1]].gang == "default/train"
+    match verdict:
+        case "refused":
+            world.node("n0", cpu=0)
+            assert of_type(world.judge(), ev.ProposalRefused)
+        case "released":
+            world.judge()
+            world.pass_s(11)
+            assert of_type(world.judge(), ev.GangReleased)
+        case "failed":
+            world.judge()
+            failed = ev.BindingFailed(
+                uid=uids[1],
+                namespace="default",
+                name=uids[1],
+                node="n0",
+                reason="Forbidden",
+                message="",
+                assigned_node="",
+            )
+            world.append("binder", [failed], cause="outcome")
+        case "permitted":
+            world.judge()
+            assert world.state.pods[uids[1]].gang == "default/train"
+            world.bind()
+    assert world.state.pods[uids[1]].gang == to
+    assert uids[1] not in world.state.gangs["default/train"].members
+    assert world.state.pods[uids[1]].group == (to or f"pod/default/{uids[1]}")
+
+
+@pytest.mark.parametrize("verdict", ["refused", "failed"])
+def test_the_last_pod_may_leave_its_group_at_settlement(verdict: str) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    world.plan()
+    relabel(world, "alone", "default/train")
+    if verdict == "refused":
+        world.node("n0", cpu=0)
+        world.judge()
+    else:
+        world.judge()
+        failed = ev.BindingFailed(
+            uid="alone", namespace="default", name="alone", node="n0", reason="Forbidden", message="", assigned_node=""
+        )
+        world.append("binder", [failed], cause="outcome")
+    assert list(world.state.groups) == ["default/train"]
+    assert refused(world.plan()) == [("GangNotDeclared", 0)]
+
+
+def test_a_pod_that_left_between_basis_and_proposal_is_not_claimed_for_its_old_gang() -> None:
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 2, 2)
+    basis = world.state.sequence
+    relabel(world, uids[1], "default/other")
+    world.propose("default/train", dict.fromkeys(uids, "n0"), basis=basis)
+    assert list(world.state.claims) == [uids[0]]
+    assert [(event.reason, event.pod) for event in of_type(world.judge(), ev.ProposalRefused)] == [
+        ("PodClaimed", uids[1])
+    ]
+    assert not world.state.claims
+
+
+def test_a_member_that_somebody_else_binds_leaves_fewer_to_place() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    world.node("n1", cpu=0)
+    world.gang("train", 2, 2)
+    assert refused(world.plan()) == [("InsufficientRoom", 1)]
+    world.assigned("train-1", "n1")
+    world.pass_s(1.5)
+    world.settle()
+    assert world.where("train-0", "train-1") == ["n0", "n1"]
