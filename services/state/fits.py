@@ -7,6 +7,7 @@ Readiness counts through taints only.
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from events.objects import HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.state.nodes import UNSCHEDULABLE_TAINT, ClassInfo, Ints, Mask, NodeTable
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+"""What Kubernetes parses as an integer; Python's int() takes underscores and spaces, too."""
 NO_LIMIT = 1 << 40
 """Pods of a class that asks for nothing; larger than any gang."""
 
@@ -46,10 +49,9 @@ def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) 
 
 
 def _compares(operator: str, found: str, wanted: str) -> bool:
-    try:
-        return int(found) > int(wanted) if operator == "Gt" else int(found) < int(wanted)
-    except ValueError:
+    if not (_INTEGER.fullmatch(found) and _INTEGER.fullmatch(wanted)):
         return False
+    return int(found) > int(wanted) if operator == "Gt" else int(found) < int(wanted)
 
 
 def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
