@@ -1,0 +1,102 @@
+"""What fits where, one node and one pod at a time, from the facts alone: the yardstick for the table's arithmetic."""
+
+from __future__ import annotations
+
+import events as ev
+from events.objects import SelectorRequirement, SelectorTerm, Taint, Toleration
+from services.state.fold import State
+from services.state.records import PROPOSED
+
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
+WORDS = {
+    "cpu_milli": "Insufficient cpu",
+    "memory_bytes": "Insufficient memory",
+    "ephemeral_storage_bytes": "Insufficient ephemeral-storage",
+    "pods": "Too many pods",
+}
+
+
+def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    for toleration in tolerations:
+        same_effect = toleration.effect in ("", taint.effect)
+        same_key = toleration.key in ("", taint.key)
+        same_value = True if toleration.operator == "Exists" else toleration.key != "" and toleration.value == taint.value
+        if same_effect and same_key and same_value:
+            return True
+    return False
+
+
+def matches(requirement: SelectorRequirement, found: dict[str, str]) -> bool:
+    key, values = requirement.key, requirement.values
+    return {
+        "In": key in found and found[key] in values,
+        "NotIn": key not in found or found[key] not in values,
+        "Exists": key in found,
+        "DoesNotExist": key not in found,
+        "Gt": key in found and found[key].isdecimal() and int(found[key]) > int(values[0] if values else 0),
+        "Lt": key in found and found[key].isdecimal() and int(found[key]) < int(values[0] if values else 0),
+    }[requirement.operator]
+
+
+def selected(node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> bool:
+    def term_matches(term: SelectorTerm) -> bool:
+        return bool(term.match_expressions or term.match_fields) and (
+            all(matches(requirement, node.labels) for requirement in term.match_expressions)
+            and all(matches(requirement, {"metadata.name": node.name}) for requirement in term.match_fields)
+        )
+
+    if any(node.labels.get(key) != value for key, value in asked.node_selector.items()):
+        return False
+    return asked.required_affinity is None or any(term_matches(term) for term in asked.required_affinity)
+
+
+def taints(node: ev.NodeObserved) -> list[Taint]:
+    return [*node.taints, *([UNSCHEDULABLE] if node.unschedulable else [])]
+
+
+def untolerated(node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> Taint | None:
+    hard = [taint for taint in taints(node) if taint.effect in ("NoSchedule", "NoExecute")]
+    return next((taint for taint in hard if not tolerated(taint, asked.tolerations)), None)
+
+
+def free(state: State, node: ev.NodeObserved, *, proposed: bool = True) -> dict[str, int]:
+    """What the node has left of each resource."""
+    left = dict(node.allocatable)
+    for uid in state.nodes[node.name].claims:
+        claim = state.claims[uid]
+        if claim.stage != PROPOSED or proposed:
+            for name, amount in state.classes[claim.scheduling_class].fact.requests.items():
+                left[name] = left.get(name, 0) - amount
+    return left
+
+
+def ports_free(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> bool:
+    for uid in state.nodes[node.name].claims:
+        claim = state.claims[uid]
+        if claim.stage == PROPOSED:
+            continue
+        for held in state.classes[claim.scheduling_class].fact.host_ports:
+            for port in asked.host_ports:
+                same = (held.protocol, held.port) == (port.protocol, port.port)
+                if same and (held.host_ip == port.host_ip or "0.0.0.0" in (held.host_ip, port.host_ip)):
+                    return False
+    return True
+
+
+def lacking(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> list[str]:
+    left = free(state, node)
+    return [name for name, amount in asked.requests.items() if amount > 0 and amount > left.get(name, 0)]
+
+
+def reasons(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> list[str]:
+    """Why the kube-scheduler would turn the node down: its first filter that does; each resource that lacks."""
+    taint = untolerated(node, asked)
+    if node.unschedulable and not tolerated(UNSCHEDULABLE, asked.tolerations):
+        return ["node(s) were unschedulable"]
+    if taint is not None:
+        return [f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"]
+    if not selected(node, asked):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    if not ports_free(state, node, asked):
+        return ["node(s) didn't have free ports for the requested pod ports"]
+    return [WORDS.get(name, f"Insufficient {name}") for name in lacking(state, node, asked)]
