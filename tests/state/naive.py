@@ -20,7 +20,9 @@ def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     for toleration in tolerations:
         same_effect = toleration.effect in ("", taint.effect)
         same_key = toleration.key in ("", taint.key)
-        same_value = True if toleration.operator == "Exists" else toleration.key != "" and toleration.value == taint.value
+        same_value = (
+            True if toleration.operator == "Exists" else toleration.key != "" and toleration.value == taint.value
+        )
         if same_effect and same_key and same_value:
             return True
     return False

@@ -1,0 +1,202 @@
+"""The table of nodes: rows that come and go, room counted for claims that were there before."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import events as ev
+from services.state.nodes import NodeTable
+from tests.world import GI, World
+
+
+def fact(name: str, version: int = 1, uid: str = "", **allocatable: int) -> ev.NodeObserved:
+    return ev.NodeObserved(
+        name=name,
+        uid=uid or name,
+        resource_version=str(version),
+        labels={},
+        taints=(),
+        unschedulable=False,
+        allocatable=allocatable,
+    )
+
+
+def held(world: World, name: str) -> int:
+    """cpu_milli that the binder counts on the node."""
+    table = world.state.table
+    return int(table.held[table.rows[name], 0])
+
+
+def test_claims_on_unknown_nodes_are_kept_until_the_node_appears() -> None:
+    """Design, section 2: a pod may be seen before its node."""
+    world = World()
+    world.pod("early", node="n0", cpu=3)
+    assert world.state.nodes["n0"].fact is None
+    assert "n0" not in world.state.table.rows
+    world.node("n0", cpu=4)
+    assert held(world, "n0") == 3_000
+    world.pod("late", cpu=2)
+    world.settle()
+    assert world.where("late") == [""]
+
+
+def test_claims_outlive_the_node_and_count_on_its_successor() -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("alone", cpu=3)
+    world.settle()
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert world.state.claims["alone"].node == "n0"
+    world.facts(fact("n0", uid="another", cpu_milli=8_000, pods=10))
+    assert held(world, "n0") == 3_000
+    world.deleted("alone")
+    assert held(world, "n0") == 0
+
+
+def test_a_node_that_nobody_claims_is_forgotten() -> None:
+    world = World()
+    world.node("n0")
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert not world.state.nodes
+    world.pod("early", node="n1")
+    world.deleted("early")
+    assert not world.state.nodes
+
+
+def test_the_deletion_of_an_earlier_node_of_that_name_is_inert() -> None:
+    world = World()
+    world.node("n0")
+    world.facts(fact("n0", uid="second", cpu_milli=1))
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert "n0" in world.state.table.rows
+
+
+def test_an_older_fact_of_the_same_node_is_dropped_of_another_is_not() -> None:
+    world = World()
+    world.facts(fact("n0", 10, cpu_milli=10), fact("n0", 9, cpu_milli=9))
+    assert world.state.table.allocatable[0, 0] == 10
+    world.facts(fact("n0", 8, uid="again", cpu_milli=8))
+    assert world.state.table.allocatable[0, 0] == 8
+
+
+def test_a_resource_that_a_node_stops_offering_is_gone() -> None:
+    world = World()
+    world.node("n0", gpu=4)
+    world.pod("alone", gpu=1)
+    world.node("n0")
+    world.settle()
+    assert world.where("alone") == [""]
+
+
+def test_a_resource_that_no_node_offers_is_missing_everywhere() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone", gpu=1)
+    (refused,) = world.plan()
+    assert isinstance(refused, ev.GroupsRefused)
+    assert refused.node_reasons == {"Insufficient nvidia.com/gpu": 1}
+
+
+def test_a_node_without_allocatable_takes_nobody() -> None:
+    world = World()
+    world.facts(fact("n0"))
+    world.pod("alone")
+    world.pod("greedy", cpu=0, memory_gi=0)
+    world.settle()
+    assert world.where("alone", "greedy") == ["", ""]
+
+
+def test_a_shrunk_node_keeps_its_claims_and_takes_nobody() -> None:
+    """Later excess (a shrunk node, a foreign pod) is no reason to move anybody (design, 7.2)."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("alone", cpu=3)
+    world.settle()
+    world.node("n0", cpu=2)
+    world.pod("late", cpu=1)
+    world.settle()
+    assert world.where("alone", "late") == ["n0", ""]
+    assert held(world, "n0") == 3_000
+
+
+def test_a_resized_pod_counts_with_what_it_asks_for_now() -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("alone", cpu=1)
+    world.settle()
+    world.pod("alone", cpu=3, node="n0")
+    assert held(world, "n0") == 3_000
+    assert [found.pods for found in world.state.classes.values()] == [0, 1]
+    world.deleted("alone")
+    assert held(world, "n0") == 0
+
+
+def test_large_quantities_stay_exact() -> None:
+    """Quantities up to 2^52: sums of them are exact in 64 bits."""
+    table = NodeTable()
+    table.put(fact("n0", memory_bytes=(1 << 52) - 1))
+    asked = ev.SchedulingClassObserved(
+        digest="x",
+        requests={"memory_bytes": (1 << 52) - 1},
+        node_selector={},
+        required_affinity=None,
+        preferred_affinity=(),
+        tolerations=(),
+        host_ports=(),
+        unsupported=(),
+    )
+    table.add_class(asked)
+    for _ in range(1_000):
+        table.claim([0], table.classes["x"], 1, False)
+    assert int(table.held[0, 1]) == 1_000 * ((1 << 52) - 1)
+
+
+@pytest.mark.parametrize("nodes", [1, 63, 64, 65, 200])
+def test_the_table_grows_and_reuses_rows(nodes: int) -> None:
+    table = NodeTable()
+    for i in range(nodes):
+        assert table.put(fact(f"n{i}", cpu_milli=i)) == i
+    table.remove("n0")
+    assert not table.present[0]
+    assert table.put(fact("new", cpu_milli=7)) == 0
+    assert table.size == nodes
+    assert [int(cpu) for cpu in table.allocatable[: table.size, 0]] == [7, *range(1, nodes)]
+
+
+def test_labels_follow_the_node() -> None:
+    world = World()
+    world.node("n0", labels={"zone": "a"})
+    table = world.state.table
+    codes, column = table.labels("zone")
+    assert column[table.rows["n0"]] == codes["a"]
+    world.node("n0", labels={"zone": "b"})
+    world.node("n1")
+    codes, column = table.labels("zone")
+    assert column[table.rows["n0"]] == codes["b"]
+    assert column[table.rows["n1"]] == 0
+
+
+@given(st.sets(st.text("abcdef-.0123", min_size=1, max_size=12), min_size=1, max_size=40), st.integers(0, 99))
+def test_rank_depends_on_the_names_alone(names: set[str], seed: int) -> None:
+    one, other = NodeTable(), NodeTable()
+    shuffled = sorted(names)
+    random.Random(seed).shuffle(shuffled)
+    other.put(fact("x" * 20))
+    for name in sorted(names):
+        one.put(fact(name))
+    for name in shuffled:
+        other.put(fact(name))
+    other.remove("x" * 20)
+    ranks = {name: int(one.rank()[one.rows[name]]) for name in names}
+    assert ranks == {name: int(other.rank()[other.rows[name]]) for name in names}
+    assert sorted(ranks.values()) == list(range(len(names)))
+
+
+def test_memory_is_bytes() -> None:
+    world = World()
+    world.node("n0", memory_gi=3)
+    assert world.state.table.allocatable[0, 1] == 3 * GI

@@ -1,0 +1,153 @@
+"""Snapshots: the fold from the start and from any snapshot is the same state, and decides the same."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import events as ev
+from events import envelope, subjects
+from events.envelope import Header, Stored
+from services.state import snapshot
+from services.state.fold import RECORDED, State, UnknownCommit
+from tests.walk.checks import refold
+from tests.walk.walk import Walk
+from tests.world import World
+
+
+def busy() -> World:
+    """A log with something of everything: bound, held, proposed, refused, nominated, ticked."""
+    world = World()
+    for i in range(3):
+        world.node(f"n{i}", cpu=4, labels={"zone": "ab"[i % 2]})
+    world.gang("train", 3, 3)
+    world.pod("alone", cpu=2)
+    world.settle()
+    world.gang("huge", 9, 9)
+    world.pod("picky", selector={"zone": "c"})
+    world.plan()
+    held = world.gang("held", 3, 3)
+    world.propose("default/held", {held[0]: "n2"})
+    world.judge()
+    world.finished("train-0", succeeded=False, reason="OutOfcpu")
+    world.judge()
+    world.pass_s(3)
+    world.pod("early", node="n9")
+    world.pod("late")
+    world.plan()
+    return world
+
+
+def test_every_record_is_in_the_snapshot() -> None:
+    assert set(RECORDED) == {field.name for field in msgspec.structs.fields(snapshot.Snapshot)}
+
+
+def test_the_log_has_something_of_everything() -> None:
+    state = busy().state
+    assert {claim.stage for claim in state.claims.values()} == {"proposed", "held", "bound", "nominated"}
+    assert state.cohorts
+    assert state.clocks["binder"].armed
+
+
+def test_from_any_snapshot_the_same_digest_and_the_same_decisions() -> None:
+    world = busy()
+    world.settle()
+    digest = snapshot.digest(world.state)
+    state = State()
+    for stored in world.log.commits:
+        state.apply_stored(stored)
+        data = snapshot.encode(state)
+        assert snapshot.digest(refold(world, snapshot.decode(data))) == digest
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_from_any_snapshot_of_a_random_walk(seed: int) -> None:
+    walk = Walk(seed)
+    snapshots = []
+    for _ in range(8):
+        walk.walk(40)
+        snapshots.append(snapshot.encode(walk.state))
+    walk.settle()
+    digest = snapshot.digest(walk.state)
+    for data in snapshots:
+        assert snapshot.digest(refold(walk.world, snapshot.decode(data))) == digest
+
+
+def test_a_snapshot_of_a_snapshot_is_the_same_bytes() -> None:
+    data = snapshot.encode(busy().state)
+    assert snapshot.encode(snapshot.decode(data)) == data
+
+
+def test_the_digest_tells_states_apart() -> None:
+    world = busy()
+    before = snapshot.digest(world.state)
+    world.pod("one-more")
+    assert snapshot.digest(world.state) != before
+
+
+def test_a_damaged_snapshot_names_the_field() -> None:
+    found = msgspec.json.decode(snapshot.encode(busy().state))
+    found["epoch"] = "first"
+    with pytest.raises(msgspec.ValidationError, match=r"\$\.epoch"):
+        snapshot.decode(msgspec.json.encode(found))
+
+
+# -------------------------------------------------------------------------------------------- what the fold sets aside
+
+
+def stored(world: World, subject: str, header: bytes, payload: bytes) -> Stored:
+    return Stored(sequence=world.state.sequence + 1, subject=subject, message_id="x", header=header, payload=payload)
+
+
+def header(writer: str) -> bytes:
+    return envelope.encode_header(Header(writer=writer, epoch=0, basis=0, time_ns=0, cause="facts"))
+
+
+@pytest.mark.parametrize(
+    ("subject", "head"),
+    [
+        ("muster.test.ingest", b"not json"),
+        ("muster.test.ingest", header("binder")),
+        ("muster.test.stranger", header("stranger")),
+        ("elsewhere", header("ingest")),
+    ],
+)
+def test_what_is_nobodys_commit_is_set_aside_and_counted(subject: str, head: bytes) -> None:
+    world = busy()
+    before = world.state.sequence
+    assert world.state.apply_stored(stored(world, subject, head, b"[]")) is None
+    assert (world.state.set_aside, world.state.sequence) == (1, before + 1)
+
+
+@pytest.mark.parametrize("payload", [b"not json", b'[{"type":"Unheard"}]', b'[{"type":"PodDeleted"}]'])
+def test_a_known_writers_commit_that_cannot_be_folded_stops_the_service(payload: bytes) -> None:
+    world = busy()
+    with pytest.raises(UnknownCommit, match=r"muster\.test\.ingest"):
+        world.state.apply_stored(stored(world, "muster.test.ingest", header("ingest"), payload))
+
+
+@pytest.mark.parametrize(
+    ("writer", "event"),
+    [
+        ("ingest", ev.PodBound(uid="late", namespace="default", name="late", node="n0")),
+        ("planner.a", ev.PodDeleted(uid="late", namespace="default", name="late")),
+        ("binder", ev.PodDeleted(uid="late", namespace="default", name="late")),
+        ("admin", ev.Ticked(time_ns=1, jumped_ns=0)),
+    ],
+)
+def test_an_event_of_somebody_elses_is_ignored_and_counted(writer: str, event: ev.Event) -> None:
+    world = busy()
+    before = snapshot.encode(world.state)
+    world.append(writer, [event])
+    assert world.state.ignored == {type(event).__name__: 1}
+    after = msgspec.json.decode(snapshot.encode(world.state))
+    assert {name for name, value in msgspec.json.decode(before).items() if after[name] != value} == {
+        "sequence",
+        "ignored",
+    }
+
+
+def test_every_event_has_its_transition() -> None:
+    from services.state.fold import APPLY
+
+    assert set(APPLY) == set().union(*subjects.WRITES.values())
