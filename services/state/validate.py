@@ -48,8 +48,25 @@ def _table_counts_the_claims(state: State) -> None:
             (proposed if claim.stage == PROPOSED else held)[row] += request
     _require(bool((held == table.held).all()), "the table's held room is not the sum of the claims")
     _require(bool((proposed == table.proposed).all()), "the table's proposed room is not the sum of the claims")
+    _require(
+        _ports(state) == {row: held for row, held in table.ports.items() if held},
+        "the table's ports are not the claims'",
+    )
     listed = sum(len(node.claims) for node in state.nodes.values())
     _require(listed == len(state.claims), "a node lists a claim that does not exist (7.13)")
+
+
+def _ports(state: State) -> dict[int, dict[tuple[str, int, str], int]]:
+    """The host ports that the claims hold, by row."""
+    ports: dict[int, dict[tuple[str, int, str], int]] = {}
+    for claim in state.claims.values():
+        row = state.table.rows.get(claim.node)
+        if row is not None and claim.stage != PROPOSED:
+            for port in state.classes[claim.scheduling_class].fact.host_ports:
+                held = ports.setdefault(row, {})
+                key = (port.protocol, port.port, port.host_ip)
+                held[key] = held.get(key, 0) + 1
+    return ports
 
 
 def _claims_have_their_pods(state: State) -> None:
@@ -83,6 +100,9 @@ def _groups_are_in_one_place(state: State) -> None:
         _require((group.cohort != 0) == (group.phase == PARKED), f"group {key} is {group.phase} in a cohort or without")
         if group.cohort:
             _require(key in state.cohorts[group.cohort].groups, f"group {key} is not in its cohort")
+        _require(
+            (key in state.holding) == bool(group.held), f"group {key} is listed as waiting, or not, otherwise (7.4)"
+        )
         for uid in group.held:
             held = state.claims.get(uid)
             _require(held is not None and held.stage == HELD, f"group {key} holds {uid} without a claim")
