@@ -119,7 +119,7 @@ class Bench:
             if (
                 self._pod_fault(uid, claim.node, HELD, claim.proposal)
                 or self._node_fault(claim.node, info)
-                or self._overdrawn(claim.node, info)
+                or self._crowded(claim.node, info)
             ):
                 broken.append(claim)
                 self._move(claim, 1)
@@ -127,10 +127,19 @@ class Bench:
                 good.append(NodeAssignment(claim.node, (uid,)))
         return good, broken
 
-    def _overdrawn(self, node: str, info: ClassInfo) -> bool:
-        """Whether the node has less than its claims hold of something that the class asks for."""
+    def _crowded(self, node: str, info: ClassInfo) -> bool:
+        """Whether the node has less than its claims hold of something that the class asks for, its ports included."""
         row = self.state.table.rows[node]
-        return any(self.free[row, column] < 0 for column, _ in info.columns)
+        if any(self.free[row, column] < 0 for column, _ in info.columns):
+            return True
+        own = Counter((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
+        others = self._ports_held(node) - own if own else own
+        return any(fits.ports_collide(port, taken) for port in info.fact.host_ports for taken in others)
+
+    def _ports_held(self, node: str) -> Counter[tuple[str, int, str]]:
+        """The ports that pods hold there by the state, less those that these verdicts give back."""
+        held = Counter(self.state.table.ports.get(self.state.table.rows[node], {}))
+        return held - self.spare_ports.get(node, Counter())
 
     def _bindings(self, assignments: Iterable[NodeAssignment]) -> tuple[NodeBindings, ...]:
         pods = self.state.pods
@@ -199,9 +208,7 @@ class Bench:
 
     def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[tuple[str, int, str]] | None:
         """The ports that these verdicts open on the node, with those of several pods more; None if two collide."""
-        held = self.state.table.ports.get(self.state.table.rows[node], {})
-        spare = self.spare_ports.get(node, Counter())
-        theirs = [port for port, pods in held.items() if pods > spare[port]]
+        theirs = self._ports_held(node)
         mine = list(self.taken_ports.get(node, ()))
         for info in opened:
             wanted = info.fact.host_ports
