@@ -64,6 +64,7 @@ from events.facts import (
     PodTerminating,
     PriorityClassDeleted,
     PriorityClassObserved,
+    RejectionEnded,
     SchedulingClassObserved,
 )
 
@@ -83,6 +84,7 @@ Facts = (
     | PriorityClassObserved
     | PriorityClassDeleted
     | DeclarationRejected
+    | RejectionEnded
 )
 PlannerEvents = PlannerTaken | GangPlaced | GroupsRefused | Ticked
 BinderEvents = (
@@ -150,6 +152,7 @@ __all__ = [
     "PriorityClassDeleted",
     "PriorityClassObserved",
     "ProposalRefused",
+    "RejectionEnded",
     "RoomNominated",
     "SchedulingClassObserved",
     "Ticked",

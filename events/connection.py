@@ -247,7 +247,7 @@ class Connection:
     async def close(self) -> None:
         """Ends what waits for messages too."""
         self._wake_all()
-        with suppress(OSError):  # a broken connection cannot be drained
+        with suppress(OSError, RuntimeError):  # a broken connection cannot be drained; uvloop's says so with the latter
             await self.client.close()
 
     async def _on_answer(self, message: Msg) -> None:

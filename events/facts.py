@@ -185,3 +185,12 @@ class DeclarationRejected(Fact, frozen=True):
     field: str
     value: str
     expected: str
+
+
+class RejectionEnded(Fact, frozen=True):
+    """The rejected object is gone, or was mended in a way that leaves no other fact."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str

@@ -9,6 +9,7 @@ What the fields mean stands in events/schema/GangPermitted.json.
 import asyncio
 import json
 import sys
+from collections import Counter
 
 import nats
 
@@ -22,7 +23,9 @@ async def main(url: str, cluster: str) -> None:
     )
     async for message in feed.messages:
         event = json.loads(message.data)  # a CloudEvent: attributes, and the event itself as `data`
-        nodes = {node: len(pods) for node, pods in event["data"]["bindings"]}
+        nodes: Counter[str] = Counter()  # a node may be named more than once
+        for node, pods in event["data"]["bindings"]:
+            nodes[node] += len(pods)
         places = ", ".join(f"{count} on {node}" for node, count in nodes.items())
         print(f"{event['id']} {event['time']} {event['subject']}: {sum(nodes.values())} pods, {places}", flush=True)
         await message.ack()

@@ -17,6 +17,8 @@ import msgspec
 from msgspec import Meta
 
 PREFIX = "MUSTER_"
+FLAGS = {"nats_url": "--nats"}
+"""Flags that are not named like their setting."""
 SECRET = frozenset({"nats_password"})
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -110,7 +112,8 @@ def read(flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] 
     for field in msgspec.structs.fields(Settings):
         variable = PREFIX + field.name.upper()
         if field.name in given:
-            chosen[field.name] = _convert(field, f"--{field.name.replace('_', '-')}", given[field.name])
+            flag = FLAGS.get(field.name, f"--{field.name.replace('_', '-')}")
+            chosen[field.name] = _convert(field, flag, given[field.name])
         elif environment.get(variable):
             chosen[field.name] = _convert(field, variable, environment[variable])
     return Settings(**chosen)

@@ -22,7 +22,7 @@ from events.envelope import Commit
 from events.log import EventLog
 from services import telemetry
 from services.binder import core
-from services.binder.binding import Intent, Seen, outcome, settled_by
+from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
 from services.binder.report import (
     KubernetesEvent,
     condition,
@@ -46,6 +46,8 @@ QUIET_S = 0.05
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
 REPORT_S = 1.0
+REFUSALS = frozenset({"Forbidden", "Rejected"})
+"""Answers that say nothing of an earlier attempt: the pod is as it was."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 
 
@@ -59,6 +61,8 @@ class Effects:
         self._more = asyncio.Semaphore(0)
         self._concurrency = concurrency
         self._evicting: set[str] = set()
+        self._doubtful: set[str] = set()
+        """Intents of which an attempt may still land: it had no answer, or was a process's before this one."""
         self.in_flight = 0
         self.bound = 0
 
@@ -81,6 +85,7 @@ class Effects:
     def resume(self) -> None:
         """Queue everything that is intended and not settled: after a start nobody knows what became of it."""
         for uid in self._decider.state.permitted:
+            self._doubtful.add(uid)
             self._put(uid)
         for uid in self._decider.state.evictions:
             self._evict_later(uid)
@@ -122,12 +127,36 @@ class Effects:
             if found is None and result.outcome == "precondition":
                 with suppress(ApiError):
                     found = settled_by(intent, await self._look(intent))
+            if result.outcome == "in_doubt":
+                self._doubtful.add(uid)
+            elif uid in self._doubtful and isinstance(found, ev.BindingFailed) and found.reason in REFUSALS:
+                found = await self._fence(intent, found)
             if found is not None:
                 telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
+                self._doubtful.discard(uid)
                 self._say(found)
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+
+    async def _fence(self, intent: Intent, refused: ev.BindingFailed) -> Outcome | None:
+        """A refusal answers this attempt; an older one may still land. A write of our own makes it fail (design, rule 5).
+
+        The version in the message makes every such write change something: one that changes nothing raises no version.
+        """
+        message = f"binding to {intent.node} at version {intent.resource_version} was refused: {refused.message}"
+        said = {"type": "PodScheduled", "status": "False", "reason": "BindingFailed", "message": message}
+        names = (intent.namespace, intent.name, intent.uid)
+        try:
+            version = await self._client.patch_pod_status(*names, intent.resource_version, {"conditions": [said]})
+        except (Conflict, NotFound):
+            with suppress(ApiError):
+                return settled_by(intent, await self._look(intent))
+            return None
+        except ApiError:
+            return None
+        self._say(ev.ConditionsReported(reason="BindingFailed", pods=((intent.uid, version),)))
+        return refused
 
     async def _look(self, intent: Intent) -> Seen | None:
         pod = await self._client.get_pod(intent.namespace, intent.name)

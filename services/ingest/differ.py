@@ -30,6 +30,7 @@ from events.facts import (
     PodTerminating,
     PriorityClassDeleted,
     PriorityClassObserved,
+    RejectionEnded,
     SchedulingClassObserved,
 )
 from services.ingest import normalise
@@ -92,6 +93,8 @@ class Ingest:
                 self.named["PriorityClass"].pop(("", name), None)
             case DeclarationRejected(kind=kind, namespace=namespace, name=name):
                 self.rejected[kind, namespace, name] = event
+            case RejectionEnded(kind=kind, namespace=namespace, name=name):
+                self.rejected.pop((kind, namespace, name), None)
 
     def _remember(self, pod: PodObserved) -> None:
         self.pods[pod.uid] = pod
@@ -135,11 +138,10 @@ class Ingest:
         self._bury(metadata.uid)
         key = (metadata.namespace, metadata.name)
         rejected = self.rejected.get((kind, *key))
-        if rejected is not None and rejected.uid == metadata.uid:
-            del self.rejected[kind, *key]
+        ended = [] if rejected is None or rejected.uid != metadata.uid else [_ended(rejected)]
         if kind == "Pod":
             self._release(key, metadata.uid)
-        return self._gone(kind, metadata.uid, key)
+        return self._folded(ended) + self._gone(kind, metadata.uid, key)
 
     def missing(self, kind: str, listed: set[str]) -> list[Event]:
         """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
@@ -154,10 +156,8 @@ class Ingest:
                 self._bury(uid)
                 events += self._gone(kind, uid, key)
                 self._release(key, uid)
-        for identity, rejected in list(self.rejected.items()):
-            if rejected.kind == kind and rejected.uid not in listed:
-                del self.rejected[identity]
-        return events
+        ended = [_ended(one) for one in self.rejected.values() if one.kind == kind and one.uid not in listed]
+        return events + self._folded(ended)
 
     def _stale(self, metadata: Metadata) -> bool:
         """Whether something newer of this object is known, or its end. What is new is remembered."""
@@ -295,6 +295,10 @@ def _deletion(fact: Named) -> Event:
             return PodGroupDeleted(namespace=fact.namespace, name=fact.name, uid=fact.uid, dialect=fact.dialect)
         case PriorityClassObserved():
             return PriorityClassDeleted(name=fact.name, uid=fact.uid)
+
+
+def _ended(rejected: DeclarationRejected) -> RejectionEnded:
+    return RejectionEnded(kind=rejected.kind, namespace=rejected.namespace, name=rejected.name, uid=rejected.uid)
 
 
 def _same(old: T, new: T) -> bool:

@@ -233,6 +233,7 @@ def _node_observed(state: State, event: ev.NodeObserved) -> None:
             state.table.claim([row], state.table.classes[claim.scheduling_class], 1, claim.stage == "proposed")
     node.touched = state.sequence
     state.room_sequence = state.sequence
+    state.rejections.pop(f"Node//{event.name}", None)
 
 
 def _node_deleted(state: State, event: ev.NodeDeleted) -> None:
@@ -257,8 +258,13 @@ def _rejected(state: State, event: ev.DeclarationRejected) -> None:
     state.rejections[f"{event.kind}/{event.namespace}/{event.name}"] = event
 
 
+def _rejection_ended(state: State, event: ev.RejectionEnded) -> None:
+    state.rejections.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
+
+
 def _priority_class(state: State, event: ev.PriorityClassObserved) -> None:
     state.priority_classes[event.name] = event
+    state.rejections.pop(f"PriorityClass//{event.name}", None)
 
 
 def _priority_class_deleted(state: State, event: ev.PriorityClassDeleted) -> None:
@@ -289,6 +295,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.PriorityClassObserved: _priority_class,
     ev.PriorityClassDeleted: _priority_class_deleted,
     ev.DeclarationRejected: _rejected,
+    ev.RejectionEnded: _rejection_ended,
     ev.PlannerTaken: _taken,
     ev.GangPlaced: verdicts.placed,
     ev.GroupsRefused: groups.refused,

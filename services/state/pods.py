@@ -145,6 +145,8 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
 
 def observed(state: State, event: ev.PodObserved) -> None:
     uid = event.uid
+    if state.rejections:
+        state.rejections.pop(f"Pod/{event.namespace}/{event.name}", None)
     pod = state.pods.get(uid)
     if pod is None:
         pod = state.pods[uid] = Pod(event, event.status, event.node, event.resource_version, "")

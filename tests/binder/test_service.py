@@ -1,0 +1,285 @@
+"""The services together over the simulated cluster: what they do to it, and what its users read.
+
+Ingest, planner and binder run as tasks over one log in memory; the cluster answers over HTTP, with planned faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import events as ev
+from events.envelope import decode
+from events.memory import MemoryLog
+from services.binder import service as binder
+from services.console.verify import verify
+from services.ingest import service as ingest
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
+from services.planner import service as planner
+from services.simulator.cluster import SimulatedCluster
+from services.state.fold import State
+from services.state.validate import validate_state
+from tests.waiting import until
+
+GANG = "scheduling.x-k8s.io/pod-group"
+FAST = binder.Rates(conditions_per_s=1_000.0, events_per_s=1_000.0, groups_per_s=1_000.0)
+
+
+class Muster:
+    """The services over `cluster`, and what their log says."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.log = MemoryLog("test")
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._clients: list[Client] = []
+
+    def start(self, *roles: str) -> None:
+        for role in roles or ("ingest", "planner", "binder"):
+            self._tasks[role] = asyncio.create_task(self._run(role), name=role)
+
+    async def _run(self, role: str) -> None:
+        if role == "planner":
+            await planner.run(self.log, shard="0", holder="test")
+            return
+        async with Client(direct(self.cluster.url)) as client:
+            if role == "ingest":
+                await ingest.run(self.log, client, holder="test")
+            else:
+                await binder.run(self.log, client, holder="test", rates=FAST)
+
+    async def kill(self, role: str) -> None:
+        task = self._tasks.pop(role)
+        task.cancel()
+        await asyncio.wait({task})
+
+    async def stop(self) -> None:
+        for role in list(self._tasks):
+            await self.kill(role)
+
+    def events(self, kind: type) -> list[Any]:
+        return [event for stored in self.log.commits for event in decode(stored).events if isinstance(event, kind)]
+
+    def state(self) -> State:
+        state = State()
+        for stored in self.log.commits:
+            state.apply_stored(stored)
+        return state
+
+    async def check(self) -> None:
+        """The state is sound and every decision is reproduced."""
+        validate_state(self.state())
+        report = await verify(self.log)
+        assert report.decided
+        assert report.reproduced == report.decided
+
+    def node_of(self, name: str) -> str:
+        return str(self.cluster.get("Pod", name)["spec"].get("nodeName", ""))
+
+    def scheduled(self, name: str) -> dict[str, Any]:
+        """The pod's PodScheduled condition."""
+        conditions = self.cluster.get("Pod", name).get("status", {}).get("conditions", [])
+        return next((one for one in conditions if one["type"] == "PodScheduled"), {})
+
+    def told(self, reason: str) -> list[dict[str, Any]]:
+        """The Kubernetes events of this reason."""
+        return [event for event in self.cluster.list("Event", None) if event["reason"] == reason]
+
+
+@pytest.fixture
+async def muster() -> AsyncIterator[Muster]:
+    async with running() as services:
+        yield services
+
+
+@asynccontextmanager
+async def running(nodes: int = 2) -> AsyncIterator[Muster]:
+    async with SimulatedCluster() as cluster:
+        for i in range(nodes):
+            cluster.create(node(f"n{i}"))
+        services = Muster(cluster)
+        try:
+            yield services
+        finally:
+            await services.stop()
+
+
+def node(name: str) -> dict[str, Any]:
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(name: str, gang: str = "", cpu: str = "1", labels: dict[str, str] | None = None) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
+    marks = {**(labels or {}), **({GANG: gang} if gang else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": marks},
+        "spec": {"schedulerName": "muster", "containers": containers},
+    }
+
+
+def pod_group(name: str, minimum: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum},
+    }
+
+
+def create_gang(muster: Muster, name: str, pods: int, minimum: int, cpu: str = "1") -> list[str]:
+    muster.cluster.create(pod_group(name, minimum))
+    names = [f"{name}-{i}" for i in range(pods)]
+    for one in names:
+        muster.cluster.create(pod(one, name, cpu))
+    return names
+
+
+# ------------------------------------------------------------------------------------------------- what users read
+
+
+async def test_a_gang_is_bound_told_of_and_its_pod_group_runs(muster: Muster) -> None:
+    names = create_gang(muster, "train", 4, 4)
+    muster.start()
+    await until(lambda: all(muster.node_of(name) for name in names), "the gang to be bound")
+    await until(lambda: len(muster.told("Scheduled")) == 4, "an event for each pod")
+    await until(lambda: muster.cluster.get("PodGroup", "train").get("status", {}).get("phase") == "Running")
+    assert muster.cluster.get("PodGroup", "train")["status"]["running"] == 4
+    notes = sorted(event["message"] for event in muster.told("Scheduled"))
+    assert notes[0] == f"Successfully assigned default/train-0 to {muster.node_of('train-0')}"
+    await muster.check()
+
+
+async def test_pods_refused_for_room_are_unschedulable_in_the_kube_schedulers_words(muster: Muster) -> None:
+    names = create_gang(muster, "wide", 3, 3, cpu="3")
+    muster.start()
+    await until(lambda: all(muster.scheduled(name) for name in names), "a condition on each pod")
+    for name in names:
+        said = muster.scheduled(name)
+        assert (said["status"], said["reason"]) == ("False", "Unschedulable")
+        assert said["message"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    assert [event["involvedObject"]["kind"] for event in muster.told("FailedScheduling")] == ["Pod"]
+    await until(lambda: muster.events(ev.ConditionsReported), "the log to know the pods' new versions")
+    await muster.check()
+
+
+async def test_pods_that_wait_for_members_are_not_unschedulable(muster: Muster) -> None:
+    muster.cluster.create(pod_group("late", 3))
+    muster.cluster.create(pod("late-0", "late"))
+    muster.start()
+    await until(lambda: muster.scheduled("late-0"), "a condition")
+    assert muster.scheduled("late-0")["reason"] == "WaitingForMembers"
+    muster.cluster.create(pod("late-1", "late"))
+    muster.cluster.create(pod("late-2", "late"))
+    await until(lambda: all(muster.node_of(f"late-{i}") for i in range(3)), "the gang to be bound")
+
+
+async def test_a_bad_declaration_costs_its_own_pod_and_its_owner_is_told(muster: Muster) -> None:
+    bad = {"pod-group/name": "nginx", "pod-group/min-available": "abc"}
+    muster.cluster.create(pod("bad", labels=bad))
+    muster.cluster.create(pod("good"))
+    muster.start()
+    await until(lambda: muster.node_of("good"), "the good pod to be bound")
+    await until(lambda: muster.told("DeclarationRejected"), "an event on the bad one")
+    event = muster.told("DeclarationRejected")[0]
+    assert event["involvedObject"]["name"] == "bad"
+    assert "min-available" in event["message"]
+    assert "'abc'" in event["message"]
+    assert not muster.node_of("bad")
+
+
+# -------------------------------------------------------------------------------------------- intent, effect, outcome
+
+
+async def test_a_pod_that_changed_since_the_permit_is_bound_with_a_renewed_intent(muster: Muster) -> None:
+    """409 on the resourceVersion is a no to the old intent; nothing that matters changed, so there is a new one."""
+    muster.cluster.create(pod("annotated"))
+    muster.start("ingest")
+    await until(lambda: muster.events(ev.PodObserved), "the pod's fact")
+    muster.cluster.patch("Pod", "annotated", {"metadata": {"annotations": {"seen": "by somebody"}}})
+    muster.start("planner", "binder")
+    await until(lambda: muster.node_of("annotated"), "the pod to be bound")
+    await until(lambda: muster.events(ev.PodBound), "its outcome")
+    assert len(muster.events(ev.BindingRenewed)) == 1
+    await muster.check()
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_a_binding_in_doubt_is_repeated_until_the_answer_is_definite(muster: Muster, applied: bool) -> None:
+    """The connection breaks before or after the API server did it; in the end the pod is bound, once."""
+    muster.cluster.create(pod("doubtful"))
+    muster.cluster.faults.plan(verb="bind", hang_up=True, applied=applied, times=1)
+    muster.start()
+    await until(lambda: muster.events(ev.GangPermitted) and not muster.state().permitted, "the intent to be settled")
+    claims = [(claim.stage, claim.node) for claim in muster.state().claims.values()]
+    assert claims == [("bound", muster.node_of("doubtful"))]
+    assert not muster.events(ev.BindingFailed)
+    await muster.check()
+
+
+async def test_a_binder_that_starts_anew_goes_on_with_the_intents_of_the_log(muster: Muster) -> None:
+    names = create_gang(muster, "train", 4, 4)
+    muster.cluster.faults.plan(verb="bind", status=503, times=0)
+    muster.start()
+    await until(lambda: muster.events(ev.GangPermitted), "the permit")
+    await muster.kill("binder")
+    assert not any(muster.node_of(name) for name in names)
+    muster.cluster.faults.lift()
+    muster.start("binder")
+    await until(lambda: len(muster.events(ev.PodBound)) == 4, "the intents to be settled")
+    assert len(muster.events(ev.GangPermitted)) == 1
+    await muster.check()
+
+
+async def test_a_pod_deleted_between_permit_and_bind_gives_its_room_back(muster: Muster) -> None:
+    muster.cluster.faults.plan(verb="bind", status=503, times=0)
+    muster.cluster.create(pod("gone", cpu="4"))
+    muster.cluster.create(pod("other", cpu="4"))
+    muster.cluster.create(pod("next", cpu="4"))
+    muster.start()
+    await until(lambda: len(muster.events(ev.GangPermitted)) == 2, "two permits")
+    permitted = [event.group.rpartition("/")[2] for event in muster.events(ev.GangPermitted)]
+    muster.cluster.delete("Pod", permitted[0])
+    await until(lambda: muster.events(ev.PodDeleted), "the deletion")
+    muster.cluster.faults.lift()
+    rest = {"gone", "other", "next"} - {permitted[0]}
+    await until(lambda: all(muster.node_of(name) for name in rest), "both others to be bound")
+    await muster.check()
+
+
+async def test_a_pod_that_somebody_else_bound_stays_where_it_is(muster: Muster) -> None:
+    muster.cluster.faults.plan(verb="bind", status=503, times=0)
+    muster.cluster.create(pod("stolen"))
+    muster.start()
+    await until(lambda: muster.events(ev.GangPermitted), "the permit")
+    intended = muster.state().claims[muster.cluster.get("Pod", "stolen")["metadata"]["uid"]].node
+    elsewhere = "n1" if intended == "n0" else "n0"
+    muster.cluster.bind("stolen", elsewhere)
+    muster.cluster.faults.lift()
+    await until(lambda: muster.events(ev.PodAssigned), "the fact")
+    await until(lambda: not muster.state().permitted, "the intent to be settled")
+    claims = [claim.node for claim in muster.state().claims.values()]
+    assert claims == [elsewhere]
+    await muster.check()
+
+
+async def test_a_refusal_after_an_attempt_in_doubt_is_no_answer_until_a_write_of_our_own_fenced_that_attempt(
+    muster: Muster,
+) -> None:
+    """Design, rule 5: given up only after this writer's own acknowledged write, so that every older attempt must fail."""
+    muster.cluster.create(pod("refused"))
+    before = muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"]
+    muster.cluster.faults.plan(verb="bind", hang_up=True, times=1)
+    muster.cluster.faults.plan(verb="bind", status=422, times=1)
+    muster.start()
+    await until(lambda: muster.events(ev.BindingFailed), "the intent to be given up")
+    assert muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"] != before
+    await until(lambda: muster.node_of("refused"), "the pod to be bound after its backoff")
+    await muster.check()
