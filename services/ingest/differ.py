@@ -138,7 +138,7 @@ class Ingest:
         self._bury(metadata.uid)
         key = (metadata.namespace, metadata.name)
         rejected = self.rejected.get((kind, *key))
-        ended = [] if rejected is None or rejected.uid != metadata.uid else [_ended(rejected)]
+        ended: list[Event] = [] if rejected is None or rejected.uid != metadata.uid else [_ended(rejected)]
         if kind == "Pod":
             self._release(key, metadata.uid)
         return self._folded(ended) + self._gone(kind, metadata.uid, key)
@@ -156,7 +156,9 @@ class Ingest:
                 self._bury(uid)
                 events += self._gone(kind, uid, key)
                 self._release(key, uid)
-        ended = [_ended(one) for one in self.rejected.values() if one.kind == kind and one.uid not in listed]
+        ended: list[Event] = [
+            _ended(one) for one in self.rejected.values() if one.kind == kind and one.uid not in listed
+        ]
         return events + self._folded(ended)
 
     def _stale(self, metadata: Metadata) -> bool:
