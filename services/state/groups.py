@@ -456,11 +456,17 @@ def disagreement(state: State, event: ev.DisagreementDetected) -> None:
         park(state, [group], "SetAside", "SetAside", text, 0, group.attempts)
 
 
+def give_up(state: State, group: Group, reason: str, message: str) -> None:
+    """Assignments of the group came to nothing: it backs off, with more to place than whoever plans now knows of."""
+    park(state, [group], reason, reason, message, 0, group.attempts + 1)
+    group.changed = state.sequence
+
+
 def failed_to_bind(state: State, uid: str, pod: Pod) -> None:
     """The pod is tried again after a backoff, unless an edit of its label takes it elsewhere."""
     group = state.groups.get(pod.group)
     if group is not None and group.phase in (IDLE, READY, PARKED) and placeable(state, members(state, group)):
-        park(state, [group], "BindingFailed", "BindingFailed", "the binding failed", 0, group.attempts + 1)
+        give_up(state, group, "BindingFailed", "the binding failed")
     settled(state, uid, pod)
 
 

@@ -134,7 +134,7 @@ def released(state: State, event: ev.GangReleased) -> None:
             groups.let_go(state, group, uid)
         if not group.held and group.phase != AWAITING and groups.placeable(state, groups.members(state, group)):
             text = f"{len(event.pods)} pods were given back: {event.reason}"
-            groups.park(state, [group], event.reason, event.reason, text, 0, group.attempts + 1)
+            groups.give_up(state, group, event.reason, text)
     _settled(state, given_back)
 
 
