@@ -40,11 +40,18 @@ class World:
 
     # ------------------------------------------------------------------------------------------------------------- log
 
-    def append(self, writer: str, events: list[ev.Event], cause: str = "facts", basis: int | None = None) -> None:
+    def append(
+        self,
+        writer: str,
+        events: list[ev.Event],
+        cause: str = "facts",
+        basis: int | None = None,
+        epoch: int | None = None,
+    ) -> None:
         subject = subjects.subject("test", writer)
         header = Header(
             writer=writer,
-            epoch=self.state.epoch,
+            epoch=self.state.epoch if epoch is None else epoch,
             basis=self.state.sequence if basis is None else basis,
             time_ns=0,
             cause=cause,
@@ -209,9 +216,13 @@ class World:
             self.append(f"planner.{shard}", decided, cause="decide")
         return decided
 
+    def plan_without_appending(self, shard: str = "a") -> list[ev.Event]:
+        """What the shard has to say now."""
+        return list(planner.decide_now(self.state, shard))
+
     def plan_would(self, shard: str = "a") -> bool:
-        """Whether the shard has something to say now; nothing is appended."""
-        return bool(planner.decide_now(self.state, shard))
+        """Whether the shard has something to say now."""
+        return bool(self.plan_without_appending(shard))
 
     def propose(
         self,

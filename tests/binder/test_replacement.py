@@ -1,0 +1,288 @@
+"""The room of failed members (design, section 4): held for a replacement, for a bounded time."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import events as ev
+from events.objects import HostPort
+from events.policy import DEFAULT_POLICY
+from services.state.records import NOMINATED
+from tests.world import World, of_type
+
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+
+
+def running(replacement: str = "keep", pods: int = 3, minimum: int = 3, **asks) -> tuple[World, list[str]]:
+    """A gang that fills its nodes, one pod on each."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy=replacement, replacement_hold_ms=30_000)
+    world = World(policy)
+    for i in range(pods):
+        world.node(f"n{i}", cpu=1)
+    uids = world.gang("train", pods, minimum, **asks)
+    world.settle()
+    assert sorted(world.where(*uids)) == [f"n{i}" for i in range(pods)]
+    return world, uids
+
+
+def fail(world: World, uid: str, how: str) -> None:
+    match how:
+        case "OutOfcpu":
+            world.finished(uid, succeeded=False, reason="OutOfcpu")
+        case "deleted":
+            world.deleted(uid)
+        case "terminating, deleted":
+            world.terminating(uid)
+            assert world.judge() == []
+            world.deleted(uid)
+
+
+FAILURES = ["OutOfcpu", "deleted", "terminating, deleted"]
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_failed_members_room_is_nominated(how: str) -> None:
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], how)
+    expected = ev.RoomNominated(gang="default/train", pod=uids[1], node=node, waiting_ms=30_000)
+    assert world.judge() == [expected]
+    claim = world.state.claims[uids[1]]
+    assert (claim.stage, claim.node) == (NOMINATED, node)
+    assert world.judge() == []
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_stranger_cannot_take_it_and_the_replacement_can(how: str) -> None:
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], how)
+    world.judge()
+    world.pod("stranger", priority=100)
+    world.settle()
+    assert world.where("stranger") == [""]
+    world.pod("train-new", "train", minimum=3)
+    world.plan()
+    ended, permit = world.judge()
+    assert ended == ev.NominationEnded(gang="default/train", pod=uids[1], reason="Taken")
+    assert isinstance(permit, ev.GangPermitted)
+    world.settle()
+    assert world.where("train-new", "stranger") == [node, ""]
+    assert not world.state.nominations
+
+
+def test_the_binder_keeps_strangers_out_whatever_planners_propose() -> None:
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    world.pod("stranger")
+    basis = world.state.sequence
+    fail(world, uids[1], "OutOfcpu")
+    world.propose("pod/default/stranger", {"stranger": node}, basis=basis)
+    verdicts = world.judge()
+    assert [type(event) for event in verdicts] == [ev.RoomNominated, ev.ProposalRefused]
+    assert of_type(verdicts, ev.DisagreementDetected) == []
+
+
+def test_room_that_is_taken_already_is_not_kept() -> None:
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    world.pod("stranger", node=node, candidate=False)
+    fail(world, uids[1], "deleted")
+    assert world.judge() == [ev.NominationEnded(gang="default/train", pod=uids[1], reason="GangGone")]
+    assert not world.state.lost
+
+
+def test_a_node_that_is_gone_has_no_room_to_keep() -> None:
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    world.facts(ev.NodeDeleted(name=node, uid=f"uid-{node}"))
+    fail(world, uids[1], "deleted")
+    assert [event.reason for event in of_type(world.judge(), ev.NominationEnded)] == ["GangGone"]
+
+
+def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "deleted")
+    from services.binder.core import decide
+
+    basis, decided = world.state.sequence, list(decide(world.state))
+    world.facts(ev.NodeDeleted(name=node, uid=f"uid-{node}"))
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert world.state.ignored == {"RoomNominated": 1}
+    assert not world.state.claims.get(uids[1])
+
+
+def test_a_gang_that_still_has_its_minimum_loses_nothing_that_is_kept() -> None:
+    world, uids = running(pods=3, minimum=2)
+    fail(world, uids[0], "deleted")
+    assert world.judge() == []
+    fail(world, uids[1], "deleted")
+    assert [event.pod for event in of_type(world.judge(), ev.RoomNominated)] == [uids[1]]
+
+
+def test_succeeded_members_count_and_lose_nothing() -> None:
+    world, uids = running()
+    for uid in uids[:2]:
+        world.finished(uid)
+        assert world.judge() == []
+    fail(world, uids[2], "OutOfcpu")
+    assert world.judge() == []
+
+
+def test_a_gang_whose_last_member_fails_keeps_nothing() -> None:
+    world, uids = running()
+    for uid in uids:
+        world.deleted(uid)
+    assert {event.reason for event in of_type(world.judge(), ev.NominationEnded)} == {"GangGone"}
+    assert of_type(world.judge(), ev.RoomNominated) == []
+    assert not world.state.claims
+    assert not world.state.lost
+
+
+def test_a_gang_that_goes_one_by_one_keeps_nothing_in_the_end() -> None:
+    world, uids = running()
+    for uid in uids:
+        world.terminating(uid)
+    for uid in uids:
+        world.deleted(uid)
+        world.judge()
+    assert not world.state.claims
+    assert not world.state.nominations
+
+
+def test_a_gang_that_is_deleted_while_its_room_is_kept_gives_it_back() -> None:
+    world, uids = running()
+    fail(world, uids[0], "OutOfcpu")
+    world.judge()
+    for uid in uids:
+        world.deleted(uid)
+    world.judge()
+    world.judge()
+    assert not world.state.claims
+    assert not world.state.nominations
+
+
+def test_a_second_failure_is_kept_as_well() -> None:
+    world, uids = running()
+    for uid in uids[:2]:
+        fail(world, uid, "OutOfcpu")
+        world.judge()
+    assert sorted(world.state.nominations) == uids[:2]
+    news = [world.pod(f"train-new-{i}", "train", minimum=3) for i in range(2)]
+    world.settle()
+    assert sorted(world.where(*news, uids[2])) == ["n0", "n1", "n2"]
+    assert not world.state.nominations
+
+
+def test_when_the_time_is_over_keep_leaves_the_rest_as_it_is() -> None:
+    """Seed 002, After Gang: if some pods have been pulled up, then the subsequent Gang behavior is meaningless."""
+    world, uids = running("keep")
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.pod("stranger")
+    world.plan()
+    world.pass_s(29)
+    assert world.judge() == []
+    world.pass_s(2)
+    assert world.judge() == [ev.NominationEnded(gang="default/train", pod=uids[1], reason="Expired")]
+    world.settle()
+    assert world.where("stranger") == [node]
+    assert len(world.bound()) == 3
+
+
+def test_when_the_time_is_over_evict_evicts_the_rest() -> None:
+    world, uids = running("evict")
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.pass_s(31)
+    ended, *evictions = world.judge()
+    assert isinstance(ended, ev.NominationEnded)
+    assert [(event.uid, event.resource_version) for event in of_type(evictions, ev.EvictionIntended)] == [
+        (uid, world.state.pods[uid].resource_version) for uid in (uids[0], uids[2])
+    ]
+    assert sorted(world.state.evictions) == [uids[0], uids[2]]
+    assert world.judge() == []
+    done = [ev.PodEvicted(uid=uid, namespace="default", name=uid) for uid in (uids[0], uids[2])]
+    world.append("binder", done, cause="outcome")
+    assert not world.state.evictions
+
+
+def test_two_expired_nominations_evict_each_pod_once() -> None:
+    world, uids = running("evict")
+    for uid in uids[:2]:
+        fail(world, uid, "OutOfcpu")
+    world.judge()
+    world.pass_s(31)
+    assert [event.uid for event in of_type(world.judge(), ev.EvictionIntended)] == [uids[2]]
+
+
+def test_the_room_includes_host_ports() -> None:
+    world, uids = running(ports=WEB)
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.pod("train-new", "train", minimum=3, ports=WEB)
+    world.settle()
+    assert world.where("train-new") == [node]
+
+
+def test_a_replacement_is_not_sent_where_the_node_has_shrunk() -> None:
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.node(node, cpu=0)
+    world.pod("train-new", "train", minimum=3)
+    refused = of_type(world.plan(), ev.GroupsRefused)
+    assert [event.reason for event in refused] == ["InsufficientRoom"]
+    world.node("n9", cpu=1)
+    world.pass_s(1.5)
+    world.settle()
+    assert world.where("train-new") == ["n9"]
+
+
+def test_a_replacement_of_another_class_does_not_spend_the_room() -> None:
+    world, uids = running()
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.node("n9", cpu=4)
+    world.pod("train-big", "train", minimum=3, cpu=2)
+    world.plan()
+    world.judge()
+    world.settle()
+    assert world.where("train-big") == ["n9"]
+    assert not world.state.nominations
+
+
+def test_a_member_that_goes_between_permit_and_binding_is_lost_too() -> None:
+    """From its permit on a pod counts: the others will be bound."""
+    world = World()
+    for i in range(2):
+        world.node(f"n{i}", cpu=1)
+    uids = world.gang("train", 2, 2)
+    world.plan()
+    world.judge()
+    node = world.state.claims[uids[0]].node
+    world.deleted(uids[0])
+    assert [(event.pod, event.node) for event in of_type(world.judge(), ev.RoomNominated)] == [(uids[0], node)]
+    world.bind()
+    world.pod("stranger")
+    world.settle()
+    world.pod("train-new", "train", minimum=2)
+    world.settle()
+    assert world.where("stranger", "train-new") == ["", node]
+
+
+def test_a_waiting_members_room_is_nobodys() -> None:
+    """Before its permit a pod is not running: its gang is released, nothing is kept."""
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 3, 3)
+    world.propose("default/train", dict.fromkeys(uids[:2], "n0"))
+    world.judge()
+    world.deleted(uids[0])
+    assert of_type(world.judge(), ev.RoomNominated) == []
+    assert not world.state.lost
