@@ -75,9 +75,12 @@ class Room:
         return any(self.free[row, column] < 0 for column, _ in info.columns)
 
     def undo(self, info: ClassInfo, placed: Placed) -> None:
-        """Give the room of `placed` back."""
+        """Give the room of `placed` back; more than one step may have used a row."""
         if placed:
-            rows, counts = (np.array(each) for each in zip(*placed, strict=True))
+            used, pods = (np.array(each) for each in zip(*placed, strict=True))
+            rows, where = np.unique(used, return_inverse=True)
+            counts = np.zeros(len(rows), np.int64)
+            np.add.at(counts, where, pods)
             self._count(info, rows, -counts)
             if info.fact.host_ports:
                 self._ports.close(info, rows)
