@@ -200,11 +200,14 @@ class NodeTable:
         return list(self._taint_sets)
 
     def rank(self) -> npt.NDArray[np.uint32]:
-        """For each row a number that depends on the set of node names alone: 0 … n-1 in order of the names' hash."""
+        """For each row a number that depends on the set of node names alone: 1 … n in order of the names' hash.
+
+        None is 0: whoever multiplies it for an order of its own would find the same node first each time.
+        """
         if self._rank is None:
             ordered = sorted(self.rows, key=_name_hash)
             self._rank = np.zeros(len(self.present), np.uint32)
-            self._rank[[self.rows[name] for name in ordered]] = np.arange(len(ordered), dtype=np.uint32)
+            self._rank[[self.rows[name] for name in ordered]] = np.arange(1, len(ordered) + 1, dtype=np.uint32)
         return self._rank
 
 

@@ -29,15 +29,19 @@ def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
 
 
 def matches(requirement: SelectorRequirement, found: dict[str, str]) -> bool:
-    key, values = requirement.key, requirement.values
-    return {
-        "In": key in found and found[key] in values,
-        "NotIn": key not in found or found[key] not in values,
-        "Exists": key in found,
-        "DoesNotExist": key not in found,
-        "Gt": key in found and found[key].isdecimal() and int(found[key]) > int(values[0] if values else 0),
-        "Lt": key in found and found[key].isdecimal() and int(found[key]) < int(values[0] if values else 0),
-    }[requirement.operator]
+    value, values = found.get(requirement.key), requirement.values
+    match requirement.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return value is not None and value.isdecimal() and int(value) > int(values[0])
+    return value is not None and value.isdecimal() and int(value) < int(values[0])
 
 
 def selected(node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> bool:
