@@ -1,0 +1,387 @@
+"""Placement in one step: what pod after pod, node after node would do; and the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import events as ev
+from events import envelope
+from events.objects import HostPort, PreferredTerm, SelectorRequirement, SelectorTerm, Taint
+from services.planner.core import decide_now
+from services.planner.placement import CHUNK_PODS, Placed, Room
+from services.state import snapshot
+from services.state.fold import State
+from services.state.nodes import NodeTable
+from tests.world import World
+
+GIB = 1 << 30
+SCORES = st.sampled_from(["least-allocated", "binpack"])
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+
+
+class Ask(NamedTuple):
+    """A class to place: what a pod of it asks for, how many pods, and the group's seed."""
+
+    cpu_milli: int
+    memory_bytes: int
+    gpu: int
+    zone: str
+    ports: bool
+    pods: int
+    seed: int
+
+
+def node(name: str, cpu_milli: int, memory_bytes: int, gpu: int, zone: str) -> ev.NodeObserved:
+    return ev.NodeObserved(
+        name=name,
+        uid=name,
+        resource_version="1",
+        labels={"zone": zone},
+        taints=(),
+        unschedulable=False,
+        allocatable={"cpu_milli": cpu_milli, "memory_bytes": memory_bytes, "pods": 16, "nvidia.com/gpu": gpu},
+    )
+
+
+def class_of(ask: Ask) -> ev.SchedulingClassObserved:
+    return ev.SchedulingClassObserved(
+        digest=str((ask.cpu_milli, ask.memory_bytes, ask.gpu, ask.zone, ask.ports)),
+        requests={
+            "cpu_milli": ask.cpu_milli,
+            "memory_bytes": ask.memory_bytes,
+            "pods": 1,
+            "nvidia.com/gpu": ask.gpu,
+        },
+        node_selector={"zone": ask.zone} if ask.zone else {},
+        required_affinity=None,
+        preferred_affinity=(),
+        tolerations=(),
+        host_ports=WEB if ask.ports else (),
+        unsupported=(),
+    )
+
+
+# Powers of two: each share is exact, so that the naive arithmetic has nothing to round.
+NODES = st.lists(
+    st.tuples(
+        st.sampled_from([1024, 2048, 8192]),
+        st.sampled_from([1 * GIB, 4 * GIB, 16 * GIB]),
+        st.sampled_from([0, 4]),
+        st.sampled_from("ab"),
+    ),
+    min_size=1,
+    max_size=8,
+)
+ASKS = st.lists(
+    st.builds(
+        Ask,
+        st.sampled_from([0, 256, 512, 1024]),
+        st.sampled_from([0, 256 << 20, GIB]),
+        st.sampled_from([0, 0, 1, 2]),
+        st.sampled_from(["", "", "a"]),
+        st.sampled_from([False, False, False, True]),
+        st.integers(1, 40),
+        st.integers(0, 2**32 - 1),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def table_of(nodes: list[tuple[int, int, int, str]], asks: list[Ask]) -> NodeTable:
+    table = NodeTable()
+    for number, (cpu_milli, memory_bytes, gpu, zone) in enumerate(nodes):
+        table.put(node(f"n{number}", cpu_milli, memory_bytes, gpu, zone))
+    for ask in asks:
+        if class_of(ask).digest not in table.classes:
+            table.add_class(class_of(ask))
+    return table
+
+
+class Naive:
+    """One pod at a time, with Python's integers: the best score, then the seed's order of the nodes' ranks."""
+
+    def __init__(self, table: NodeTable, score: str) -> None:
+        self.binpack = score == "binpack"
+        self.nodes = {name: dict(table.facts[row].allocatable) for name, row in table.rows.items()}  # type: ignore[union-attr]
+        self.offered = {name: dict(offered) for name, offered in self.nodes.items()}
+        self.zones = {name: table.facts[row].labels["zone"] for name, row in table.rows.items()}  # type: ignore[union-attr]
+        self.rank = {name: int(table.rank()[row]) for name, row in table.rows.items()}
+        self.web: set[str] = set()
+
+    def place(self, ask: Ask) -> dict[str, int]:
+        placed: dict[str, int] = {}
+        for _ in range(ask.pods):
+            fitting = [name for name in self.nodes if self.fits(name, ask)]
+            if not fitting:
+                break
+            name = min(fitting, key=lambda name: (-self.score(name, ask), self.tie(name, ask)))
+            for resource, amount in class_of(ask).requests.items():
+                self.nodes[name][resource] -= amount
+            if ask.ports:
+                self.web.add(name)
+            placed[name] = placed.get(name, 0) + 1
+        return placed
+
+    def fits(self, name: str, ask: Ask) -> bool:
+        left = self.nodes[name]
+        enough = all(amount <= left[resource] for resource, amount in class_of(ask).requests.items() if amount)
+        return enough and ask.zone in ("", self.zones[name]) and not (ask.ports and name in self.web)
+
+    def score(self, name: str, ask: Ask) -> int:
+        counted = ["cpu_milli", "memory_bytes", *(["nvidia.com/gpu"] if ask.gpu else [])]
+        asked, share = class_of(ask).requests, 0
+        for resource in counted:
+            offered = self.offered[name][resource]
+            share += (self.nodes[name][resource] - asked[resource]) * (1 << 30) // offered if offered else 0
+        return -(share >> 20) if self.binpack else share >> 20
+
+    def tie(self, name: str, ask: Ask) -> int:
+        return self.rank[name] * (ask.seed | 1) % (1 << 32)
+
+
+def by_name(table: NodeTable, placed: Placed) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row, pods in placed:
+        fact = table.facts[row]
+        assert fact is not None
+        found[fact.name] = found.get(fact.name, 0) + pods
+    return found
+
+
+@given(NODES, ASKS, SCORES)
+@settings(deadline=None, max_examples=200)
+def test_place_equals_pod_at_a_time_greedy(nodes: list[tuple[int, int, int, str]], asks: list[Ask], score: str) -> None:
+    table = table_of(nodes, asks)
+    room, naive = Room(table, score), Naive(table, score)
+    for ask in asks:
+        placed = room.place(table.classes[class_of(ask).digest], ask.pods, ask.seed)
+        assert by_name(table, placed) == naive.place(ask)
+    left = {name: dict(zip(table.resources, room.free[row].tolist(), strict=True)) for name, row in table.rows.items()}
+    for name, expected in naive.nodes.items():
+        assert {resource: left[name][resource] for resource in expected} == expected
+
+
+@given(NODES, ASKS, SCORES)
+@settings(deadline=None)
+def test_no_place_has_less_than_nothing_left_and_undo_gives_all_of_it_back(
+    nodes: list[tuple[int, int, int, str]], asks: list[Ask], score: str
+) -> None:
+    table = table_of(nodes, asks)
+    room, fresh = Room(table, score), Room(table, score)
+    taken = []
+    for ask in asks:
+        info = table.classes[class_of(ask).digest]
+        taken.append((ask, info, room.place(info, ask.pods, ask.seed)))
+        assert (room.free[table.present] >= 0).all()
+    for _, info, placed in reversed(taken):
+        room.undo(info, placed)
+    assert (room.free == fresh.free).all()
+    for ask, info, placed in taken:
+        assert room.place(info, ask.pods, ask.seed) == placed
+
+
+@pytest.mark.parametrize("score", ["least-allocated", "binpack"])
+def test_more_pods_than_one_step_takes(score: str) -> None:
+    """Several steps use a row more than once; undo gives each of them back."""
+    ask = Ask(1, 0, 0, "", False, 3 * CHUNK_PODS + 7, 5)
+    table = NodeTable()
+    for number in range(3):
+        fact = node(f"n{number}", 8192, GIB, 0, "a")
+        table.put(ev.NodeObserved(**{**as_dict(fact), "allocatable": {"cpu_milli": 8192, "pods": 1_000}}))
+    table.add_class(class_of(ask))
+    info = table.classes[class_of(ask).digest]
+    room = Room(table, score)
+    placed = room.place(info, ask.pods, ask.seed)
+    assert sum(pods for _, pods in placed) == ask.pods
+    used = sorted(by_name(table, placed).values())
+    assert used == [775] if score == "binpack" else used[-1] - used[0] <= 8, "8 of 8192 are below a score's resolution"
+    room.undo(info, placed)
+    assert (room.free == Room(table, score).free).all()
+    assert room.place(info, ask.pods, ask.seed) == placed
+
+
+def as_dict(fact: ev.NodeObserved) -> dict:
+    return {name: getattr(fact, name) for name in fact.__struct_fields__}
+
+
+@given(NODES, ASKS, SCORES)
+@settings(deadline=None)
+def test_all_at_once_is_one_after_the_other(
+    nodes: list[tuple[int, int, int, str]], asks: list[Ask], score: str
+) -> None:
+    table = table_of(nodes, asks)
+    room, single = Room(table, score), Room(table, score)
+    for ask in asks:
+        info = table.classes[class_of(ask).digest]
+        placed = room.place(info, ask.pods, ask.seed)
+        alone = [entry for _ in range(ask.pods) for entry in single.place(info, 1, ask.seed)]
+        assert by_name(table, placed) == by_name(table, alone)
+
+
+def test_least_allocated_spreads_and_binpack_fills() -> None:
+    table = table_of([(8192, 16 * GIB, 0, "a")] * 4, [])
+    ask = Ask(1024, GIB, 0, "", False, 4, 1)
+    table.add_class(class_of(ask))
+    info = table.classes[class_of(ask).digest]
+    assert sorted(by_name(table, Room(table, "least-allocated").place(info, 4, 1)).values()) == [1, 1, 1, 1]
+    assert list(by_name(table, Room(table, "binpack").place(info, 4, 1)).values()) == [4]
+
+
+def test_equal_nodes_are_tried_in_another_order_by_another_group() -> None:
+    table = table_of([(8192, 16 * GIB, 0, "a")] * 8, [])
+    ask = Ask(1024, GIB, 0, "", False, 1, 1)
+    table.add_class(class_of(ask))
+    info = table.classes[class_of(ask).digest]
+    first = {Room(table, "least-allocated").place(info, 1, seed)[0][0] for seed in range(0, 2**32, 2**28 + 12_345)}
+    assert len(first) > 3
+
+
+def test_a_preferred_node_goes_before_an_emptier_one() -> None:
+    world = World()
+    world.node("n0", cpu=8, labels={"disk": "ssd"})
+    world.node("n1", cpu=16)
+    world.pod("holder", node="n0", candidate=False, cpu=4)
+    term = SelectorTerm(
+        match_expressions=(SelectorRequirement(key="disk", operator="Exists", values=()),), match_fields=()
+    )
+    fact = world.state.classes[world.scheduling_class()].fact
+    wish = (PreferredTerm(weight=1, term=term),)
+    world.facts(
+        ev.SchedulingClassObserved(
+            **{**{n: getattr(fact, n) for n in fact.__struct_fields__}, "digest": "wish", "preferred_affinity": wish}
+        )
+    )
+    world.pod("plain")
+    world.pod("picky", of="wish")
+    world.settle()
+    assert world.where("plain", "picky") == ["n1", "n0"]
+
+
+def test_prefer_no_schedule_comes_last() -> None:
+    world = World()
+    world.node("n0", cpu=64, taints=(Taint(key="x", value="", effect="PreferNoSchedule"),))
+    world.node("n1", cpu=2)
+    for name in "abc":
+        world.pod(name)
+        world.settle()
+    assert world.where("a", "b", "c") == ["n1", "n1", "n0"]
+
+
+# ------------------------------------------------------------------------------------------- the same on every machine
+
+
+def scenario(order: list[int], *, readd: bool = False) -> World:
+    """Nodes of several kinds, observed in `order`; pods on them, gangs and pods that wait."""
+    world = World()
+    source = random.Random(7)
+    kinds = [(source.choice([2, 4, 8]), source.choice([8, 16]), source.choice([0, 0, 2])) for _ in range(40)]
+    digests = [world.scheduling_class(cpu=1), world.scheduling_class(cpu=1, gpu=1), world.scheduling_class(cpu=2)]
+    if readd:
+        for number in order[:10]:
+            world.node(f"n{number}", cpu=1)
+        for number in order[:10]:
+            world.facts(ev.NodeDeleted(name=f"n{number}", uid=f"uid-n{number}"))
+    for number in order:
+        cpu, memory_gi, gpu = kinds[number]
+        world.node(f"n{number}", cpu, memory_gi, gpu=gpu, labels={"zone": "ab"[number % 2]})
+    for number in range(20):
+        world.pod(f"held-{number}", of=digests[0], node=f"n{number}", candidate=False)
+    for gang in range(6):
+        for member in range(5):
+            world.pod(f"g{gang}-{member}", f"g{gang}", minimum=4, of=digests[(gang + member % 2) % 3], created_s=gang)
+    for number in range(30):
+        world.pod(f"p{number}", of=digests[number % 3], priority=number % 2, created_s=number)
+    world.pod("too-large", cpu=100)
+    world.pod("nowhere", selector={"zone": "c"})
+    return world
+
+
+def plan_bytes(state: State) -> bytes:
+    return envelope.encode_events(decide_now(state, "a"))
+
+
+def test_permuted_rows_give_equal_bytes() -> None:
+    expected = plan_bytes(scenario(list(range(40))).state)
+    assert expected.count(b"GangPlaced") > 10
+    assert b"GroupsRefused" in expected
+    for seed in range(3):
+        order = list(range(40))
+        random.Random(seed).shuffle(order)
+        assert plan_bytes(scenario(order).state) == expected
+
+
+def test_nodes_that_went_and_came_again_give_equal_bytes() -> None:
+    expected = plan_bytes(scenario(list(range(40))).state)
+    assert plan_bytes(scenario(list(range(40)), readd=True).state) == expected
+
+
+def test_a_start_from_a_snapshot_gives_equal_bytes() -> None:
+    order = list(range(40))
+    random.Random(3).shuffle(order)
+    state = scenario(order).state
+    assert plan_bytes(snapshot.decode(snapshot.encode(state))) == plan_bytes(state)
+
+
+WALK = """
+import hashlib
+from tests.walk.walk import Walk
+digest = hashlib.sha256()
+for seed in range(6):
+    walk = Walk(seed)
+    walk.walk(250)
+    walk.settle(3)
+    for stored in walk.world.log.commits:
+        digest.update(stored.payload)
+print(digest.hexdigest())
+"""
+
+
+def log_digest(**environment: str) -> str:
+    """Digest of the logs of some whole scenarios, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", WALK],
+        env={**os.environ, **environment},
+        cwd=os.getcwd(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return done.stdout.strip()
+
+
+def cpu_features() -> list[str]:
+    """What numpy chooses by on this machine, and can be told to leave alone."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    return [feature for feature in __cpu_dispatch__ if __cpu_features__.get(feature)]
+
+
+def test_hash_seeds_and_cpu_features_give_equal_bytes_of_a_whole_log() -> None:
+    expected = log_digest(PYTHONHASHSEED="1")
+    assert len(expected) == hashlib.sha256().digest_size * 2
+    assert log_digest(PYTHONHASHSEED="2") == expected
+    assert log_digest(PYTHONHASHSEED="3", NPY_DISABLE_CPU_FEATURES=" ".join(cpu_features())) == expected
+
+
+def test_quantities_at_the_limit_do_not_overflow() -> None:
+    table = NodeTable()
+    for number in range(3):
+        table.put(node(f"n{number}", (1 << 52) - 1, (1 << 52) - 1, 4, "a"))
+    ask = Ask((1 << 50) + 1, (1 << 50) + 1, 1, "", False, 12, 9)
+    table.add_class(class_of(ask))
+    for score in ("least-allocated", "binpack"):
+        room = Room(table, score)
+        assert sum(pods for _, pods in room.place(table.classes[class_of(ask).digest], 12, 9)) == 9
+        assert int(np.min(room.free)) >= 0
