@@ -7,6 +7,8 @@ binding. `validate_state` runs after every commit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import events as ev
 from events import envelope, subjects
 from events.envelope import Header
@@ -140,7 +142,7 @@ class World:
         gated: bool = False,
         node: str = "",
         candidate: bool = True,
-        **asks: float,
+        **asks: Any,
     ) -> str:
         """Observe a pod ``default/name``; its UID is its name. `minimum` declares the gang on the pod itself."""
         declared = Declaration(min_member=minimum, waiting_time_ms=0) if minimum else None
@@ -165,7 +167,7 @@ class World:
         )
         return name
 
-    def gang(self, name: str, pods: int, minimum: int, **asks: float) -> list[str]:
+    def gang(self, name: str, pods: int, minimum: int, **asks: Any) -> list[str]:
         return [self.pod(f"{name}-{i}", name, minimum=minimum, **asks) for i in range(pods)]
 
     def pod_group(self, name: str, minimum: int, waiting_time_ms: int = 0) -> None:
