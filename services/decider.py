@@ -27,6 +27,8 @@ from services.writer import SteppedDown, Writer
 if TYPE_CHECKING:
     from services.tracing import Traces
 
+DECISION_SPACING_S = 0.008
+"""Under load: between two commits of decisions. The first after a pause goes out at once."""
 FOLD_EVENTS = 2_000
 """Events folded between two turns of the event loop: a few milliseconds."""
 LAG_EVERY_S = 5.0
@@ -82,6 +84,9 @@ class Decider:
         self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
         self._stirred = asyncio.Event()
+        self._news = True
+        """Whether something was folded since the core last had nothing to say."""
+        self._next_decision_s = 0.0
         self._next_outcomes_s = 0.0
 
     def stir(self) -> None:
@@ -150,6 +155,7 @@ class Decider:
         events = 0
         while self._unread:
             commit = self.state.apply_stored(self._unread.popleft())
+            self._news = True
             if commit is None:
                 telemetry.SET_ASIDE.add(1, writer=self.writer.name)
                 continue
@@ -164,35 +170,40 @@ class Decider:
 
     async def _say_something(self) -> bool:
         """Append at most one commit; whether there was one."""
-        state = self.state
-        self.writer.epoch = state.epoch
-        due = tick(state.clock(self.writer.name), self._clock.now_ns())
+        self.writer.epoch = self.state.epoch
+        due = tick(self.state.clock(self.writer.name), self._clock.now_ns())
         if due is not None:
             await self._append([due], "tick")
             return True
-        began_s = time.perf_counter()
-        cycle = self._decide(state)
-        decided: Sequence[Event] = ()
-        while True:
-            try:
-                next(cycle)
-            except StopIteration as done:
-                decided = done.value
-                break
-            await asyncio.sleep(0)
-        if decided:
-            self._deciding_s = time.perf_counter() - began_s
-            if self._cycled is not None:
-                self._cycled(self._deciding_s, len(decided))
-            await self._append(decided, "decide")
-            telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
-            return True
+        if self._news and time.monotonic() >= self._next_decision_s:
+            began_s = time.perf_counter()
+            decided = await self._think()
+            if decided:
+                self._next_decision_s = time.monotonic() + DECISION_SPACING_S
+                self._deciding_s = time.perf_counter() - began_s
+                if self._cycled is not None:
+                    self._cycled(self._deciding_s, len(decided))
+                await self._append(decided, "decide")
+                telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
+                return True
+            self._news = False
         if self.outcomes and time.monotonic() >= self._next_outcomes_s:
             gathered = [self.outcomes.popleft() for _ in range(min(len(self.outcomes), 2_000))]
             self._next_outcomes_s = time.monotonic() + self.outcome_spacing_s
             await self._append(gathered, "outcome")
             return True
         return False
+
+    async def _think(self) -> Sequence[Event]:
+        """What the core says of the state, in slices; nothing is folded meanwhile."""
+        cycle = self._decide(self.state)
+        while True:
+            try:
+                next(cycle)
+            except StopIteration as done:
+                decided: Sequence[Event] = done.value
+                return decided
+            await asyncio.sleep(0)
 
     async def _append(self, decided: Sequence[Event], cause: str) -> None:
         await self.writer.append(decided, basis=self.state.sequence, cause=cause)
@@ -203,9 +214,10 @@ class Decider:
         wanted_ns = wanted_in_ns(self.state.clock(self.writer.name), self._clock.now_ns())
         if wanted_ns is not None:
             timeout_s = wanted_ns / 1e9
-        if self.outcomes:
-            gather_s = max(0.0, self._next_outcomes_s - time.monotonic())
-            timeout_s = gather_s if timeout_s is None else min(timeout_s, gather_s)
+        for waiting, due_s in ((self._news, self._next_decision_s), (bool(self.outcomes), self._next_outcomes_s)):
+            if waiting:
+                left_s = max(0.0, due_s - time.monotonic())
+                timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
         if timeout_s is None:
             await self._stirred.wait()
             return

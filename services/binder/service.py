@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence, Sized
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from services import telemetry
 from services.binder import core
 from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
 from services.binder.report import (
+    Condition,
     KubernetesEvent,
     condition,
     failed_scheduling,
@@ -41,11 +42,12 @@ from services.writer import Writer
 
 logger = logging.getLogger("muster.binder")
 OUTCOME_SPACING_S = 0.008
-QUIET_S = 0.05
-"""How often the writer-behind looks whether bindings leave it time."""
+POD_GROUP = "coscheduling/v1alpha1"
+"""The dialect whose objects have a status."""
+ROUND_S = 0.5
+"""How often something is written behind."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
-REPORT_S = 1.0
 REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
@@ -222,12 +224,16 @@ class Rate:
         self._saved = BURST_WRITES
         self._since_s = time.monotonic()
 
-    async def spend(self, writes: int) -> None:
-        """Wait until `writes` are paid for. Each writer has a rate's saving to itself while it waits."""
+    def allowance(self) -> int:
+        """Writes that may be made now."""
         now_s = time.monotonic()
-        self._saved = min(BURST_WRITES, self._saved + (now_s - self._since_s) * self._per_s) - writes
+        self._saved = min(BURST_WRITES, self._saved + (now_s - self._since_s) * self._per_s)
         self._since_s = now_s
-        await asyncio.sleep(max(0.0, -self._saved / self._per_s))
+        return max(0, int(self._saved))
+
+    def spend(self, writes: int) -> None:
+        """Count writes that were made; more than were allowed are saved up again first."""
+        self._saved -= writes
 
 
 class WriteBehind:
@@ -298,38 +304,57 @@ class WriteBehind:
     # ----------------------------------------------------------------------------------------------------------- write
 
     async def run(self) -> None:
-        """Each queue at its own rate: a burst of events keeps no pod from hearing why it waits."""
-        async with asyncio.TaskGroup() as queues:
-            queues.create_task(self._drain(self._gangs, self._next_gang, self._gang_rate))
-            queues.create_task(self._drain(self._events, self._next_event, self._event_rate))
-            queues.create_task(self._drain(self._pods, self._next_condition, self._waiting_rate))
-            queues.create_task(self._report())
+        """A round now and then, while no binding waits: each queue writes what its rate allows, all at once.
 
-    async def _drain(self, queue: Sized, following: Callable[[], Coroutine[None, None, int]], rate: Rate) -> None:
+        Many writes in one round cost much less than the same writes one by one: the process wakes up once for them.
+        """
         while True:
-            if not queue or self._busy() or not self._decider.active:
-                await asyncio.sleep(QUIET_S)
-            else:
-                await rate.spend(await self._write(following()))
+            await asyncio.sleep(ROUND_S)
+            if self._decider.active and not self._busy():
+                await asyncio.gather(
+                    self._round(self._gang_rate, self._due_gangs),
+                    self._round(self._event_rate, self._due_events),
+                    self._round(self._waiting_rate, self._due_conditions),
+                )
+                self._report()
 
-    async def _report(self) -> None:
-        """What was written to conditions goes into the log together: one event for a reason, once a second at most."""
-        while True:
-            await asyncio.sleep(REPORT_S)
-            if self._reported:
-                for reason, pods in self._reported.items():
-                    self._decider.outcomes.append(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
-                self._reported.clear()
-                self._decider.stir()
+    async def _round(self, rate: Rate, due: Callable[[int], Iterator[Coroutine[None, None, int]]]) -> None:
+        rate.spend(sum(await asyncio.gather(*map(self._write, due(rate.allowance())))))
 
-    def _next_gang(self) -> Coroutine[None, None, int]:
-        return self._write_gang(_first(self._gangs))
+    def _due_gangs(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+        """Statuses that differ from what was written last."""
+        state = self._decider.state
+        while self._gangs and most > 0:
+            key = _first(self._gangs)
+            gang = state.gangs.get(key)
+            if gang is None or gang.declaration is None or gang.dialect != POD_GROUP:
+                self._written.pop(key, None)
+                continue
+            status = pod_group_status(state, gang)
+            if self._written.get(key) != status:
+                most -= 1
+                yield self._write_gang(key, gang.source, status)
 
-    def _next_event(self) -> Coroutine[None, None, int]:
-        return self._write_event(self._events.popleft())
+    def _due_events(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+        for _ in range(min(most, len(self._events))):
+            yield self._write_event(self._events.popleft())
 
-    def _next_condition(self) -> Coroutine[None, None, int]:
-        return self._write_condition(_first(self._pods))
+    def _due_conditions(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+        """Conditions that the log does not know as written yet."""
+        while self._pods and most > 0:
+            uid = _first(self._pods)
+            due = condition(self._decider.state, uid)
+            if due is not None:
+                most -= 1
+                yield self._write_condition(uid, due)
+
+    def _report(self) -> None:
+        """What was written to conditions goes into the log together: one event for a reason."""
+        for reason, pods in self._reported.items():
+            self._decider.outcomes.append(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
+        if self._reported:
+            self._reported.clear()
+            self._decider.stir()
 
     async def _write(self, write: Coroutine[None, None, int]) -> int:
         """How many requests it took. Its failure costs only itself."""
@@ -341,12 +366,9 @@ class WriteBehind:
             logger.warning("written behind, and refused: %s", error)
             return 1
 
-    async def _write_condition(self, uid: str) -> int:
+    async def _write_condition(self, uid: str, due: Condition) -> int:
         """The condition, and FailedScheduling for the first pod of a group and reason."""
         state = self._decider.state
-        due = condition(state, uid)
-        if due is None or uid in self._reported.get(due.said, ()):
-            return 0
         pod = state.pods[uid]
         fact, version = pod.fact, pod.resource_version
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
@@ -367,17 +389,9 @@ class WriteBehind:
         self._told.add((pod.group, due.said))
         return 1 + await self._write_event(failed_scheduling(fact, due.message))
 
-    async def _write_gang(self, key: str) -> int:
-        state = self._decider.state
-        gang = state.gangs.get(key)
-        if gang is None or not gang.dialect.endswith("v1alpha1") or gang.source in gang.members:
-            self._written.pop(key, None)
-            return 0
-        status = pod_group_status(state, gang)
-        if gang.declaration is None or self._written.get(key) == status:
-            return 0
+    async def _write_gang(self, key: str, uid: str, status: dict[str, object]) -> int:
         namespace, _, name = key.partition("/")
-        await self._client.patch_pod_group_status(namespace, name, gang.source, status)
+        await self._client.patch_pod_group_status(namespace, name, uid, status)
         self._written[key] = status
         return 1
 

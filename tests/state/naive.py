@@ -72,7 +72,8 @@ def free(state: State, node: ev.NodeObserved, *, proposed: bool = True) -> dict[
         claim = state.claims[uid]
         if claim.stage != PROPOSED or proposed:
             for name, amount in state.classes[claim.scheduling_class].fact.requests.items():
-                left[name] = left.get(name, 0) - amount
+                if amount:
+                    left[name] = left.get(name, 0) - amount
     return left
 
 

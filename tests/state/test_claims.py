@@ -211,6 +211,14 @@ def test_a_fact_without_a_node_never_clears_a_claim(stage: str) -> None:
     assert world.state.pods["alone"].fact.priority == 3
 
 
+def test_a_fact_with_a_node_wins_over_whatever_was_intended() -> None:
+    world, _ = permitted_gang(1, 1)
+    world.assigned("train-0", "n1")
+    world.append("binder", [ev.PodBound(**about("train-0"), node="n0")], cause="outcome")
+    assert world.state.claims["train-0"].node == "n1"
+    assert world.state.pods["train-0"].node == "n1"
+
+
 def test_an_older_fact_is_dropped() -> None:
     world = World()
     world.pod("alone", priority=1)
