@@ -1,0 +1,56 @@
+"""From an answer of the API server to an outcome (design, rule 5): a definite answer settles, an open one does not."""
+
+from __future__ import annotations
+
+import pytest
+
+import events as ev
+from services.binder.binding import Intent, Seen, outcome, settled_by
+
+INTENT = Intent("uid", "default", "web", "n0", "7")
+
+
+@pytest.mark.parametrize(
+    ("answer", "assigned", "expected"),
+    [
+        ("bound", "", "PodBound"),
+        ("assigned", "n0", "PodBound"),
+        ("assigned", "n1", "AlreadyAssigned"),
+        ("gone", "", "PodGone"),
+        ("forbidden", "", "Forbidden"),
+        ("rejected", "", "Rejected"),
+        ("precondition", "", None),
+        ("unknown", "", None),
+        ("", "", None),
+    ],
+)
+def test_only_a_definite_answer_is_an_outcome(answer: str, assigned: str, expected: str | None) -> None:
+    found = outcome(INTENT, answer, "why", assigned)
+    assert (None if found is None else getattr(found, "reason", type(found).__name__)) == expected
+    if isinstance(found, ev.BindingFailed):
+        assert (found.node, found.message, found.assigned_node) == ("n0", "why", assigned)
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (None, "PodGone"),
+        (Seen("another", "9", "", False, False), "PodGone"),
+        (Seen("uid", "9", "n0", False, False), "PodBound"),
+        (Seen("uid", "9", "n1", False, False), "AlreadyAssigned"),
+        (Seen("uid", "9", "n0", True, False), "PodBound"),
+        (Seen("uid", "9", "", True, False), "PodGone"),
+        (Seen("uid", "9", "", False, True), "Rejected"),
+        (Seen("uid", "9", "", False, False), "BindingRenewed"),
+    ],
+)
+def test_after_a_failed_precondition_the_pod_itself_says(seen: Seen | None, expected: str) -> None:
+    found = settled_by(INTENT, seen)
+    assert getattr(found, "reason", type(found).__name__) == expected
+    assert (found.uid, found.namespace, found.name, found.node) == ("uid", "default", "web", "n0")
+
+
+def test_a_renewed_intent_has_the_version_that_was_seen() -> None:
+    renewed = settled_by(INTENT, Seen("uid", "9", "", False, False))
+    assert isinstance(renewed, ev.BindingRenewed)
+    assert renewed.resource_version == "9"

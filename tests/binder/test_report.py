@@ -1,0 +1,133 @@
+"""What users and autoscalers read: conditions and the PodGroup's status."""
+
+from __future__ import annotations
+
+import pytest
+
+import events as ev
+from services.binder.report import condition, pod_group_status
+from tests.world import World
+
+
+def said(world: World, uid: str) -> tuple[str, str] | None:
+    found = condition(world.state, uid)
+    return None if found is None else (found.reason, found.message)
+
+
+def test_pods_refused_for_room_are_unschedulable_and_autoscalers_act() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    uids = world.gang("train", 3, 3)
+    world.plan()
+    message = (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "gang default/train: 1 of the 3 pods that must start together have a node."
+    )
+    assert [said(world, uid) for uid in uids] == [("Unschedulable", message)] * 3
+
+
+def test_pods_that_wait_for_members_are_not() -> None:
+    world = World()
+    world.gang("train", 2, 3)
+    world.plan()
+    assert said(world, "train-0") == (
+        "WaitingForMembers",
+        "gang default/train has 2 of its minimum of 3 pods: less than minAvailable",
+    )
+
+
+def test_pods_that_wait_for_their_pod_group_say_so() -> None:
+    world = World()
+    world.pod("train-0", "train")
+    world.plan()
+    assert said(world, "train-0") == ("WaitingForPodGroup", "gang default/train waits for its PodGroup")
+
+
+def test_an_unsupported_constraint_is_named() -> None:
+    world = World()
+    world.pod("alone", unsupported=("resource claims",))
+    world.plan()
+    assert said(world, "alone") == ("UnsupportedConstraint", "not supported yet: resource claims")
+
+
+@pytest.mark.parametrize("case", ["bound", "gated", "proposed", "ready", "unknown", "released"])
+def test_there_is_nothing_to_say_of_pods_that_do_not_wait_for_a_reason(case: str) -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    uids = [world.pod("train-0", "train", minimum=1, gated=case == "gated")]
+    match case:
+        case "bound":
+            world.settle()
+        case "proposed":
+            world.plan()
+        case "unknown":
+            uids = ["ghost"]
+        case "released":
+            world.pod_group("train", 2)
+            world.pod("train-1", "train")
+            world.propose("default/train", {"train-0": "n0"})
+            world.judge()
+            world.pass_s(11)
+            world.judge()
+    assert said(world, uids[0]) is None
+
+
+def test_a_condition_is_written_again_when_the_set_of_resources_changes_not_when_a_count_does() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod("alone", cpu=2)
+    world.plan()
+    first = condition(world.state, "alone")
+    assert first is not None
+    report = ev.ConditionsReported(reason=first.said, pods=(("alone", "900"),))
+    world.append("binder", [report], cause="outcome")
+    assert condition(world.state, "alone") is None
+    world.node("n1", cpu=1)
+    world.pass_s(2)
+    world.plan()
+    assert condition(world.state, "alone") is None
+    world.node("n2", cpu=1, unschedulable=True)
+    world.pass_s(3)
+    world.plan()
+    again = condition(world.state, "alone")
+    assert again is not None
+    assert again.message == "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable."
+
+
+def test_a_pod_groups_status_counts_its_pods() -> None:
+    world = World()
+    world.node("n0")
+    phases = []
+
+    def phase() -> None:
+        gang = world.state.gangs["default/train"]
+        status = pod_group_status(world.state, gang)
+        phases.append((status["phase"], status["running"], status["succeeded"], status["failed"]))
+
+    world.pod("train-0", "train", minimum=2)
+    phase()
+    world.pod("train-1", "train", minimum=2)
+    phase()
+    world.settle()
+    phase()
+    world.finished("train-0")
+    phase()
+    world.finished("train-1")
+    phase()
+    assert phases == [
+        ("Pending", 0, 0, 0),
+        ("Scheduling", 0, 0, 0),
+        ("Running", 2, 0, 0),
+        ("Running", 1, 1, 0),
+        ("Finished", 0, 2, 0),
+    ]
+
+
+def test_a_gang_that_failed_says_so() -> None:
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 2, 2)
+    world.settle()
+    world.finished(uids[0], succeeded=False)
+    world.finished(uids[1])
+    assert pod_group_status(world.state, world.state.gangs["default/train"])["phase"] == "Failed"
