@@ -223,9 +223,7 @@ def test_a_fact_between_basis_and_refusal_is_not_lost() -> None:
     world.node("n0")
     uids = world.gang("train", 1, 2)
     world.pod("other-0", "other", minimum=2)
-    from services.planner.core import decide_now
-
-    basis, late = world.state.sequence, decide_now(world.state, "a")
+    basis, late = world.state.sequence, world.plan_without_appending()
     uids.append(world.pod("train-1", "train", minimum=2))
     world.append("planner.a", late, cause="decide", basis=basis)
     assert phase(world) == READY
@@ -261,6 +259,27 @@ def test_a_binding_that_fails_backs_off_and_each_time_longer() -> None:
             world.pass_s(0.1)
         lengths.append(round((world.now_ns - start_ns) / SECOND_NS, 1))
     assert lengths == [1.1, 2.1, 4.1, 8.1, 10.1]
+
+
+def test_a_pod_that_comes_back_while_a_refusal_is_on_its_way_is_not_lost() -> None:
+    """The refusal is of what there was to place at its basis; no room was given back since."""
+    world = World()
+    world.node("n0", cpu=1)
+    uids = [world.pod("train-0", "train", minimum=1), world.pod("train-1", "train", minimum=1, cpu=100)]
+    world.plan()
+    world.judge()
+    world.node("n1", cpu=1)
+    basis, late = world.state.sequence, world.plan_without_appending()
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    failed = ev.BindingFailed(
+        uid=uids[0], namespace="default", name=uids[0], node="n0", reason="Rejected", message="", assigned_node=""
+    )
+    world.append("binder", [failed], cause="outcome")
+    world.append("planner.a", late, cause="decide", basis=basis)
+    assert refused(late) == [("InsufficientRoom", 1)]
+    world.pass_s(5)
+    world.settle()
+    assert world.where(*uids) == ["n1", ""]
 
 
 # -------------------------------------------------------------------------------------------------------- declarations
