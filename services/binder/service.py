@@ -41,11 +41,15 @@ from services.state.records import PERMITTED
 from services.writer import Writer
 
 logger = logging.getLogger("muster.binder")
-OUTCOME_SPACING_S = 0.008
+OUTCOME_SPACING_S = 0.02
 POD_GROUP = "coscheduling/v1alpha1"
 """The dialect whose objects have a status."""
 ROUND_S = 0.5
 """How often something is written behind."""
+OVERDUE_S = 5.0
+"""Under lasting load: how often all the same."""
+LULL_S = 1.0
+"""No binding for so long: the load is over."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
 REFUSALS = frozenset({"Forbidden", "Rejected"})
@@ -66,11 +70,13 @@ class Effects:
         self._doubtful: set[str] = set()
         """Intents of which an attempt may still land: it had no answer, or was a process's before this one."""
         self.in_flight = 0
+        self._last_s = float("-inf")
         self.bound = 0
 
     @property
     def busy(self) -> bool:
-        return bool(self.in_flight or self._queue)
+        """Whether bindings are on their way, or were a moment ago and more may follow."""
+        return bool(self.in_flight or self._queue) or time.monotonic() - self._last_s < LULL_S
 
     def intend(self, commit: Commit) -> None:
         """Queue the intents of a commit that was just folded."""
@@ -110,6 +116,7 @@ class Effects:
                 await self._bind(uid)
             finally:
                 self.in_flight -= 1
+                self._last_s = time.monotonic()
 
     def _intent(self, uid: str) -> Intent | None:
         state = self._decider.state
@@ -200,7 +207,7 @@ class Effects:
 
     def _say(self, found: Event) -> None:
         self.bound += isinstance(found, ev.PodBound)
-        self._decider.outcome_spacing_s = OUTCOME_SPACING_S if self.busy else 0.0
+        self._decider.outcome_spacing_s = OUTCOME_SPACING_S if self.in_flight > 1 else 0.0
         self._decider.outcomes.append(found)
         self._decider.stir()
 
@@ -304,13 +311,17 @@ class WriteBehind:
     # ----------------------------------------------------------------------------------------------------------- write
 
     async def run(self) -> None:
-        """A round now and then, while no binding waits: each queue writes what its rate allows, all at once.
+        """A round now and then, while no binding waits (under lasting load more seldom): each queue writes what its rate
+        allows, all at once.
 
         Many writes in one round cost much less than the same writes one by one: the process wakes up once for them.
         """
+        written_s = time.monotonic()
         while True:
             await asyncio.sleep(ROUND_S)
-            if self._decider.active and not self._busy():
+            overdue = time.monotonic() - written_s > OVERDUE_S
+            if self._decider.active and (overdue or not self._busy()):
+                written_s = time.monotonic()
                 await asyncio.gather(
                     self._round(self._gang_rate, self._due_gangs),
                     self._round(self._event_rate, self._due_events),

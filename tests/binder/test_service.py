@@ -165,6 +165,7 @@ async def test_pods_refused_for_room_are_unschedulable_in_the_kube_schedulers_wo
         said = muster.scheduled(name)
         assert (said["status"], said["reason"]) == ("False", "Unschedulable")
         assert said["message"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    await until(lambda: muster.told("FailedScheduling"), "an event on one of them")
     assert [event["involvedObject"]["kind"] for event in muster.told("FailedScheduling")] == ["Pod"]
     await until(lambda: muster.events(ev.ConditionsReported), "the log to know the pods' new versions")
     await muster.check()
