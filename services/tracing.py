@@ -25,7 +25,8 @@ from events import Event
 from events.envelope import Commit
 from services import telemetry
 from services.state.fold import State
-from services.state.groups import key_of, members
+from services.state.groups import key_of
+from services.state.membership import members
 from services.writer import Gather, Writer
 
 

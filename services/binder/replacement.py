@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import events as ev
 from services.binder.judge import Bench
-from services.state import groups
+from services.state import membership
 from services.state.fold import State
 from services.state.records import BOUND, Gang
 
@@ -19,7 +19,7 @@ Kept = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 def _below_minimum(state: State, gang: Gang | None) -> bool:
     if gang is None or gang.declaration is None:
         return False
-    running, live = groups.running(state, gang)
+    running, live = membership.running(state, gang)
     return bool(live) and running < gang.declaration.min_member
 
 

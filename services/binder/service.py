@@ -35,7 +35,7 @@ from services.binder.report import (
 from services.decider import Decider, Decision, LogTime
 from services.kubernetes.client import Client, Regarding
 from services.kubernetes.errors import ApiError, Conflict, NotFound
-from services.state import groups
+from services.state import membership
 from services.state.fold import State
 from services.state.records import PERMITTED
 from services.writer import Writer
@@ -282,7 +282,7 @@ class WriteBehind:
                 for key in event.groups:
                     group = state.groups.get(key)
                     if group is not None:
-                        self._pods.update(dict.fromkeys(groups.members(state, group)))
+                        self._pods.update(dict.fromkeys(membership.members(state, group)))
                         self._gangs.update(dict.fromkeys(group.gangs))
             elif isinstance(event, ev.PodBound):
                 self._events.append(scheduled(event, time_ns))
@@ -299,7 +299,7 @@ class WriteBehind:
         state = self._decider.state
         for cohort in state.cohorts.values():
             for key in cohort.groups:
-                self._pods.update(dict.fromkeys(groups.members(state, state.groups[key])))
+                self._pods.update(dict.fromkeys(membership.members(state, state.groups[key])))
         self._gangs.update(dict.fromkeys(state.gangs))
         self._events.extend(rejected(event, 0) for event in state.rejections.values())
 

@@ -12,7 +12,7 @@ import msgspec
 
 from services.kubernetes.resources import PODS
 from services.simulator.kubelet import DURATION
-from services.state import groups
+from services.state import cohorts
 from services.state.fold import State
 from services.state.records import FAILED, PENDING, SUCCEEDED
 
@@ -70,7 +70,7 @@ def log_at_rest(state: State) -> bool:
         return False
     if state.proposals or state.permitted or state.lost or state.evictions or waits_for_time(state):
         return False
-    return not any(groups.candidates(state, shard) for shard in set(state.owners))
+    return not any(cohorts.candidates(state, shard) for shard in set(state.owners))
 
 
 async def cluster_at_rest(client: Client, state: State, scheduler_names: frozenset[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.binder.report import pod_group_status
 from services.state.fold import State
-from services.state.groups import members
+from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod
 
 

@@ -17,7 +17,7 @@ from events.policy import Policy
 from services.planner.placement import Placed, Room
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.coscheduling.queue_sort import queue_key
-from services.state import fits, groups
+from services.state import cohorts, fits, membership
 from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.records import Gang, Group, Nomination
@@ -31,7 +31,7 @@ def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
     """One cycle of the shard over `state`; nothing while the picture is partial or nobody assigned partitions."""
     if not state.synced or state.policy is None or not state.epoch:
         return []
-    queue = sorted(groups.candidates(state, shard), key=queue_key)
+    queue = sorted(cohorts.candidates(state, shard), key=queue_key)
     if not queue:
         return []
     cycle = Cycle(state, state.policy)
@@ -98,7 +98,7 @@ class Cycle:
                 batch = []
             if pods >= self.policy.cycle_pods:
                 break
-            pods += 1 if group.pod else len(groups.members(state, group))
+            pods += 1 if group.pod else len(membership.members(state, group))
             of = digest
             batch.append(group)
         if batch:
@@ -139,7 +139,7 @@ class Cycle:
             self._refuse(group, "GangNotDeclared", detail=f"gang {gang.key} waits for its PodGroup")
             return
         minimum = gang.declaration.min_member
-        census = groups.census(state, gang)
+        census = membership.census(state, gang)
         if too_few(census, minimum):
             detail = f"gang {gang.key} has {census.total} of its minimum of {minimum} pods: less than minAvailable"
             self._refuse(group, "TooFewPods", detail=detail, needed=minimum, placeable=census.total)
@@ -247,7 +247,7 @@ class Cycle:
     ) -> None:
         """Equal refusals share one event."""
         why = node_reasons or {}
-        attempt = group.attempts + (reason in groups.ROOM_REASONS)
+        attempt = group.attempts + (reason in cohorts.ROOM_REASONS)
         key = (reason, detail, attempt, needed, placeable, tuple(why.items()))
         known = self.refusals.get(key)
         if known is None:

@@ -15,7 +15,7 @@ import events as ev
 from events import subjects
 from events.envelope import Commit, Header, MalformedCommit, Stored, decode, decode_header
 from events.policy import Policy
-from services.state import groups, pods, verdicts
+from services.state import cohorts, groups, pods, verdicts
 from services.state.clock import advance
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
@@ -213,7 +213,7 @@ def _ticked(state: State, event: ev.Ticked) -> None:
     started, due = advance(state.clock(state.writer), event)
     for kind, key in started:
         if kind == "backoff":
-            groups.backoff_started(state, int(key), event.time_ns)
+            cohorts.backoff_started(state, int(key), event.time_ns)
     for kind, key in due:
         DUE[kind](state, key)
 
@@ -272,8 +272,8 @@ def _priority_class_deleted(state: State, event: ev.PriorityClassDeleted) -> Non
 
 
 DUE: dict[str, Callable[[State, str], None]] = {
-    "backoff": groups.backoff_over,
-    "retry": groups.retry_due,
+    "backoff": cohorts.backoff_over,
+    "retry": cohorts.retry_due,
     "permit": verdicts.permit_due,
     "nomination": verdicts.nomination_due,
 }
@@ -298,7 +298,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.RejectionEnded: _rejection_ended,
     ev.PlannerTaken: _taken,
     ev.GangPlaced: verdicts.placed,
-    ev.GroupsRefused: groups.refused,
+    ev.GroupsRefused: cohorts.refused,
     ev.Ticked: _ticked,
     ev.BinderTaken: _taken,
     ev.PolicyAdopted: _policy,
@@ -316,7 +316,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.EvictionIntended: verdicts.eviction_intended,
     ev.PodEvicted: verdicts.eviction_settled,
     ev.EvictionFailed: verdicts.eviction_settled,
-    ev.DisagreementDetected: groups.disagreement,
+    ev.DisagreementDetected: cohorts.disagreement,
     ev.PolicyChanged: _policy,
 }
 """event → transition: the whole fold."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import groups
+from services.state import cohorts, groups, membership
 from services.state.records import (
     BOUND,
     BOUND_CLAIM,
@@ -260,7 +260,7 @@ def _member_lost(state: State, gang_key: str, held: Claim) -> None:
     gang = state.gangs.get(gang_key)
     if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
         return
-    running, live = groups.running(state, gang)
+    running, live = membership.running(state, gang)
     minimum = gang.declaration.min_member
     if live and running < minimum and (gang.satisfied or running + 1 >= minimum):
         state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class)
@@ -297,7 +297,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
     release(state, event.uid)
     if event.reason == "PodGone":
         _member_lost(state, pod.gang, held)
-    groups.failed_to_bind(state, event.uid, pod)
+    cohorts.failed_to_bind(state, event.uid, pod)
 
 
 def binding_renewed(state: State, event: ev.BindingRenewed) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import NodeAssignment, Place
-from services.state import groups, pods
+from services.state import cohorts, groups, membership, pods
 from services.state.clock import set_deadline
 from services.state.records import (
     AWAITING,
@@ -132,9 +132,9 @@ def released(state: State, event: ev.GangReleased) -> None:
     if group is not None:
         for uid in event.pods:
             groups.let_go(state, group, uid)
-        if not group.held and group.phase != AWAITING and groups.placeable(state, groups.members(state, group)):
+        if not group.held and group.phase != AWAITING and membership.placeable(state, membership.members(state, group)):
             text = f"{len(event.pods)} pods were given back: {event.reason}"
-            groups.give_up(state, group, event.reason, text)
+            cohorts.give_up(state, group, event.reason, text)
     _settled(state, given_back)
 
 

@@ -8,9 +8,9 @@ from events.envelope import Header
 from services.binder import core as binder
 from services.planner import core as planner
 from services.planner.core import Cycle
-from services.state import groups, snapshot
+from services.state import membership, snapshot
 from services.state.fold import State
-from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED
+from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED, SUCCEEDED
 from tests.walk.cluster import Cluster
 from tests.world import World
 
@@ -35,7 +35,7 @@ def check_rest(state: State, cluster: Cluster) -> None:
 def _nothing_that_fits_waits(state: State) -> None:
     assert state.policy is not None
     for group in state.groups.values():
-        waits = [uid for uid in groups.members(state, group) if state.pods[uid].status == PENDING]
+        waits = [uid for uid in membership.members(state, group) if state.pods[uid].status == PENDING]
         if not waits or all(state.pods[uid].fact.gated for uid in waits):
             continue
         cycle = Cycle(state, state.policy)
@@ -73,7 +73,8 @@ def check_permits(state: State, decided: list[ev.Event]) -> None:
         for key in group.gangs:
             gang = after.gangs[key]
             running = sum(
-                after.pods[uid].status == BOUND or (uid in after.claims and after.claims[uid].stage == PERMITTED)
+                after.pods[uid].status in (BOUND, SUCCEEDED)
+                or (uid in after.claims and after.claims[uid].stage == PERMITTED)
                 for uid in gang.members
             )
             reached = gang.declaration is not None and running >= gang.declaration.min_member

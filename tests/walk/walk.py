@@ -18,7 +18,7 @@ from services.binder import core as binder
 from services.binder.binding import Intent, Seen, outcome, settled_by
 from services.planner import core as planner
 from services.planner.placement import Room
-from services.state import groups
+from services.state import membership
 from services.state.fold import State
 from tests.walk.checks import check_permits
 from tests.walk.cluster import Cluster
@@ -154,7 +154,7 @@ class Walk:
             return
         group = self.random.choice(ready)
         shard = state.owner(group)
-        uids = groups.placeable(state, groups.members(state, group))
+        uids = membership.placeable(state, membership.members(state, group))
         if f"planner.{shard}" in self.in_flight or not uids:
             return
         room = Room(state.table, "binpack")

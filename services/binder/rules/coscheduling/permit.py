@@ -6,35 +6,22 @@
        the same PodGroup. Otherwise, put the pod into WaitingPods and set the timeout (eg: 10s)
 
 The text asks pod by pod; a proposal brings several at once, so its 1 is their number. *Running* are the members that are
-bound or permitted to be and not finished: between permit and the kubelet's word a pod counts already, or the one behind
-it would wait in vain.
+bound, permitted to be, or have succeeded. Between permit and the kubelet's word a pod counts already, or the one behind
+it would wait in vain; and a member that has done its work did start with its gang, or the last pods of a Job, coming when
+others are done, would wait for ever. The text counts running pods only and is silent on both.
 """
 
 from __future__ import annotations
 
+from services.state import membership
 from services.state.fold import State
-from services.state.records import BOUND, HELD, PERMITTED, Gang, Group
-
-
-def running(state: State, gang: Gang) -> int:
-    """Members that are bound, or permitted to be."""
-    count = 0
-    for uid in gang.members:
-        claim = state.claims.get(uid)
-        if state.pods[uid].status == BOUND or (claim is not None and claim.stage == PERMITTED):
-            count += 1
-    return count
-
-
-def waiting(state: State, gang: Gang) -> list[str]:
-    """Members whose assignment is held, in the order of the log."""
-    return [uid for uid in gang.members if (claim := state.claims.get(uid)) is not None and claim.stage == HELD]
+from services.state.records import Gang, Group
 
 
 def quorum(state: State, gang: Gang, waiting_pods: int, proposed: int) -> bool:
     """Whether Running + WaitingPods + the proposed ones reach the gang's minimum."""
     return gang.declaration is not None and (
-        running(state, gang) + waiting_pods + proposed >= gang.declaration.min_member
+        membership.running(state, gang)[0] + waiting_pods + proposed >= gang.declaration.min_member
     )
 
 

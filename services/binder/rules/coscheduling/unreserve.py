@@ -11,7 +11,7 @@ and Pre-Filter 2, for a group that was left behind in the queue:
 from __future__ import annotations
 
 from events import GangReleased
-from services.state import groups
+from services.state import membership
 from services.state.fold import State
 from services.state.records import PARKED, PENDING, Group
 
@@ -38,4 +38,4 @@ def unreserve(state: State, group: Group) -> GangReleased | None:
 
 def _cannot_reach(state: State, key: str) -> bool:
     gang = state.gangs[key]
-    return gang.declaration is None or groups.total(state, gang) < gang.declaration.min_member
+    return gang.declaration is None or membership.total(state, gang) < gang.declaration.min_member

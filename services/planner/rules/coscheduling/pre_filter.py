@@ -14,7 +14,7 @@ tried again when enough pods are there.
 
 from __future__ import annotations
 
-from services.state.groups import Census
+from services.state.membership import Census
 
 
 def too_few(census: Census, min_available: int) -> bool:

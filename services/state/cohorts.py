@@ -1,0 +1,153 @@
+"""Cohorts: what one refusal refused together, its backoff, and what wakes it.
+
+A cohort backs off, and then is tried again only after a fact that could change its verdict: room given back for those
+refused for room, a member or a declaration for the others; else when its retry falls due. Nothing is scanned for that: a
+group is woken by its own facts (`groups.wake`), a cohort by comparing the log's last change of room with the basis of the
+refusal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from services.state import groups
+from services.state.clock import set_deadline
+from services.state.membership import members, placeable
+from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+ROOM_REASONS = frozenset({"InsufficientRoom", "Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "BindingFailed"})
+"""Refusals that count as a failed attempt: they back off and move the group behind in the queue order."""
+WAKES_AT_ONCE = frozenset({"Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "BindingFailed"})
+"""Refusals after which nothing but the backoff has to pass."""
+NEVER_RETRIED = frozenset({"SetAside"})
+
+
+def candidates(state: State, shard: str) -> list[Group]:
+    """The shard's groups that may be tried now, in no particular order."""
+    owners, groups = state.owners, state.groups
+    found = [groups[key] for key in state.ready]
+    for cohort in state.cohorts.values():
+        if not cohort.backing_off and (
+            cohort.woken or (cohort.reason == "InsufficientRoom" and state.room_sequence > cohort.basis)
+        ):
+            found.extend(groups[key] for key in cohort.groups)
+    return [group for group in found if owners[group.partition] == shard]
+
+
+def refused(state: State, event: ev.GroupsRefused) -> None:
+    """Park the groups that the refusal means: those that were there at its basis and are this shard's."""
+    shard = state.writer.partition(".")[2]
+    meant: list[Group] = []
+    for key in event.groups:
+        group = state.groups.get(key)
+        if (
+            group is None
+            or group.since > state.basis
+            or state.owner(group) != shard
+            or state.commit_epoch != state.epoch
+            or group.phase not in (READY, PARKED)
+        ):
+            state.ignore(event)
+            continue
+        meant.append(group)
+    condition = event.reason if not event.node_reasons else f"{event.reason}: {', '.join(event.node_reasons)}"
+    park(state, meant, event.reason, condition, message_of(event), event.needed, event.attempt)
+
+
+def park(
+    state: State, meant: list[Group], reason: str, condition: str, message: str, needed: int, attempt: int
+) -> None:
+    """One cohort for these groups, at the place of the current event."""
+    if not meant:
+        return
+    counts = reason in ROOM_REASONS
+    owner = state.owner(meant[0])
+    cohort = Cohort(state.place, reason, condition, message, needed, state.basis, attempt, owner, {})
+    cohort.backing_off = counts
+    cohort.woken = reason in WAKES_AT_ONCE
+    for group in meant:
+        stale = group.changed > state.basis
+        groups.await_verdict(state, group)
+        if stale and not counts:
+            groups.make_ready(state, group)
+            continue
+        group.phase = PARKED
+        group.cohort = cohort.place
+        group.woken = stale
+        cohort.groups[group.key] = None
+        if counts:
+            group.attempts = attempt
+    if cohort.groups:
+        state.cohorts[cohort.place] = cohort
+        _set_deadlines(state, cohort, owner)
+
+
+def _set_deadlines(state: State, cohort: Cohort, owner: str) -> None:
+    policy = state.policy
+    if policy is None:
+        return
+    clock = state.clock(f"planner.{owner}")
+    if cohort.backing_off:
+        backoff_ms = min(policy.backoff_initial_ms << min(cohort.attempt - 1, 20), policy.backoff_max_ms)
+        set_deadline(clock, "backoff", str(cohort.place), backoff_ms)
+    if cohort.reason not in NEVER_RETRIED:
+        set_deadline(clock, "retry", str(cohort.place), policy.retry_ms)
+
+
+def message_of(event: ev.GroupsRefused) -> str:
+    """The refusal in the kube-scheduler's own form: ``0/3 nodes are available: 3 Insufficient cpu.``"""
+    if not event.node_reasons:
+        return event.detail
+    reasons = ", ".join(f"{count} {reason}" for reason, count in event.node_reasons.items())
+    text = f"0/{event.nodes} nodes are available: {reasons}."
+    return f"{text} {event.detail}" if event.detail else text
+
+
+def backoff_started(state: State, place: int, time_ns: int) -> None:
+    """The failure's time is the tick at which its backoff starts to run: seed 000's LastFailureTimestamp."""
+    cohort = state.cohorts.get(place)
+    if cohort is not None:
+        for key in cohort.groups:
+            state.groups[key].queued_ns = time_ns
+
+
+def backoff_over(state: State, key: str) -> None:
+    cohort = state.cohorts.get(int(key))
+    if cohort is None:
+        return
+    cohort.backing_off = False
+    for group_key in [k for k in cohort.groups if state.groups[k].woken]:
+        groups.make_ready(state, state.groups[group_key])
+
+
+def retry_due(state: State, key: str) -> None:
+    cohort = state.cohorts.get(int(key))
+    if cohort is not None:
+        cohort.woken = True
+
+
+def disagreement(state: State, event: ev.DisagreementDetected) -> None:
+    """Planner and binder disagree about one and the same room: a bug. The group is set aside until its facts change."""
+    group = state.groups.get(event.group)
+    if group is not None:
+        text = f"set aside: planner and binder disagree about node {event.node}"
+        park(state, [group], "SetAside", "SetAside", text, 0, group.attempts)
+
+
+def give_up(state: State, group: Group, reason: str, message: str) -> None:
+    """Assignments of the group came to nothing: it backs off, with more to place than whoever plans now knows of."""
+    attempt = max(1, group.attempts + (reason != "LeftQueue"))  # that follows a refusal which was counted
+    park(state, [group], reason, reason, message, 0, attempt)
+    group.changed = state.sequence
+
+
+def failed_to_bind(state: State, uid: str, pod: Pod) -> None:
+    """The pod is tried again after a backoff, unless an edit of its label takes it elsewhere."""
+    group = state.groups.get(pod.group)
+    if group is not None and group.phase in (IDLE, READY, PARKED) and placeable(state, members(state, group)):
+        give_up(state, group, "BindingFailed", "the binding failed")
+    groups.settled(state, uid, pod)

@@ -1,0 +1,77 @@
+"""Who belongs to what, asked of the state: members, and what they count for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from services.state.records import BOUND, HELD, PENDING, PERMITTED, SUCCEEDED, TERMINATING, Gang, Group
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def members(state: State, group: Group) -> list[str]:
+    """UIDs of the group's pods, in the order in which the log first saw them."""
+    if group.pod:
+        return [group.pod]
+    return [uid for key in group.gangs for uid in state.gangs[key].members]
+
+
+def placeable(state: State, uids: Iterable[str]) -> list[str]:
+    """Those that may be proposed now: pending, not gated, without a claim."""
+    pods, claims = state.pods, state.claims
+    return [uid for uid in uids if (pod := pods[uid]).status == PENDING and uid not in claims and not pod.fact.gated]
+
+
+class Census(NamedTuple):
+    """A gang's members by what they count for."""
+
+    total: int
+    """Seed 000, Pre-Filter 1: the gang's pods, terminating ones excluded."""
+    have: int
+    """Seed 000, Permit: Running and WaitingPods. Bound or succeeded, and those whose permit or hold stands."""
+    placeable: dict[str, list[str]]
+    """UIDs that may be proposed now, by scheduling class, in the order in which the log first saw them."""
+
+
+def census(state: State, gang: Gang) -> Census:
+    """One pass over the members."""
+    pods, claims = state.pods, state.claims
+    total = have = 0
+    by_class: dict[str, list[str]] = {}
+    for uid in gang.members:
+        pod = pods[uid]
+        status = pod.status
+        total += status != TERMINATING
+        if status == PENDING:
+            claim = claims.get(uid)
+            if claim is not None:
+                have += claim.stage in (HELD, PERMITTED)
+            elif not (fact := pod.fact).gated:
+                of_class = by_class.get(fact.scheduling_class)
+                if of_class is None:
+                    by_class[fact.scheduling_class] = [uid]
+                else:
+                    of_class.append(uid)
+        else:
+            have += status in (BOUND, SUCCEEDED)
+    return Census(total, have, by_class)
+
+
+def running(state: State, gang: Gang) -> tuple[int, int]:
+    """(members that count as running: bound, permitted to be, or already succeeded; of these, those still alive)."""
+    count = live = 0
+    for uid in gang.members:
+        status = state.pods[uid].status
+        if status == BOUND or (status == PENDING and uid in state.permitted):
+            count += 1
+            live += 1
+        elif status == SUCCEEDED:
+            count += 1
+    return count, live
+
+
+def total(state: State, gang: Gang) -> int:
+    """Seed 000, Pre-Filter 1: the gang's pods, terminating ones excluded."""
+    return sum(state.pods[uid].status != TERMINATING for uid in gang.members)
