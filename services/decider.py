@@ -27,7 +27,7 @@ from services.writer import SteppedDown, Writer
 if TYPE_CHECKING:
     from services.tracing import Traces
 
-DECISION_SPACING_S = 0.008
+DECISION_SPACING_S = 0.01
 """Under load: between two commits of decisions. The first after a pause goes out at once."""
 FOLD_EVENTS = 2_000
 """Events folded between two turns of the event loop: a few milliseconds."""
@@ -89,9 +89,11 @@ class Decider:
         self._next_decision_s = 0.0
         self._next_outcomes_s = 0.0
 
-    def stir(self) -> None:
-        """Have another look: an outcome was added."""
-        self._stirred.set()
+    def report(self, outcome: Event) -> None:
+        """Append an outcome soon, with those that come within `outcome_spacing_s`; only the first wakes the loop."""
+        self.outcomes.append(outcome)
+        if len(self.outcomes) == 1:
+            self._stirred.set()
 
     async def catch_up(self) -> None:
         """Fold everything that the log holds now."""

@@ -88,7 +88,7 @@ class Gather:
         writer: Writer,
         cause: str,
         *,
-        window_ms: float = 5.0,
+        window_ms: float = 10.0,
         max_events: int = GATHERED_EVENTS,
         max_bytes: int = GATHERED_BYTES,
     ) -> None:

@@ -63,8 +63,7 @@ class Effects:
     def __init__(self, decider: Decider, client: Client, concurrency: int) -> None:
         self._decider = decider
         self._client = client
-        self._queue: deque[str] = deque()
-        self._more = asyncio.Semaphore(0)
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
         self._evicting: set[str] = set()
         self._doubtful: set[str] = set()
@@ -76,7 +75,7 @@ class Effects:
     @property
     def busy(self) -> bool:
         """Whether bindings are on their way, or were a moment ago and more may follow."""
-        return bool(self.in_flight or self._queue) or time.monotonic() - self._last_s < LULL_S
+        return bool(self.in_flight or self._queue.qsize()) or time.monotonic() - self._last_s < LULL_S
 
     def intend(self, commit: Commit) -> None:
         """Queue the intents of a commit that was just folded."""
@@ -99,8 +98,7 @@ class Effects:
             self._evict_later(uid)
 
     def _put(self, uid: str) -> None:
-        self._queue.append(uid)
-        self._more.release()
+        self._queue.put_nowait(uid)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as workers:
@@ -109,8 +107,7 @@ class Effects:
 
     async def _bind_forever(self) -> None:
         while True:
-            await self._more.acquire()
-            uid = self._queue.popleft()
+            uid = await self._queue.get()
             self.in_flight += 1
             try:
                 await self._bind(uid)
@@ -208,8 +205,7 @@ class Effects:
     def _say(self, found: Event) -> None:
         self.bound += isinstance(found, ev.PodBound)
         self._decider.outcome_spacing_s = OUTCOME_SPACING_S if self.in_flight > 1 else 0.0
-        self._decider.outcomes.append(found)
-        self._decider.stir()
+        self._decider.report(found)
 
 
 class Rates(NamedTuple):
@@ -362,10 +358,8 @@ class WriteBehind:
     def _report(self) -> None:
         """What was written to conditions goes into the log together: one event for a reason."""
         for reason, pods in self._reported.items():
-            self._decider.outcomes.append(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
-        if self._reported:
-            self._reported.clear()
-            self._decider.stir()
+            self._decider.report(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
+        self._reported.clear()
 
     async def _write(self, write: Coroutine[None, None, int]) -> int:
         """How many requests it took. Its failure costs only itself."""

@@ -148,7 +148,7 @@ async def _run(role: str, settings: Settings, log: Any) -> None:
         case "binder":
             from services.binder import service as binder
 
-            async with _client(settings) as client:
+            async with _client(settings, settings.bind_concurrency) as client:
                 await binder.run(
                     log,
                     client,
@@ -183,8 +183,8 @@ async def _run_feed(settings: Settings, log: Any) -> None:
         await out.close()
 
 
-def _client(settings: Settings) -> Any:
+def _client(settings: Settings, connections: int = 16) -> Any:
     from services.kubernetes import access
     from services.kubernetes.client import Client
 
-    return Client(access.load(settings.kubeconfig or None))
+    return Client(access.load(settings.kubeconfig or None), connections=connections)

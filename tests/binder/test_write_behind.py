@@ -46,7 +46,7 @@ def world() -> World:
 
 def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:
     outcomes: list[ev.Event] = []
-    decider: Any = SimpleNamespace(state=world.state, active=True, outcomes=outcomes, stir=lambda: None)
+    decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append)
     rates = Rates(conditions_per_s=1_000.0, events_per_s=20.0)
     return WriteBehind(decider, client, holder="test", busy=lambda: False, rates=rates), outcomes  # type: ignore[arg-type]
 
