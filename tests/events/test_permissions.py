@@ -14,6 +14,7 @@ from events.jetstream import JetStreamLog
 from events.lease import Lease
 from events.server import EmbeddedServer
 from tests.events.writing import HEADER, append, collect, payload, sequences
+from tests.waiting import until
 
 CLUSTER = "guarded"
 WRITERS = {"ingest": "ingest", "planner": "planner.0", "binder": "binder", "admin": "admin"}
@@ -99,7 +100,7 @@ async def test_a_subscriber_of_the_feed_does_not_see_the_log(guarded: EmbeddedSe
 async def test_nobody_listens_to_the_log_past_jetstream(guarded: EmbeddedServer) -> None:
     connection = await connect(guarded, "planner")
     await connection.client.subscribe(subjects.subject(CLUSTER, ">"))
-    await connection.client.flush()
+    await until(lambda: connection.last_error is not None, "the server's word")
     assert "permissions violation for subscription" in str(connection.last_error)
     await connection.close()
 
