@@ -29,6 +29,8 @@ PATIENCE_S = 30.0
 """How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
 
 STREAM_NOT_FOUND = 10059
+NO_SUITABLE_PEERS = 10005
+"""A stream of several replicas cannot be made while one of the servers is away, or has just come back."""
 STREAM_NAME_IN_USE = 10058
 NO_MESSAGE_FOUND = 10037
 MESSAGE_TOO_LARGE = 10054
@@ -211,7 +213,7 @@ class Connection:
         error = _decode_answer(answer).error
         if error is None:
             return answer
-        if error.code == 503:
+        if error.code == 503 or error.err_code == NO_SUITABLE_PEERS:
             raise Unanswered(f"{subject}: {error.description}")
         raise Refused(subject, error.code, error.err_code, error.description)
 
