@@ -56,9 +56,15 @@ def rendered(cluster: str = CLUSTER, image: str = IMAGE) -> dict[str, str]:
     return {"30-nats.yaml": NOTE + nats(cluster, image), "40-services.yaml": NOTE + services}
 
 
+def new_password() -> str:
+    """A password that nats-server reads as text from its environment: one that begins with a digit or a dash may be taken
+    for a number, and refused."""
+    return f"m{secrets.token_hex(24)}"
+
+
 def secret() -> str:
     """A Secret with a new password for each role. JSON is YAML."""
-    passwords = {password_variable(role): secrets.token_urlsafe(32) for role in ROLES}
+    passwords = {password_variable(role): new_password() for role in ROLES}
     document = {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.render import MANIFESTS, rendered, secret, server_configuration
+from deploy.render import MANIFESTS, new_password, rendered, secret, server_configuration
 from events.permissions import ROLES, password_variable
 from events.server import find_binary
 
@@ -46,3 +46,7 @@ def test_each_service_is_given_its_own_password_only() -> None:
         (container,) = document["spec"]["template"]["spec"]["containers"]
         keys = [entry["valueFrom"]["secretKeyRef"]["key"] for entry in container["env"] if "valueFrom" in entry]
         assert keys == [password_variable(name)]
+
+
+def test_a_password_begins_with_a_letter_so_that_the_server_takes_it_for_text() -> None:
+    assert all(new_password()[0].isalpha() for _ in range(100))

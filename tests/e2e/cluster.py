@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import secrets
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from deploy.e2e.api import Api, ApiError, Object
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import GANG_LABEL
+from deploy.render import new_password
 from events.homes import open_log
 from events.permissions import ROLES, configuration
 from events.server import EmbeddedServer
@@ -93,7 +93,7 @@ class Muster:
 
     def __init__(self, control_plane: ControlPlane, api: Api, directory: Path) -> None:
         self.control_plane, self.api, self.directory = control_plane, api, directory
-        self.passwords = {role: secrets.token_urlsafe() for role in ROLES}
+        self.passwords = {role: new_password() for role in ROLES}
         self.nats = EmbeddedServer(directory / "nats", extra=configuration(self.cluster, self.passwords))
         self.kubeconfigs: dict[str, Path] = {}
         self.processes: list[Process] = []
