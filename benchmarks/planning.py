@@ -4,7 +4,7 @@ A cluster of ready nodes (32 cpu, 256 GiB, 8 GPUs) stands in the state; pods arr
 planning cycle is timed with its events encoded and folded back, as a shard does it. The three workloads differ in how
 much of the work is shared: gangs of 100, single pods of one scheduling class, single pods that are a class of their own.
 Prints one JSON line for each workload. Rates are per second of CPU time of this one process, which a busy
-machine disturbs less than the wall clock.
+machine disturbs less than the wall clock; each is the best of three runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import events as ev
 from events import envelope, subjects
@@ -28,6 +28,7 @@ from services.state.fold import State
 
 GI = 1 << 30
 NODES = 5_000
+RUNS = 3
 
 
 class Bench:
@@ -224,15 +225,24 @@ def folding(log: MemoryLog) -> tuple[float, int]:
     return time.process_time() - began_s, sum(len(commit.events) for commit in commits)
 
 
+def best(runs: list[dict[str, object]]) -> dict[str, object]:
+    """The best rate of several runs: a busy machine only slows. Ratios are those of the run that planned fastest."""
+    fastest = max(runs, key=lambda run: float(str(run["planned_pods_per_s"])))
+    rates = {name for name in fastest if name.endswith("_per_s")}
+    return {
+        name: max(float(str(run[name])) for run in runs) if name in rates else value for name, value in fastest.items()
+    }
+
+
 def main() -> None:
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else NODES
-    results = [
-        planning("gangs of 100", gangs(30_000, 100), nodes),
-        planning("single pods, one class", singles(30_000), nodes),
-        planning("single pods, each its own class", each_its_own(10_000), nodes),
+    workloads: list[tuple[str, Callable[[], Iterator[ev.Event]]]] = [
+        ("gangs of 100", lambda: gangs(30_000, 100)),
+        ("single pods, one class", lambda: singles(30_000)),
+        ("single pods, each its own class", lambda: each_its_own(10_000)),
     ]
-    for result in results:
-        print(json.dumps(result))
+    for name, workload in workloads:
+        print(json.dumps(best([planning(name, workload(), nodes) for _ in range(RUNS)])), flush=True)
 
 
 if __name__ == "__main__":
