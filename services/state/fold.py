@@ -34,37 +34,6 @@ from services.state.records import (
     SchedulingClass,
 )
 
-RECORDED = (
-    "sequence",
-    "synced",
-    "policy",
-    "epoch",
-    "owners",
-    "holders",
-    "nodes",
-    "classes",
-    "pods",
-    "gangs",
-    "groups",
-    "ready",
-    "claims",
-    "proposals",
-    "permitted",
-    "holding",
-    "cohorts",
-    "nominations",
-    "lost",
-    "evictions",
-    "clocks",
-    "rejections",
-    "priority_classes",
-    "room_sequence",
-    "ignored",
-    "set_aside",
-    "resources",
-)
-"""The attributes of `State` that a snapshot holds; everything else is derived from them."""
-
 
 class UnknownCommit(RuntimeError):
     """A commit of a known writer that this version cannot fold: the service must stop before it writes again."""

@@ -13,7 +13,7 @@ import msgspec
 
 import events as ev
 from events.policy import Policy
-from services.state.fold import RECORDED, State
+from services.state.fold import State
 from services.state.records import (
     PROPOSED,
     Claim,
@@ -32,7 +32,7 @@ from services.state.records import (
 
 
 class Snapshot(msgspec.Struct):
-    """What of a `State` is recorded; the fields are those of `fold.RECORDED`."""
+    """What of a `State` is recorded, by the names of its attributes; everything else is derived from it."""
 
     sequence: int
     synced: bool
@@ -63,6 +63,7 @@ class Snapshot(msgspec.Struct):
     resources: list[str]
 
 
+RECORDED = Snapshot.__struct_fields__
 _decoder = msgspec.json.Decoder(Snapshot)
 
 
