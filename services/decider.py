@@ -63,10 +63,9 @@ class Decider:
         clock: LogTime | None = None,
         applied: Callable[[Commit], None] | None = None,
         started: Callable[[], None] | None = None,
-        cycled: Callable[[float, int], None] | None = None,
     ) -> None:
         """`applied` sees each commit that was folded since this became the active writer; before that, `started` is
-        called once. `cycled` is told of each decision: its seconds and its events."""
+        called once."""
         self.log = log
         self.writer = writer
         self.state = State()
@@ -79,7 +78,6 @@ class Decider:
         self._clock = clock or LogTime()
         self._applied = applied
         self._started = started
-        self._cycled = cycled
         self._traces: Traces | None = None
         self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
@@ -183,8 +181,6 @@ class Decider:
             if decided:
                 self._next_decision_s = time.monotonic() + DECISION_SPACING_S
                 self._deciding_s = time.perf_counter() - began_s
-                if self._cycled is not None:
-                    self._cycled(self._deciding_s, len(decided))
                 await self._append(decided, "decide")
                 telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
                 return True

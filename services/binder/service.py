@@ -70,7 +70,6 @@ class Effects:
         """Intents of which an attempt may still land: it had no answer, or was a process's before this one."""
         self.in_flight = 0
         self._last_s = float("-inf")
-        self.bound = 0
 
     @property
     def busy(self) -> bool:
@@ -203,7 +202,6 @@ class Effects:
             return
 
     def _say(self, found: Event) -> None:
-        self.bound += isinstance(found, ev.PodBound)
         self._decider.outcome_spacing_s = OUTCOME_SPACING_S if self.in_flight > 1 else 0.0
         self._decider.report(found)
 
@@ -428,7 +426,6 @@ async def run(
     concurrency: int = 64,
     rates: Rates = DEFAULT_RATES,
     clock_offset_ms: int = 0,
-    cycled: Callable[[float, int], None] | None = None,
 ) -> None:
     """Judge and bind until another process takes over (SteppedDown) or this task is cancelled."""
 
@@ -452,7 +449,6 @@ async def run(
         clock=LogTime(clock_offset_ms),
         applied=applied,
         started=started,
-        cycled=cycled,
     )
     effects = Effects(decider, client, concurrency)
     behind = WriteBehind(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from events import Event, PlannerTaken
 from events.log import EventLog
@@ -18,7 +18,6 @@ async def run(
     shard: str,
     holder: str,
     clock_offset_ms: int = 0,
-    cycled: Callable[[float, int], None] | None = None,
 ) -> None:
     """Plan for the shard until another process takes it over (SteppedDown) or this task is cancelled."""
 
@@ -26,5 +25,5 @@ async def run(
         decided: Sequence[Event] = yield from core.decide(state, shard)
         return decided
 
-    decider = Decider(log, Writer(log, f"planner.{shard}"), decide, clock=LogTime(clock_offset_ms), cycled=cycled)
+    decider = Decider(log, Writer(log, f"planner.{shard}"), decide, clock=LogTime(clock_offset_ms))
     await decider.run(PlannerTaken(shard=shard, holder=holder))
