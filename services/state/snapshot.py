@@ -1,13 +1,19 @@
 """The state as bytes, and back; and its digest, by which two folds of one log are compared.
 
-A snapshot is the encoding of the recorded attributes, in the order in which the log made them; what is derived (the
-table of nodes) is built anew. So the digest of a state does not depend on whether it was folded from the start or from a
-snapshot.
+A snapshot is the recorded attributes in the order in which the log made them, one JSON line for a portion of one
+attribute; what is derived (the table of nodes) is built anew. So the digest of a state does not depend on whether it was
+folded from the start or from a snapshot, and neither writing nor reading one ever holds the whole text in memory.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
+from typing import Any, get_origin
 
 import msgspec
 
@@ -29,6 +35,15 @@ from services.state.records import (
     Proposal,
     SchedulingClass,
 )
+
+PORTION = 1_000
+"""Entries of a table that share a line: a few milliseconds of work."""
+COMPRESSION = 1
+"""gzip's quickest level: a fifth of the bytes; the slower ones save little more (`benchmarks.snapshots`)."""
+
+
+class Damaged(ValueError):
+    """Bytes that are no snapshot of this version's state. Names what did not fit."""
 
 
 class Snapshot(msgspec.Struct):
@@ -63,37 +78,130 @@ class Snapshot(msgspec.Struct):
     resources: list[str]
 
 
-RECORDED = Snapshot.__struct_fields__
-_decoder = msgspec.json.Decoder(Snapshot)
+_FIELDS = msgspec.structs.fields(Snapshot)
+RECORDED = tuple(field.name for field in _FIELDS)
+_TABLES = frozenset(field.name for field in _FIELDS if get_origin(field.type) is dict)
+"""Attributes that are written in portions."""
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {field.name: msgspec.json.Decoder(field.type) for field in _FIELDS}
+_encode = msgspec.json.Encoder().encode
 
 
-def encode(state: State) -> bytes:
-    """The snapshot as JSON."""
-    return msgspec.json.encode(Snapshot(**{name: getattr(state, name) for name in RECORDED}))
-
-
-def decode(data: bytes) -> State:
-    """The state of a snapshot. Raises msgspec.ValidationError, which names the field."""
-    snapshot = _decoder.decode(data)
-    state = State()
+def lines(state: State) -> Iterator[bytes]:
+    """The snapshot, line by line: an attribute's name, a space, the attribute or a portion of it as JSON."""
     for name in RECORDED:
-        if name != "resources":
-            setattr(state, name, getattr(snapshot, name))
+        value = getattr(state, name)
+        for portion in _portions(value) if name in _TABLES else (value,):
+            yield b"%b %b\n" % (name.encode(), _encode(portion))
+
+
+def _portions(table: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
+    entries = iter(table.items())
+    while portion := dict(islice(entries, PORTION)):
+        yield portion
+
+
+def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
+    """The state of a snapshot's lines, in slices. Raises Damaged."""
+    state = State()
+    found: dict[str, Any] = {}
+    for line in snapshot:
+        name, _, text = line.partition(b" ")
+        attribute = name.decode("ascii", "replace")
+        try:
+            value = _DECODERS[attribute].decode(text)
+        except KeyError:
+            raise Damaged(f"a snapshot with {attribute[:40]!r}, which this version does not record") from None
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Damaged(f"{attribute}: {error}") from error
+        if attribute in _TABLES:
+            getattr(state, attribute).update(value)
+        else:
+            found[attribute] = value
+        yield
+    missing = [name for name in RECORDED if name not in _TABLES and name not in found]
+    if missing:
+        raise Damaged(f"a snapshot without {', '.join(missing)}")
+    resources = found.pop("resources")
+    for attribute, value in found.items():
+        setattr(state, attribute, value)
+    _derive(state, resources)
+    return state
+
+
+def _derive(state: State, resources: list[str]) -> None:
+    """The table of nodes, from the records."""
     table = state.table
-    for name in snapshot.resources:
+    for name in resources:
         table.column(name)
     for found in state.classes.values():
         table.add_class(found.fact)
     for node in state.nodes.values():
         if node.fact is not None:
             table.put(node.fact)
+    rows: dict[tuple[str, bool], list[int]] = {}
     for claim in state.claims.values():
         row = table.rows.get(claim.node)
         if row is not None:
-            table.claim([row], table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
-    return state
+            rows.setdefault((claim.scheduling_class, claim.stage == PROPOSED), []).append(row)
+    for (digest, proposed), of_class in rows.items():
+        table.claim(of_class, table.classes[digest], 1, proposed)
+
+
+def encode(state: State) -> bytes:
+    """The whole snapshot."""
+    return b"".join(lines(state))
+
+
+def decode(data: bytes) -> State:
+    """The state of a whole snapshot. Raises Damaged."""
+    return at_once(restore(data.splitlines()))
 
 
 def digest(state: State) -> str:
     """SHA-256 of the snapshot, in hex: equal digests mean equal states."""
-    return hashlib.sha256(encode(state)).hexdigest()
+    found = hashlib.sha256()
+    for line in lines(state):
+        found.update(line)
+    return found.hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------- as it is kept
+
+
+def pack(state: State) -> tuple[bytes, str]:
+    """The snapshot as gzip, and its digest. Equal states give equal bytes."""
+    packed, found = io.BytesIO(), hashlib.sha256()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=COMPRESSION, mtime=0, filename="") as file:
+        for line in lines(state):
+            found.update(line)
+            file.write(line)
+    return packed.getvalue(), found.hexdigest()
+
+
+def unpack(packed: bytes, digest: str) -> Generator[None, None, State]:
+    """The state of what `pack` made, in slices. Raises Damaged when it is not what has this digest."""
+    found = hashlib.sha256()
+
+    def checked() -> Iterator[bytes]:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            for line in file:
+                found.update(line)
+                yield line
+
+    try:
+        state = yield from restore(checked())
+    except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
+        raise Damaged(f"not gzip: {error}") from error
+    if found.hexdigest() != digest:
+        raise Damaged(f"its digest is {found.hexdigest()}, not {digest}")
+    return state
+
+
+def at_once(slices: Generator[None, None, State]) -> State:
+    """All slices at once."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            state: State = done.value
+            return state
