@@ -36,9 +36,12 @@ from events.decisions import (
     GangPermitted,
     GangPlaced,
     GangReleased,
+    GroupNominated,
+    GroupNominationEnded,
     GroupsRefused,
     NominationEnded,
     PartitionsAssigned,
+    PlannerLeft,
     PlannerTaken,
     PodBound,
     PodEvicted,
@@ -46,6 +49,7 @@ from events.decisions import (
     PolicyChanged,
     ProposalRefused,
     RoomNominated,
+    ShardLost,
     Ticked,
 )
 from events.facts import (
@@ -86,11 +90,12 @@ Facts = (
     | DeclarationRejected
     | RejectionEnded
 )
-PlannerEvents = PlannerTaken | GangPlaced | GroupsRefused | Ticked
+PlannerEvents = PlannerTaken | PlannerLeft | GangPlaced | GroupsRefused | Ticked
 BinderEvents = (
     BinderTaken
     | PolicyAdopted
     | PartitionsAssigned
+    | ShardLost
     | GangHeld
     | GangPermitted
     | ProposalRefused
@@ -101,6 +106,8 @@ BinderEvents = (
     | ConditionsReported
     | RoomNominated
     | NominationEnded
+    | GroupNominated
+    | GroupNominationEnded
     | EvictionIntended
     | PodEvicted
     | EvictionFailed
@@ -130,6 +137,8 @@ __all__ = [
     "GangPermitted",
     "GangPlaced",
     "GangReleased",
+    "GroupNominated",
+    "GroupNominationEnded",
     "GroupsRefused",
     "IngestTaken",
     "NodeDeleted",
@@ -137,6 +146,7 @@ __all__ = [
     "NominationEnded",
     "PartitionsAssigned",
     "PlannerEvents",
+    "PlannerLeft",
     "PlannerTaken",
     "PodAssigned",
     "PodBound",
@@ -155,5 +165,6 @@ __all__ = [
     "RejectionEnded",
     "RoomNominated",
     "SchedulingClassObserved",
+    "ShardLost",
     "Ticked",
 ]

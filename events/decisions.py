@@ -31,10 +31,16 @@ class Ticked(Decision, frozen=True):
 
 
 class PlannerTaken(Decision, frozen=True):
-    """A process became the writer of this shard."""
+    """A process became the writer of this shard: the shard has joined."""
 
     shard: str
     holder: str
+
+
+class PlannerLeft(Decision, frozen=True):
+    """The shard's process ends, and nobody takes its place: its partitions are for the others. Its last commit."""
+
+    shard: str
 
 
 class GangPlaced(Decision, frozen=True):
@@ -93,6 +99,14 @@ class PartitionsAssigned(Decision, frozen=True):
     epoch: int
     owners: tuple[str, ...]
     """64 shard names."""
+
+
+class ShardLost(Decision, frozen=True):
+    """Outcome: the lease of the shard's process has run out; its partitions are for the others."""
+
+    shard: str
+    taken: int
+    """The sequence of the `PlannerTaken` that it ends: a process that took the shard since is not meant."""
 
 
 class GangHeld(Decision, frozen=True):
@@ -190,6 +204,24 @@ class NominationEnded(Decision, frozen=True):
 
     gang: str
     pod: str
+    reason: str
+
+
+class GroupNominated(Decision, frozen=True):
+    """A gang lost its room to other shards several times in a row: what still stands of its last proposal is kept for it.
+
+    It replaces what was nominated for the group before, and keeps that one's time.
+    """
+
+    group: str
+    assignments: tuple[NodeAssignment, ...]
+    waiting_ms: int
+
+
+class GroupNominationEnded(Decision, frozen=True):
+    """The group's nominated room is free again: Taken by its proposal, Refused for another reason, Expired, GroupGone."""
+
+    group: str
     reason: str
 
 

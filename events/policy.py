@@ -16,7 +16,10 @@ class Profile(Value, frozen=True):
 
 
 class Policy(Value, frozen=True):
-    """Every bound with its unit. Changed as a whole by `PolicyChanged`, adopted first by `PolicyAdopted`."""
+    """Every bound with its unit. Changed as a whole by `PolicyChanged`, adopted first by `PolicyAdopted`.
+
+    A field that came later has a value that turns it off: so a policy that was stored without it reads as it was meant.
+    """
 
     profile: Profile
     permit_waiting_ms: int
@@ -35,6 +38,12 @@ class Policy(Value, frozen=True):
     """How long the room of a failed member of a running gang is kept for its replacement."""
     replacement_policy: str
     """What happens to a gang below its minimum when that time is over: keep (seed 002, After Gang) or evict."""
+    lookahead_pods: int = 0
+    """Waiting pods of other shards, of a higher priority than its own, that a shard leaves room for in one cycle."""
+    nominate_after_refusals: int = 0
+    """After so many refusals in a row of its proposals a gang gets what still stands of the last nominated; 0: never."""
+    nomination_hold_ms: int = 0
+    """How long that room is kept for it."""
 
 
 DEFAULT_POLICY = Policy(
@@ -47,5 +56,8 @@ DEFAULT_POLICY = Policy(
     gang_pods=50_000,
     replacement_hold_ms=60_000,
     replacement_policy="keep",
+    lookahead_pods=1_024,
+    nominate_after_refusals=3,
+    nomination_hold_ms=10_000,
 )
 """What a binder adopts in a log that has no policy yet. A default never changes: the log carries its own copy."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import events as ev
 from events.policy import DEFAULT_POLICY, Policy
+from services.binder.assignment import assign_partitions
 from services.binder.judge import Bench, Verdict
+from services.binder.nominations import end_group_nominations
 from services.binder.replacement import end_nominations, keep_room
 from services.binder.rules.coscheduling.unreserve import unreserve
 from services.state.fold import State
-from services.state.partitions import PARTITIONS
 
 BinderEvent = ev.BinderEvents
 
@@ -25,7 +26,7 @@ def decide(state: State) -> list[BinderEvent]:
     if state.policy is None:
         return [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
     assigned = assign_partitions(state)
-    if not (state.proposals or state.lost or state.nominations or state.holding):
+    if not (state.proposals or state.lost or state.nominations or state.group_nominations or state.holding):
         return [assigned] if assigned is not None else []
     decided: list[BinderEvent] = [] if assigned is None else [assigned]
     bench = Bench(state)
@@ -33,17 +34,10 @@ def decide(state: State) -> list[BinderEvent]:
     verdicts = _judge(state, state.policy, bench)
     decided += verdicts
     decided += _end_nominations(state, verdicts, state.policy)
-    decided += _unreserve(state, verdicts)
+    judged = _judged_groups(verdicts)
+    decided += end_group_nominations(state, judged)
+    decided += _unreserve(state, judged)
     return decided
-
-
-def assign_partitions(state: State) -> ev.PartitionsAssigned | None:
-    """Equal runs of partitions for the shards that took part, in order of their names; None when nothing changed."""
-    shards = sorted(writer.partition(".")[2] for writer in state.holders if writer.startswith("planner."))
-    if not shards or set(shards) == set(state.owners):
-        return None
-    owners = tuple(shards[partition * len(shards) // PARTITIONS] for partition in range(PARTITIONS))
-    return ev.PartitionsAssigned(epoch=state.epoch + 1, owners=owners)
 
 
 def _judge(state: State, policy: Policy, bench: Bench) -> list[Verdict]:
@@ -71,9 +65,8 @@ def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> l
     return ended
 
 
-def _unreserve(state: State, verdicts: list[Verdict]) -> list[BinderEvent]:
+def _unreserve(state: State, judged: set[str]) -> list[BinderEvent]:
     """Held groups that this decision did not judge and that cannot, or may not, wait any longer."""
-    judged = _judged_groups(verdicts)
     released: list[BinderEvent] = []
     for key in state.holding:
         group = state.groups.get(key)

@@ -19,10 +19,19 @@ from services.binder.rules.coscheduling import permit
 from services.state import fits
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
+from services.state.nominations import claim_key
 from services.state.records import HELD, PENDING, PROPOSED, Claim, Group, Nomination, Proposal
+from services.state.verdicts import ABOUT_ROOM
 
 Verdict = (
-    ev.GangPermitted | ev.GangHeld | ev.GangReleased | ev.ProposalRefused | ev.NominationEnded | ev.DisagreementDetected
+    ev.GangPermitted
+    | ev.GangHeld
+    | ev.GangReleased
+    | ev.ProposalRefused
+    | ev.NominationEnded
+    | ev.GroupNominated
+    | ev.GroupNominationEnded
+    | ev.DisagreementDetected
 )
 
 
@@ -32,9 +41,6 @@ class Fault(NamedTuple):
     reason: str
     node: str
     pod: str
-
-
-ABOUT_ROOM = frozenset({"NodeGone", "NodeUnfit", "NoRoom"})
 
 
 class Bench:
@@ -58,6 +64,7 @@ class Bench:
         if group is None or group.since > proposal.basis:
             return [_refusal(proposal, place, Fault("PodGone", "", ""))]
         spent = self._spend_nominations(group, proposal)
+        kept = self._spend_group_nomination(group)
         good, broken = self._held_again(group)
         required, optional = proposal.required, proposal.optional
         if optional and not self._reached(group, good, required):
@@ -68,7 +75,9 @@ class Bench:
                 self._move(nomination, -1)
             for claim in broken:
                 self._move(claim, -1)
-            return self._refuse(proposal, place, fault)
+            refused = self._refuse(proposal, place, fault)
+            others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
+            return refused + self._nominate(group, proposal, required if others_were_faster else (), kept)
         accepted = list(required)
         dropped: list[str] = []
         for assignment in optional:
@@ -81,6 +90,8 @@ class Bench:
         taken: list[Verdict] = [
             ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken") for nomination in spent
         ]
+        if group.key in self.state.group_nominations:
+            taken.append(ev.GroupNominationEnded(group=group.key, reason="Taken"))
         return taken + self._permit(group, place, good, accepted, [*dropped, *(claim.uid for claim in broken)])
 
     def _reached(self, group: Group, good: Sequence[NodeAssignment], proposed: Sequence[NodeAssignment]) -> bool:
@@ -270,6 +281,32 @@ class Bench:
                 self._move(nomination, 1)
                 spent.append(nomination)
         return spent
+
+    def _spend_group_nomination(self, group: Group) -> list[Claim]:
+        """Give the group the room that was nominated for it, wherever its proposal goes: that room has no other use."""
+        nomination = self.state.group_nominations.get(group.key)
+        if nomination is None:
+            return []
+        keys = [claim_key(uid) for assignment in nomination.assignments for uid in assignment.pods]
+        kept = [claim for key in keys if (claim := self.state.claims.get(key)) is not None]
+        for claim in kept:
+            self._move(claim, 1)
+        return kept
+
+    def _nominate(
+        self, group: Group, proposal: Proposal, required: Iterable[NodeAssignment], kept: list[Claim]
+    ) -> list[Verdict]:
+        """Fairness between shards: a gang that others were faster than, time and again, gets what still stands of its
+        proposal nominated. Until then, and when nothing stands, it has what was nominated before (`kept`)."""
+        policy = self.state.policy
+        if policy and group.gangs and 0 < policy.nominate_after_refusals <= group.conflicts + 1:
+            standing = tuple(one for one in required if self._accept(proposal, (one,)) is None)
+            if standing:
+                waiting_ms = policy.nomination_hold_ms
+                return [ev.GroupNominated(group=group.key, assignments=standing, waiting_ms=waiting_ms)]
+        for claim in kept:
+            self._move(claim, -1)
+        return []
 
     def _move(self, kept: Nomination | Claim, sign: int) -> None:
         """Give the room and the ports back (1), or take them again (-1)."""

@@ -8,7 +8,7 @@ placed as wholes, and neighbours in the queue that are single pods of one schedu
 from __future__ import annotations
 
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from itertools import islice
 
 from events import GangPlaced, GroupsRefused
@@ -16,10 +16,11 @@ from events.objects import NodeAssignment
 from events.policy import Policy
 from services.planner.placement import Placed, Room
 from services.planner.rules.coscheduling.pre_filter import too_few
-from services.planner.rules.coscheduling.queue_sort import queue_key
+from services.planner.sharing import cycle_queue, own_nodes
 from services.state import cohorts, fits, membership
 from services.state.fold import State
 from services.state.nodes import ClassInfo
+from services.state.nominations import claim_key
 from services.state.records import Gang, Group, Nomination
 
 PlannerEvent = GangPlaced | GroupsRefused
@@ -31,10 +32,10 @@ def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
     """One cycle of the shard over `state`; nothing while the picture is partial or nobody assigned partitions."""
     if not state.synced or state.policy is None or not state.epoch:
         return []
-    queue = sorted(cohorts.candidates(state, shard), key=queue_key)
+    queue = cycle_queue(state, state.policy, shard)
     if not queue:
         return []
-    cycle = Cycle(state, state.policy)
+    cycle = Cycle(state, state.policy, shard)
     sliced = 0
     for batch in cycle.batches(queue):
         cycle.plan(batch)
@@ -56,11 +57,18 @@ def decide_now(state: State, shard: str) -> list[PlannerEvent]:
 
 
 class Cycle:
-    """One pass over the queue: a working copy of the room, the proposals made, the refusals gathered by their reason."""
+    """One pass over the queue: a working copy of the room, the proposals made, the refusals gathered by their reason.
 
-    def __init__(self, state: State, policy: Policy) -> None:
+    Of groups that are not `shard`'s only the room is taken. Without a shard every group is its own.
+    """
+
+    def __init__(self, state: State, policy: Policy, shard: str | None = None) -> None:
         self.state = state
         self.policy = policy
+        self.shard = shard
+        self.shards = sorted(set(state.owners))
+        self.silent = False
+        """Whether the group that is being placed is another shard's."""
         self.room = Room(state.table, policy.profile.node_score)
         self.placed: list[GangPlaced] = []
         self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}
@@ -87,24 +95,25 @@ class Cycle:
     # ----------------------------------------------------------------------------------------------------------- queue
 
     def batches(self, queue: list[Group]) -> Generator[list[Group], None, None]:
-        """Neighbours that are single pods of one class together, everything else alone; `cycle_pods` bounds the sum."""
-        pods, state = 0, self.state
+        """Neighbours that are single pods of one class and of one shard together, everything else alone."""
+        pods, owners = self.state.pods, self.state.owners
         batch: list[Group] = []
-        of = ""
+        of = ("", "")
         for group in queue:
-            digest = state.pods[group.pod].fact.scheduling_class if group.pod else ""
-            if batch and (not digest or digest != of):
+            kind = pods[group.pod].fact.scheduling_class if group.pod else "", owners[group.partition]
+            if batch and (not group.pod or kind != of):
                 yield batch
                 batch = []
-            if pods >= self.policy.cycle_pods:
-                break
-            pods += 1 if group.pod else len(membership.members(state, group))
-            of = digest
+            of = kind
             batch.append(group)
         if batch:
             yield batch
 
     def plan(self, batch: list[Group]) -> None:
+        """Place the batch as its shard would, on nodes of that shard's own first."""
+        owner = self.state.owner(batch[0])
+        self.silent = self.shard is not None and owner != self.shard
+        self.room.own = own_nodes(self.state.table, self.shards, owner)
         if batch[0].pod:
             self._plan_singles(batch)
         else:
@@ -119,6 +128,8 @@ class Cycle:
                 self._refuse(group, "UnsupportedConstraint", detail=_unsupported(info))
             return
         placed = self.room.place(info, len(batch), _seed(batch[0]))
+        if self.silent:
+            return
         nodes = [self._name(row) for row, pods in placed for _ in range(pods)]
         for group, node in zip(batch, nodes, strict=False):
             assignment = NodeAssignment(node, (group.pod,))
@@ -126,7 +137,7 @@ class Cycle:
                 GangPlaced(group=group.key, partition=group.partition, required=(assignment,), optional=())
             )
         if len(nodes) < len(batch):
-            why = fits.why_not(self.state.table, self.room.free, info)
+            why = self._why_not(info)
             for group in batch[len(nodes) :]:
                 self._refuse(group, "InsufficientRoom", needed=1, node_reasons=why)
 
@@ -161,7 +172,7 @@ class Cycle:
 
     def _place_gang(self, group: Group, gang: Gang, classes: dict[str, list[str]], required: int) -> None:
         """`required` pods that reach the minimum, or fewer than 1: then any pod that has a node is welcome."""
-        taken = self._take_nominated(gang, classes)
+        taken = self._take_nominated(group, gang, classes)
         needed = max(required, 1)
         largest_first = sorted(classes, key=self._size, reverse=True) if len(classes) > 1 else list(classes)
         orders = [largest_first] if len(classes) == 1 else [largest_first, largest_first[::-1]]
@@ -176,7 +187,7 @@ class Cycle:
             if found > best:
                 best = found
                 lacking = next((d for d, rows in placed if sum(p for _, p in rows) < len(classes[d])), order[0])
-                why = fits.why_not(self.state.table, self.room.free, self.state.table.classes[lacking])
+                why = self._why_not(self.state.table.classes[lacking])
             for digest, rows in placed:
                 self.room.undo(self.state.table.classes[digest], rows)
         detail = f"gang {gang.key}: {best} of the {needed} pods that must start together have a node."
@@ -191,18 +202,35 @@ class Cycle:
         columns = self.state.table.classes[digest].columns
         return max((((amount << 20) // max(int(largest[c]), 1)) for c, amount in columns), default=0), digest
 
-    def _take_nominated(self, gang: Gang, classes: dict[str, list[str]]) -> list[tuple[str, str]]:
-        """Replacements go where the gang's failed members left their room (design, section 4): (node, uid)."""
+    def _take_nominated(self, group: Group, gang: Gang, classes: dict[str, list[str]]) -> list[tuple[str, str]]:
+        """Pods go where room is nominated for them: (node, uid). `classes` keeps the others."""
         taken = []
         table = self.state.table
-        for nomination in self.nominations.get(gang.key, ()):
-            row = table.rows.get(nomination.node)
-            uids = classes.get(nomination.scheduling_class)
-            info = table.classes[nomination.scheduling_class]
-            if row is None or not uids or not fits.feasible(table, info)[row] or self.room.overdrawn(info, row):
+        used = dict.fromkeys(classes, 0)
+        for node, digest in self._nominated(group, gang):
+            row = table.rows.get(node)
+            place = used.get(digest, 0)
+            info = table.classes[digest]
+            if row is None or place == len(classes.get(digest, ())):
                 continue
-            taken.append((nomination.node, uids.pop(0)))
+            if fits.feasible(table, info)[row] and not self.room.overdrawn(info, row):
+                taken.append((node, classes[digest][place]))
+                used[digest] = place + 1
+        for digest, pods in used.items():
+            del classes[digest][:pods]
         return taken
+
+    def _nominated(self, group: Group, gang: Gang) -> Iterator[tuple[str, str]]:
+        """(node, class) of the room that the gang's failed members left (design, section 4), and of what is kept for a
+        group that lost its proposals to other shards."""
+        for nomination in self.nominations.get(gang.key, ()):
+            yield nomination.node, nomination.scheduling_class
+        kept = self.state.group_nominations.get(group.key)
+        for assignment in kept.assignments if kept is not None else ():
+            for uid in assignment.pods:
+                claim = self.state.claims.get(claim_key(uid))
+                if claim is not None:
+                    yield claim.node, claim.scheduling_class
 
     def _propose(
         self,
@@ -212,6 +240,8 @@ class Cycle:
         taken: list[tuple[str, str]],
         required: int,
     ) -> None:
+        if self.silent:
+            return
         must: list[NodeAssignment] = []
         may: list[NodeAssignment] = []
         left = required
@@ -246,6 +276,8 @@ class Cycle:
         node_reasons: dict[str, int] | None = None,
     ) -> None:
         """Equal refusals share one event."""
+        if self.silent:
+            return
         why = node_reasons or {}
         attempt = group.attempts + (reason in cohorts.ROOM_REASONS)
         key = (reason, detail, attempt, needed, placeable, tuple(why.items()))
@@ -263,6 +295,9 @@ class Cycle:
             )
             known = self.refusals[key] = (event, [])
         known[1].append(group.key)
+
+    def _why_not(self, info: ClassInfo) -> dict[str, int]:
+        return {} if self.silent else fits.why_not(self.state.table, self.room.free, info)
 
     def _info(self, uid: str) -> ClassInfo:
         return self.state.table.classes[self.state.pods[uid].fact.scheduling_class]

@@ -5,6 +5,10 @@ best score first, would put them, without doing it pod by pod: for a score that 
 places are the best of all pairs (node, k-th pod on it), and every node that is used is among the best by its first pod;
 for a score that rises (fill) the nodes are filled in order of their first pod.
 
+With several shards a class's nodes are tried in levels: first those that it prefers most (affinity, taints), among them
+the shard's own, and only within a level by score. Own nodes outrank a better score and never a preference; a shard whose
+own nodes are full takes the others. One shard has no levels: there a preference and the score are summed.
+
 Equal scores are ordered by a bijection of the nodes' `rank` that the caller's `seed` picks, so that the choice depends on
 names alone and differs from group to group. All keys are distinct integers; no sort can see them in two orders.
 """
@@ -30,6 +34,8 @@ _BEST = 1 << 24
 _TAKEN = np.int64(np.iinfo(np.int64).max)
 PREFERENCE_WEIGHT = 1 << SHARE_BITS
 """What a fully preferred node (all of the pod's preferred affinity) is worth: as much as a resource that is all free."""
+_SCORE_BITS, _LEVEL_BITS = 17, 14
+"""Of a key's 31 upper bits, where nodes have levels. Exact up to 63 resources that count, and three avoided taints."""
 
 Placed = list[tuple[int, int]]
 """(row, pods on it), the most attractive node first."""
@@ -49,6 +55,8 @@ class Room:
         self.free: Ints = np.asfortranarray(table.allocatable - table.held - table.proposed)
         self.rule = SCORES[score]
         self.rows_scanned = 0
+        self.own: Ints | None = None
+        """For each row 1 for a node of the shard's own, else 0; None: no node is anybody's."""
         self._ports = Ports(table)
         self._shares: dict[tuple[int, ...], Ints] = {}
         self._least: Ints = self.free[table.present].min(axis=0, initial=int(_TAKEN))
@@ -162,7 +170,12 @@ class Room:
         left = self._share(columns)[every] - (taken if isinstance(pod, int) and pod == 1 else taken * pod)
         score = self.rule.score(left >> (WHOLE_BITS - SHARE_BITS))
         preference = self._preference(info)
-        if preference is not None:
+        if self.own is not None:
+            level = self.own[every]
+            if preference is not None:
+                level = _clipped(preference[every] * 2 + level, _LEVEL_BITS)
+            score = _clipped(score, _SCORE_BITS) + (level << _SCORE_BITS)
+        elif preference is not None:
             score = score + preference[every] * len(columns)
         tie = (self.table.rank()[every] * np.uint32(seed | 1)).astype(np.int64)
         return cast(Ints, ((_BEST - score) << 32) | tie)
@@ -232,6 +245,11 @@ def _preference(table: NodeTable, info: ClassInfo) -> Ints | None:
     for wish in preferred:
         total += fits.term_mask(table, wish.term) * (wish.weight * PREFERENCE_WEIGHT // whole)
     return cast(Ints, total - np.array(avoided, np.int64)[table.taint_codes] * PREFERENCE_WEIGHT)
+
+
+def _clipped(values: Ints, bits: int) -> Ints:
+    """Within so many bits, one of them the sign's."""
+    return cast(Ints, np.clip(values, -(1 << (bits - 1)) + 1, (1 << (bits - 1)) - 1))
 
 
 def _nothing() -> tuple[Rows, Ints]:

@@ -28,14 +28,20 @@ NEVER_RETRIED = frozenset({"SetAside"})
 
 def candidates(state: State, shard: str) -> list[Group]:
     """The shard's groups that may be tried now, in no particular order."""
-    owners, groups = state.owners, state.groups
+    owners = state.owners
+    return [group for group in waiting(state) if owners[group.partition] == shard]
+
+
+def waiting(state: State) -> list[Group]:
+    """The groups that may be tried now, whoever owns them, in no particular order."""
+    groups = state.groups
     found = [groups[key] for key in state.ready]
     for cohort in state.cohorts.values():
         if not cohort.backing_off and (
             cohort.woken or (cohort.reason == "InsufficientRoom" and state.room_sequence > cohort.basis)
         ):
             found.extend(groups[key] for key in cohort.groups)
-    return [group for group in found if owners[group.partition] == shard]
+    return found
 
 
 def refused(state: State, event: ev.GroupsRefused) -> None:
@@ -72,6 +78,7 @@ def park(
     for group in meant:
         stale = group.changed > state.basis
         groups.await_verdict(state, group)
+        group.conflicts = 0
         if stale and not counts:
             groups.make_ready(state, group)
             continue

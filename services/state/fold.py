@@ -15,7 +15,7 @@ import events as ev
 from events import subjects
 from events.envelope import Commit, Header, MalformedCommit, Stored, decode, decode_header
 from events.policy import Policy
-from services.state import cohorts, groups, pods, verdicts
+from services.state import cohorts, groups, nominations, pods, shards, verdicts
 from services.state.clock import advance
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
@@ -26,6 +26,7 @@ from services.state.records import (
     Eviction,
     Gang,
     Group,
+    GroupNomination,
     Lost,
     Node,
     Nomination,
@@ -51,6 +52,8 @@ class State:
         self.owners: tuple[str, ...] = ("",) * PARTITIONS
         self.holders: dict[str, str] = {}
         """writer → holder, from the Taken events."""
+        self.shards: dict[str, int] = {}
+        """The planner shards that live → the sequence of the `PlannerTaken` by which each joined."""
         self.nodes: dict[str, Node] = {}
         self.classes: dict[str, SchedulingClass] = {}
         self.pods: dict[str, Pod] = {}
@@ -67,6 +70,8 @@ class State:
         """Groups with assignments that wait at permit."""
         self.cohorts: dict[int, Cohort] = {}
         self.nominations: dict[str, Nomination] = {}
+        self.group_nominations: dict[str, GroupNomination] = {}
+        """By group."""
         self.lost: dict[str, Lost] = {}
         self.evictions: dict[str, Eviction] = {}
         self.clocks: dict[str, Clock] = {}
@@ -163,7 +168,7 @@ def _cluster_synced(state: State, event: ev.ClusterSynced) -> None:
     state.synced = True
 
 
-def _taken(state: State, event: ev.PlannerTaken | ev.BinderTaken) -> None:
+def _binder_taken(state: State, event: ev.BinderTaken) -> None:
     state.holders[state.writer] = event.holder
 
 
@@ -171,11 +176,6 @@ def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:
     state.policy = event.policy
     for cohort in state.cohorts.values():
         cohort.woken = True
-
-
-def _partitions(state: State, event: ev.PartitionsAssigned) -> None:
-    if event.epoch > state.epoch:
-        state.epoch, state.owners = event.epoch, event.owners
 
 
 def _ticked(state: State, event: ev.Ticked) -> None:
@@ -245,6 +245,7 @@ DUE: dict[str, Callable[[State, str], None]] = {
     "retry": cohorts.retry_due,
     "permit": verdicts.permit_due,
     "nomination": verdicts.nomination_due,
+    "group nomination": nominations.due,
 }
 """What a deadline does when its owner's tick finds it due."""
 
@@ -265,13 +266,15 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.PriorityClassDeleted: _priority_class_deleted,
     ev.DeclarationRejected: _rejected,
     ev.RejectionEnded: _rejection_ended,
-    ev.PlannerTaken: _taken,
+    ev.PlannerTaken: shards.taken,
+    ev.PlannerLeft: shards.left,
     ev.GangPlaced: verdicts.placed,
     ev.GroupsRefused: cohorts.refused,
     ev.Ticked: _ticked,
-    ev.BinderTaken: _taken,
+    ev.BinderTaken: _binder_taken,
     ev.PolicyAdopted: _policy,
-    ev.PartitionsAssigned: _partitions,
+    ev.PartitionsAssigned: shards.assigned,
+    ev.ShardLost: shards.lost,
     ev.GangHeld: verdicts.held,
     ev.GangPermitted: verdicts.permitted,
     ev.ProposalRefused: verdicts.refused,
@@ -282,6 +285,8 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.ConditionsReported: pods.conditions_reported,
     ev.RoomNominated: verdicts.nominated,
     ev.NominationEnded: verdicts.nomination_ended,
+    ev.GroupNominated: nominations.nominated,
+    ev.GroupNominationEnded: nominations.ended,
     ev.EvictionIntended: verdicts.eviction_intended,
     ev.PodEvicted: verdicts.eviction_settled,
     ev.EvictionFailed: verdicts.eviction_settled,

@@ -15,6 +15,7 @@ from services.state.records import (
     BOUND,
     BOUND_CLAIM,
     FAILED,
+    NOMINATED,
     PENDING,
     PERMITTED,
     PROPOSED,
@@ -82,6 +83,19 @@ def propose(state: State, wanted: list[tuple[str, str]], group: str, proposal: i
             rows.setdefault(pod.fact.scheduling_class, []).append(row)
     for digest, of_class in rows.items():
         state.table.claim(of_class, state.table.classes[digest], 1, True)
+
+
+def nominate(state: State, key: str, digest: str, node_name: str, group: str) -> None:
+    """Keep room for one pod of the class, under a key that is no pod's; everybody counts it."""
+    node = state.nodes.get(node_name)
+    if node is None:
+        return
+    node.claims[key] = None
+    node.touched = state.sequence
+    state.claims[key] = Claim(key, node_name, digest, NOMINATED, group)
+    row = state.table.rows.get(node_name)
+    if row is not None:
+        state.table.claim([row], state.table.classes[digest], 1, False)
 
 
 def accept(state: State, claims: list[Claim], stage: str) -> None:

@@ -91,6 +91,8 @@ class Group(msgspec.Struct, gc=False):
     held: dict[str, None] = {}
     """UIDs whose assignment waits at permit."""
     permit_due: bool = False
+    conflicts: int = 0
+    """Its proposals that were refused for room, in a row."""
 
 
 class Proposal(msgspec.Struct, gc=False):
@@ -129,6 +131,16 @@ class Nomination(msgspec.Struct, gc=False):
     gang: str
     node: str
     scheduling_class: str
+    due: bool = False
+
+
+class GroupNomination(msgspec.Struct, gc=False):
+    """Room kept for a gang that lost its proposals to others; claimed under `nominations.claim_key` of each pod."""
+
+    group: str
+    since: int
+    """The place of the first event of these: its time runs from there."""
+    assignments: tuple[NodeAssignment, ...]
     due: bool = False
 
 

@@ -28,6 +28,7 @@ from services.state.records import (
     Eviction,
     Gang,
     Group,
+    GroupNomination,
     Lost,
     Node,
     Nomination,
@@ -55,6 +56,7 @@ class Snapshot(msgspec.Struct):
     epoch: int
     owners: tuple[str, ...]
     holders: dict[str, str]
+    shards: dict[str, int]
     nodes: dict[str, Node]
     classes: dict[str, SchedulingClass]
     pods: dict[str, Pod]
@@ -67,6 +69,7 @@ class Snapshot(msgspec.Struct):
     holding: dict[str, None]
     cohorts: dict[int, Cohort]
     nominations: dict[str, Nomination]
+    group_nominations: dict[str, GroupNomination]
     lost: dict[str, Lost]
     evictions: dict[str, Eviction]
     clocks: dict[str, Clock]

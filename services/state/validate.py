@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import State
 from services.state.records import (
     AWAITING,
@@ -73,7 +74,8 @@ def _claims_have_their_pods(state: State) -> None:
     permitted = []
     for uid, claim in state.claims.items():
         if claim.stage == NOMINATED:
-            _require(uid in state.nominations, f"nominated room {uid} has no bound (7.13)")
+            bounded = uid in state.nominations or claim.group in state.group_nominations
+            _require(bounded, f"nominated room {uid} has no bound (7.13)")
             continue
         pod = state.pods.get(uid)
         _require(pod is not None, f"claim {uid} has no pod (7.13)")
@@ -109,7 +111,10 @@ def _groups_are_in_one_place(state: State) -> None:
     for place, cohort in state.cohorts.items():
         _require(bool(cohort.groups), f"cohort {place} is empty")
         for key in cohort.groups:
-            _require(state.groups[key].cohort == place, f"cohort {place} lists {key}, which is elsewhere")
+            group = state.groups[key]
+            _require(group.cohort == place, f"cohort {place} lists {key}, which is elsewhere")
+            ticks = cohort.reason in NEVER_RETRIED or state.owner(group) == cohort.shard
+            _require(ticks, f"group {key} waits on the clock of {cohort.shard}, which does not own it (7.12)")
     awaiting = {proposal.group for proposal in state.proposals.values()}
     for key, group in state.groups.items():
         _require(group.phase != AWAITING or key in awaiting, f"group {key} awaits a verdict on nothing (7.12)")

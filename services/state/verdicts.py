@@ -11,7 +11,6 @@ from services.state.clock import set_deadline
 from services.state.records import (
     AWAITING,
     HELD,
-    NOMINATED,
     PERMITTED,
     PROPOSED,
     Claim,
@@ -23,6 +22,10 @@ from services.state.records import (
 
 if TYPE_CHECKING:
     from services.state.fold import State
+
+
+ABOUT_ROOM = frozenset({"NodeGone", "NodeUnfit", "NoRoom"})
+"""Refusals of a proposal because somebody else was faster: the room is not as the planner saw it."""
 
 
 def place_of(place: Place) -> int:
@@ -84,6 +87,7 @@ def held(state: State, event: ev.GangHeld) -> None:
     pods.accept(state, claims, HELD)
     if group is None:
         return
+    group.conflicts = 0
     if claims:
         group.held.update((claim.uid, None) for claim in claims)
         state.holding[group.key] = None
@@ -109,18 +113,21 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
     if group is not None:
         for key in group.gangs:
             state.gangs[key].satisfied = True
+        group.conflicts = 0
         groups.hold_over(state, group)
         groups.make_ready(state, group)
     _settled(state, given_back)
 
 
 def refused(state: State, event: ev.ProposalRefused) -> None:
-    """The group is planned again at once."""
+    """The group is planned again at once; what it loses to others is counted."""
     group, claims = _settle(state, event.proposal)
     given_back = [claim.uid for claim in claims]
     _release(state, given_back)
-    if group is not None and group.phase == AWAITING:
-        groups.make_ready(state, group)
+    if group is not None:
+        group.conflicts = group.conflicts + 1 if event.reason in ABOUT_ROOM else 0
+        if group.phase == AWAITING:
+            groups.make_ready(state, group)
     _settled(state, given_back)
 
 
@@ -165,18 +172,11 @@ def permit_due(state: State, key: str) -> None:
 def nominated(state: State, event: ev.RoomNominated) -> None:
     """The failed member's room is held under its UID, so that no stranger takes it."""
     lost = state.lost.pop(event.pod, None)
-    node = state.nodes.get(event.node)
-    if lost is None or node is None or event.pod in state.claims:
+    if lost is None or event.node not in state.nodes or event.pod in state.claims:
         state.ignore(event)
         return
-    nomination = Nomination(event.pod, event.gang, event.node, lost.scheduling_class)
-    state.nominations[event.pod] = nomination
-    node.claims[event.pod] = None
-    node.touched = state.sequence
-    state.claims[event.pod] = Claim(event.pod, event.node, lost.scheduling_class, NOMINATED, event.gang)
-    row = state.table.rows.get(event.node)
-    if row is not None:
-        state.table.claim([row], state.table.classes[lost.scheduling_class], 1, False)
+    state.nominations[event.pod] = Nomination(event.pod, event.gang, event.node, lost.scheduling_class)
+    pods.nominate(state, event.pod, lost.scheduling_class, event.node, event.gang)
     set_deadline(state.clock("binder"), "nomination", event.pod, event.waiting_ms)
 
 

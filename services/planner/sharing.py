@@ -1,0 +1,62 @@
+"""What shards owe each other, so that several plan almost as one would.
+
+*Order.* A shard plans its groups as if waiting groups of other shards that have a higher priority had taken their room
+first: it places them too, in queue order, says nothing of them, and looks no further ahead than `Policy.lookahead_pods`.
+Of groups of equal priority each shard plans its own alone; between them the log's order decides, and a gang that keeps
+losing is nominated (`services.binder`).
+
+*Nodes.* Each node belongs to one shard by a stable hash of its name. A shard tries its own nodes first
+(`services.planner.placement`), so that proposals of different shards seldom meet.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from events.policy import Policy
+from services.planner.rules.coscheduling.queue_sort import queue_key
+from services.state import cohorts, membership
+from services.state.fold import State
+from services.state.nodes import Ints, NodeTable
+from services.state.records import Group
+
+
+def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
+    """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them."""
+    own: list[Group] = []
+    others: list[Group] = []
+    owners = state.owners
+    for group in cohorts.waiting(state):
+        (own if owners[group.partition] == shard else others).append(group)
+    own = _head(state, sorted(own, key=queue_key), policy.cycle_pods)
+    if not own:
+        return own
+    before = sorted((group for group in others if group.priority > own[-1].priority), key=queue_key)
+    ahead = _head(state, before, policy.lookahead_pods)
+    return sorted(own + ahead, key=queue_key) if ahead else own
+
+
+def _head(state: State, queue: list[Group], pods: int) -> list[Group]:
+    """The first groups of the queue that have so many pods together; the last of them may have more."""
+    counted = 0
+    for place, group in enumerate(queue):
+        if counted >= pods:
+            return queue[:place]
+        counted += 1 if group.pod else len(membership.members(state, group))
+    return queue
+
+
+def own_nodes(table: NodeTable, shards: Sequence[str], shard: str) -> Ints | None:
+    """For each row 1 where the node is this shard's, else 0; None where one shard has them all."""
+    if len(shards) < 2 or shard not in shards:
+        return None
+    index = table.cache.get(("shard", len(shards)))
+    if index is None:
+        index = table.cache["shard", len(shards)] = np.full(len(table.present), -1)
+        for name, row in table.rows.items():
+            index[row] = zlib.crc32(name.encode()) % len(shards)
+    return cast(Ints, (index == shards.index(shard)).astype(np.int64))

@@ -1,0 +1,64 @@
+"""Room that is nominated for a gang which lost its proposals to other shards several times in a row.
+
+It is claimed under a key of its own for each pod, so that the pods stay free to be proposed: the next proposal of the
+group goes there first, and whoever else plans or is judged finds the room taken. The binder ends it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from services.state import pods
+from services.state.clock import set_deadline
+from services.state.records import NOMINATED, GroupNomination
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def claim_key(uid: str) -> str:
+    """The key of the nominated claim for a pod; no UID has a slash."""
+    return f"{NOMINATED}/{uid}"
+
+
+def nominated(state: State, event: ev.GroupNominated) -> None:
+    """What was nominated for the group before is given back; the time of the first runs on."""
+    if event.group not in state.groups:
+        state.ignore(event)
+        return
+    before = state.group_nominations.pop(event.group, None)
+    since = state.place if before is None else before.since
+    if before is None:
+        set_deadline(state.clock("binder"), "group nomination", f"{since}/{event.group}", event.waiting_ms)
+    else:
+        _give_back(state, before)
+    state.group_nominations[event.group] = GroupNomination(event.group, since, event.assignments)
+    for assignment in event.assignments:
+        for uid in assignment.pods:
+            pod = state.pods.get(uid)
+            if pod is not None:
+                pods.nominate(state, claim_key(uid), pod.fact.scheduling_class, assignment.node, event.group)
+
+
+def ended(state: State, event: ev.GroupNominationEnded) -> None:
+    """The count of refusals begins anew."""
+    nomination = state.group_nominations.pop(event.group, None)
+    if nomination is not None:
+        _give_back(state, nomination)
+    group = state.groups.get(event.group)
+    if group is not None:
+        group.conflicts = 0
+
+
+def due(state: State, key: str) -> None:
+    since, _, group = key.partition("/")
+    nomination = state.group_nominations.get(group)
+    if nomination is not None and nomination.since == int(since):
+        nomination.due = True
+
+
+def _give_back(state: State, nomination: GroupNomination) -> None:
+    for assignment in nomination.assignments:
+        for uid in assignment.pods:
+            pods.release(state, claim_key(uid))

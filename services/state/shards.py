@@ -1,0 +1,54 @@
+"""Planner shards: which of them live, and a change of hands.
+
+A shard joins by its `PlannerTaken`, and leaves by its own `PlannerLeft` or by the binder's `ShardLost`. Who owns which
+partition is the binder's to say. A change of hands moves no state: every shard has folded everything. Only what waits on
+the clock of the owner before, which may never tick again, must not stay there: parked groups are ready at once for their
+new owner, with the attempts that they had.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from services.state import cohorts, groups
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def taken(state: State, event: ev.PlannerTaken) -> None:
+    state.holders[state.writer] = event.holder
+    state.shards[_name(state.writer)] = state.sequence
+
+
+def left(state: State, event: ev.PlannerLeft) -> None:
+    state.shards.pop(_name(state.writer), None)
+
+
+def lost(state: State, event: ev.ShardLost) -> None:
+    """Another process may have taken the shard since: it is not meant."""
+    if state.shards.get(event.shard) == event.taken:
+        del state.shards[event.shard]
+    else:
+        state.ignore(event)
+
+
+def assigned(state: State, event: ev.PartitionsAssigned) -> None:
+    if event.epoch <= state.epoch:
+        return
+    moved = [new != old for new, old in zip(event.owners, state.owners, strict=True)]
+    state.epoch, state.owners = event.epoch, event.owners
+    for cohort in list(state.cohorts.values()):
+        if cohort.reason not in cohorts.NEVER_RETRIED:
+            for key in [key for key in cohort.groups if moved[state.groups[key].partition]]:
+                groups.make_ready(state, state.groups[key])
+    for writer, clock in state.clocks.items():
+        if writer.startswith("planner.") and _name(writer) not in event.owners:
+            clock.unarmed.clear()
+            clock.armed.clear()
+
+
+def _name(writer: str) -> str:
+    """The shard of a writer: ``planner.<shard>``."""
+    return writer.partition(".")[2]
