@@ -22,6 +22,7 @@ from events.log import EventLog, LogError
 from services import telemetry
 from services.state.clock import tick, wanted_in_ns
 from services.state.fold import State
+from services.state.records import Clock
 from services.writer import SteppedDown, Writer
 
 if TYPE_CHECKING:
@@ -140,8 +141,13 @@ class Decider:
             with suppress(asyncio.CancelledError):
                 await reading
 
+    @property
+    def _log_time(self) -> Clock:
+        """This writer's, as it stands: `State.clock` would make one, and asking must not change the state."""
+        return self.state.clocks.get(self.writer.name) or Clock()
+
     def _activate(self) -> None:
-        self._clock.start(self.state.clock(self.writer.name).time_ns)
+        self._clock.start(self._log_time.time_ns)
         self.active = True
         if self._started is not None:
             self._started()
@@ -171,7 +177,7 @@ class Decider:
     async def _say_something(self) -> bool:
         """Append at most one commit; whether there was one."""
         self.writer.epoch = self.state.epoch
-        due = tick(self.state.clock(self.writer.name), self._clock.now_ns())
+        due = tick(self._log_time, self._clock.now_ns())
         if due is not None:
             await self._append([due], "tick")
             return True
@@ -209,7 +215,7 @@ class Decider:
     async def _wait(self) -> None:
         """Until something is read or brought, or a tick or gathered outcomes are due."""
         timeout_s: float | None = None
-        wanted_ns = wanted_in_ns(self.state.clock(self.writer.name), self._clock.now_ns())
+        wanted_ns = wanted_in_ns(self._log_time, self._clock.now_ns())
         if wanted_ns is not None:
             timeout_s = wanted_ns / 1e9
         for waiting, due_s in ((self._news, self._next_decision_s), (bool(self.outcomes), self._next_outcomes_s)):

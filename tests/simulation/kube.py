@@ -1,0 +1,292 @@
+"""The API server in virtual time: the simulator's own verbs and store, without HTTP, and the network before them.
+
+`SimulatedClient` is Muster's client with another transport under it, so that its retries, its pages and its reading of
+answers run as they are. What a request does stands in `services.simulator.api`; here are paths, latency, and watches as
+cursors into the store's history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
+from services.kubernetes.transport import JSON, Answer, Transport, error_of
+from services.simulator import errors, event_forms, resources
+from services.simulator.api import Api
+from services.simulator.errors import ApiError
+from services.simulator.kubelet import Kubelet
+from services.simulator.store import Change, Collection, Store, decode
+from services.simulator.watches import Lists, View, _told, error_line
+from tests.simulation.clock import EPOCH_NS
+from tests.simulation.faults import Faults
+from tests.simulation.loop import START_S, VirtualLoop
+from tests.simulation.processes import Process
+
+WATCH_LIFE_S = (40.0, 120.0)
+EVENTS = resources.Resource("events.k8s.io", "v1", "events", "Event", generation=False)
+
+
+class _Store(Store):
+    """Tells each change at once."""
+
+    def __init__(self, history: int, changed: Callable[[Collection, Change], None]) -> None:
+        super().__init__(history)
+        self._changed = changed
+
+    def _record(self, collection: Collection, change: Change) -> None:
+        super()._record(collection, change)
+        self._changed(collection, change)
+
+
+class Watch:
+    """One watch: lines of changes, some latency after they happened, in order."""
+
+    def __init__(self, server: ApiServer, process: Process, collection: Collection, cursor: int) -> None:
+        self.server, self.process, self.collection, self.cursor = server, process, collection, cursor
+        self.view = View(collection, collection.resource)
+        self.open = True
+        self.lag_s = 0.0
+        self.told: deque[bytes] = deque(maxlen=20)
+        """The last lines, for those that come twice."""
+        self._chunks: deque[bytes | Exception | None] = deque()
+        self._arrived = asyncio.Event()
+        self._due = False
+        self._here_s = 0.0
+
+    def grow(self) -> None:
+        if not self._due and self.open:
+            self._due = True
+            self.server.loop.after(self.server.latency_s(self.process) + self.lag_s, self._flush)
+
+    def _flush(self) -> None:
+        self._due = False
+        if not self.open:
+            return
+        changes = self.collection.after(self.cursor)
+        if changes is None:
+            self.end(errors.expired("too old resource version"))
+            return
+        self.cursor += len(changes)
+        lines = [_told(self.view, change) for change in changes]
+        self.told.extend(lines)
+        if lines:
+            self.send(b"".join(lines))
+
+    def send(self, chunk: bytes | Exception | None) -> None:
+        loop = self.server.loop
+        loop.call_soon(self._arrive, chunk, context=self.process.context)
+
+    def end(self, error: ApiError | Exception | None = None) -> None:
+        """With an ERROR line, a broken connection, or as servers end watches now and then."""
+        if self.open:
+            self.open = False
+            self.server.watches.remove(self)
+            if isinstance(error, ApiError):
+                self.send(error_line(error))
+                error = None
+            self.send(error)
+
+    def _arrive(self, chunk: bytes | Exception | None) -> None:
+        self._chunks.append(chunk)
+        self._arrived.set()
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                while self._chunks:
+                    chunk = self._chunks.popleft()
+                    if chunk is None:
+                        return
+                    if isinstance(chunk, Exception):
+                        raise chunk
+                    yield chunk
+                self._arrived.clear()
+                await self._arrived.wait()
+        finally:
+            self.end()
+
+
+class ApiServer:
+    """The server. `bound` sees every binding that took hold, and whose it was."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        faults: Faults,
+        source: random.Random,
+        bound: Callable[[str, str, Process | None], None],
+    ) -> None:
+        self.loop, self.faults, self.source, self._bound = loop, faults, source, bound
+        self.watches: list[Watch] = []
+        self._acting: Process | None = None
+        self._pods: Collection | None = None
+        self.api = Api(_Store(5_000, self._changed), source.getrandbits(32), self._now)
+        self._pods = self.api.pods
+        self.api.apply_new(resources.PODGROUPS_CRD)
+        self.kubelet = Kubelet(self.api, startup_ms=200, termination_ms=500)
+        self.lists = Lists()
+        self.up = True
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(EPOCH_NS / 1e9 + self.loop.now_s - START_S, UTC)
+
+    def _changed(self, collection: Collection, change: Change) -> None:
+        node, before = change.new.object.get("spec", {}).get("nodeName"), change.old
+        if collection is self._pods and node and not (before and before.object["spec"].get("nodeName")):
+            self._bound(change.new.object["metadata"]["uid"], node, self._acting)
+        for watch in self.watches:
+            if watch.collection is collection:
+                watch.grow()
+
+    def latency_s(self, process: Process) -> float:
+        chance = process.source.random()
+        return 0.0005 + 0.002 * chance if chance < 0.95 else 2.0 * (chance - 0.95) + 0.003
+
+    # -------------------------------------------------------------------------------------------------------- requests
+
+    async def request(self, process: Process, on: str, name: str, execute: Callable[[], Answer]) -> Answer:
+        """`on`, `name`: what is asked, of which object, for the faults. Raises Unreachable."""
+        answer: asyncio.Future[Answer] = self.loop.create_future()
+        self.faults.request(self, process, on, name, execute, answer)
+        return await answer
+
+    def settle(self, process: Process, answer: asyncio.Future[Answer], found: Answer | Exception) -> None:
+        """The answer arrives."""
+        self.loop.call_soon(_settle, answer, found, context=process.context)
+
+    def execute(self, process: Process, verb: str, path: str, body: bytes, content_type: str) -> Answer:
+        """A request takes effect; that its sender is dead or stopped by now is unknown here."""
+        self._acting = process
+        try:
+            return Answer(200, self._execute(verb, path, body, content_type))
+        except ApiError as error:
+            return _refusal(error)
+        finally:
+            self._acting = None
+
+    def _execute(self, verb: str, path: str, body: bytes, content_type: str) -> bytes:
+        path, _, query = path.partition("?")
+        view, namespace, name, subresource = self._target(path)
+        api, collection = self.api, view.collection
+        match verb, subresource:
+            case "GET", "":
+                if name:
+                    return view.whole(api.get(collection, namespace, name))
+                asked = dict(parse_qsl(query))
+                return self.lists.page(view, api.store.revision, int(asked["limit"]), asked.get("continue", ""))
+            case "POST", "binding":
+                api.bind(namespace, name, decode(body))
+                return b"{}"
+            case "POST", "eviction":
+                api.evict(namespace, name, decode(body))
+                return b"{}"
+            case "PATCH", _:
+                return view.whole(api.patch(collection, namespace, name, decode(body), content_type, subresource))
+            case "POST", "":
+                return view.whole(api.create(collection, namespace, event_forms.to_core(decode(body))))
+        raise NotImplementedError(f"{verb} {path}")
+
+    def _target(self, path: str) -> tuple[View, str, str, str]:
+        parts = path.split("/")[1:]
+        group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
+        namespace = ""
+        if rest[0] == "namespaces":
+            namespace, rest = rest[1], rest[2:]
+        collection = self.api.by_path.get((group, version, rest[0]))
+        if collection is None:
+            raise errors.no_such_resource()
+        name, subresource = (*rest[1:], "", "")[:2]
+        events = group == "events.k8s.io"
+        convert = event_forms.from_core if events else None
+        view = View(collection, EVENTS if events else collection.resource, convert=convert)
+        return view, namespace, name, subresource
+
+    def watch(self, process: Process, path: str) -> Watch:
+        """Raises ApiError 404, 410."""
+        path, _, query = path.partition("?")
+        collection = self._target(path)[0].collection
+        revision = int(dict(parse_qsl(query))["resourceVersion"])
+        cursor = collection.cursor(revision)
+        if cursor is None:
+            raise errors.expired(f"too old resource version: {revision}")
+        watch = Watch(self, process, collection, cursor)
+        self.watches.append(watch)
+        self.loop.after(self.source.uniform(*WATCH_LIFE_S), watch.end)
+        watch.grow()
+        return watch
+
+
+def _settle(answer: asyncio.Future[Answer], found: Answer | Exception) -> None:
+    if not answer.done():
+        answer.set_exception(found) if isinstance(found, Exception) else answer.set_result(found)
+
+
+def _refusal(error: ApiError) -> Answer:
+    return Answer(error.code, error.body, float(error.retry_after_s) or None)
+
+
+def _asked(verb: str, path: str) -> tuple[str, str]:
+    """How faults name a request (list, get, bind, evict, patch, event), and the object's name."""
+    path, _, query = path.partition("?")
+    parts = path.split("/")
+    match verb, parts[-1]:
+        case "POST", "binding":
+            return "bind", parts[-2]
+        case "POST", "eviction":
+            return "evict", parts[-2]
+        case "PATCH", "status":
+            return "patch", parts[-2]
+        case "GET", name:
+            return ("list", "") if query else ("get", name)
+    return "event", ""
+
+
+class Wire(Transport):
+    """Where aiohttp would be."""
+
+    server: ApiServer
+    process: Process
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    async def send(
+        self, request: str, verb: str, path: str, body: bytes | None = None, content_type: str = JSON
+    ) -> Answer:
+        on, name = _asked(verb, path)
+        return await self.server.request(
+            self.process, on, name, lambda: self.server.execute(self.process, verb, path, body or b"", content_type)
+        )
+
+    async def stream(self, request: str, path: str, silence_s: float) -> AsyncGenerator[bytes, None]:
+        opened: list[Watch] = []
+
+        def execute() -> Answer:
+            try:
+                opened.append(self.server.watch(self.process, path))
+            except ApiError as error:
+                return _refusal(error)
+            return Answer(200, b"")
+
+        answer = await self.server.request(self.process, "watch", "", execute)
+        if answer.code != 200:
+            raise error_of(request, answer)
+        async with aclosing(opened[0].chunks()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+class SimulatedClient(Client, Wire):
+    """Muster's client of the simulated server, for one process."""
+
+    def __init__(self, server: ApiServer, process: Process) -> None:
+        super().__init__(direct("http://simulated"))
+        self.server, self.process = server, process

@@ -1,0 +1,49 @@
+"""Simulated processes: the real services, each in a context of its own that can be killed and stopped at any await."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+from tests.simulation.loop import DEAD, PROCESS, RUNNING
+
+
+class Process:
+    """One run of one service. `slot` is the writer that it wants to be: ingest, planner.<shard>, binder."""
+
+    def __init__(self, slot: str, number: int, source: random.Random, skew_ns: int, lacks: str = "") -> None:
+        self.slot, self.number = slot, number
+        self.name = f"{slot}-{number}"
+        self.source = source
+        self.skew_ns = skew_ns
+        """What its wall clock is ahead."""
+        self.lacks = lacks
+        """An event that its version of the code does not know."""
+        self.condition = RUNNING
+        self.backlog: list[asyncio.Handle] = []
+        self.context = Context()
+        self.context.run(PROCESS.set, self)
+        self.link: Any = None
+        self.decider: Any = None
+        """The service's `Decider`, if it has one."""
+        self.task: asyncio.Task[None] | None = None
+        self.over = False
+        """Whether it is dead or has ended."""
+
+    @property
+    def running(self) -> bool:
+        return not self.over and self.condition is RUNNING
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def start(self, loop: asyncio.AbstractEventLoop, main: Any, ended: Callable[[asyncio.Task[None]], None]) -> None:
+        self.task = self.context.run(loop.create_task, main)
+        self.task.add_done_callback(ended, context=Context())
+
+    def kill(self) -> None:
+        """kill -9: none of its code runs again, and its connections break."""
+        self.condition, self.over = DEAD, True

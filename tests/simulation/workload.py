@@ -1,0 +1,334 @@
+"""What users, controllers, kubelets and other schedulers do to a small cluster.
+
+A history's steps are drawn before it begins: when, what, and a number from which the step draws everything else. So one
+can be left out, and the others still do the same things, as far as what they do them to is still there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from services.simulator.errors import ApiError
+
+if TYPE_CHECKING:
+    from tests.simulation.kube import ApiServer
+
+Object = dict[str, Any]
+GANG, MINIMUM = "pod-group/name", "pod-group/min-available"
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+GANGS = 6
+"""Names of gangs: few, so that they are used again."""
+DEDICATED = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+MERGE = "application/merge-patch+json"
+
+WEIGHTS = {
+    "pod": 5,
+    "burst": 2,
+    "gang": 7,
+    "declared_gang": 4,
+    "member": 3,
+    "node": 2,
+    "node_gone": 1.5,
+    "node_changed": 3,
+    "foreign": 2,
+    "stolen": 1.5,
+    "delete": 4,
+    "delete_gang": 1.5,
+    "fail": 3,
+    "gates": 2,
+    "label": 1.5,
+    "annotate": 3,
+    "declare": 1,
+    "undeclare": 1,
+    "malformed": 1,
+}
+"""What happens, and how often against the rest."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    at_s: float
+    what: str
+    number: int
+
+
+def draw(source: random.Random, count: int, until_s: float) -> list[Step]:
+    """`count` steps between the start and `until_s`."""
+    chosen = source.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)
+    steps = [Step(round(source.uniform(0.2, until_s), 3), what, source.getrandbits(32)) for what in chosen]
+    return sorted(steps, key=lambda step: step.at_s)
+
+
+class Workload:
+    """Steps against one API server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server, self.api = server, server.api
+        self.random = random.Random()
+        self._made = 0
+
+    def begin(self, number: int) -> None:
+        """The nodes that are there at first."""
+        self.random = random.Random(number)
+        for _ in range(self.random.randint(5, 12)):
+            self.node()
+
+    def take(self, step: Step) -> None:
+        self.random = random.Random(step.number)
+        try:
+            getattr(self, step.what)()
+        except ApiError as error:  # somebody else was faster, or the name is taken
+            if error.code not in (404, 409):
+                raise
+
+    # ----------------------------------------------------------------------------------------------------------- nodes
+
+    def node(self) -> None:
+        name = f"n{self.random.randrange(20)}"
+        if ("", name) not in self.api.nodes.entries:
+            self.api.apply_new({"apiVersion": "v1", "kind": "Node", **self._node(name)})
+
+    def _node(self, name: str) -> Object:
+        rnd = self.random
+        offered = {"cpu": str(rnd.choice([2, 4, 8])), "memory": f"{rnd.choice([8, 16])}Gi"}
+        offered["pods"] = str(rnd.choice([4, 110]))
+        if rnd.random() < 0.4:
+            offered["nvidia.com/gpu"] = "2"
+        spec: Object = {"unschedulable": rnd.random() < 0.08}
+        if rnd.random() < 0.12:
+            spec["taints"] = [DEDICATED]
+        return {
+            "metadata": {"name": name, "labels": {"zone": rnd.choice("ab")}},
+            "spec": spec,
+            "status": {"allocatable": offered},
+        }
+
+    def node_changed(self) -> None:
+        name = self._any_node()
+        if name:
+            made = self._node(name)
+            self._patch(self.api.nodes, "", name, {"spec": {"taints": None, **made["spec"]}})
+            if self.random.random() < 0.5:
+                allocatable = {"nvidia.com/gpu": None, **made["status"]["allocatable"]}
+                self._patch(self.api.nodes, "", name, {"status": {"allocatable": allocatable}}, "status")
+
+    def node_gone(self) -> None:
+        """Its pods go some time later, or when it comes back."""
+        name = self._any_node()
+        if name and len(self.api.nodes.entries) > 3:
+            self.api.delete(self.api.nodes, "", name)
+            for entry in list(self.api.pods.entries.values()):
+                if entry.object["spec"].get("nodeName") == name and self.random.random() < 0.8:
+                    self.server.loop.after(self.random.uniform(0.5, 12.0), self._collect, entry.key, _uid(entry.object))
+
+    def _collect(self, key: tuple[str, str], uid: str) -> None:
+        entry = self.api.pods.entries.get(key)
+        if entry is not None and _uid(entry.object) == uid:
+            self.api.delete(self.api.pods, *key, {"gracePeriodSeconds": 0})
+
+    def _any_node(self) -> str:
+        names = [key[1] for key in self.api.nodes.entries]
+        return self.random.choice(names) if names else ""
+
+    # ------------------------------------------------------------------------------------------------------------ pods
+
+    def pod(self, labels: Object | None = None, of: int | None = None, **spec: Any) -> str:
+        rnd = self.random
+        self._made += 1
+        name = f"web-{rnd.randrange(4)}" if labels is None and rnd.random() < 0.3 else f"p{self._made}"
+        resources, more = self._asks(rnd.randrange(12) if of is None else of)
+        annotations = {}
+        if rnd.random() < 0.5:
+            annotations["muster.dev/duration-ms"] = str(rnd.randrange(500, 20_000))
+            annotations["muster.dev/exit-code"] = rnd.choice(["0", "0", "1"])
+        if rnd.random() < 0.1:
+            more["schedulingGates"] = [{"name": "wait"}]
+        container = {"name": "c", "image": "i", "resources": {"requests": resources}, **more.pop("container", {})}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels or {}, "annotations": annotations},
+            "spec": {
+                "schedulerName": "muster",
+                "priority": 0,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [container],
+                **more,
+                **spec,
+            },
+        }
+        if rnd.random() < 0.2:
+            pod["spec"] |= {"priorityClassName": "high", "priority": 10}
+        self.api.apply_new(pod, define=False)
+        return name
+
+    def _asks(self, kind: int) -> tuple[Object, Object]:
+        """Requests, and what else stands in the spec: a few classes, most of them plain."""
+        zone_a = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+        match kind:
+            case 0 | 1 | 2:
+                return {"cpu": "1", "memory": "1Gi"}, {}
+            case 3 | 4 | 5:
+                return {"cpu": "2", "memory": "4Gi"}, {}
+            case 6:
+                return {"cpu": "3", "memory": "1Gi", "nvidia.com/gpu": "1"}, {}
+            case 7:
+                return {"cpu": "1"}, {"nodeSelector": {"zone": "a"}}
+            case 8:
+                needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zone_a}}
+                return {"cpu": "2"}, {"affinity": {"nodeAffinity": needed}}
+            case 9:
+                return {"cpu": "1"}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}}
+            case 10:
+                tolerated = [{"key": "dedicated", "operator": "Exists"}]
+                return {"cpu": "1"}, {"tolerations": tolerated}
+        claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+        return {"cpu": "1"}, {"volumes": [claim]} if self.random.random() < 0.3 else {}
+
+    def burst(self) -> None:
+        of = self.random.randrange(6)
+        for _ in range(self.random.randint(3, 6)):
+            self.pod(of=of)
+
+    def gang(self) -> None:
+        """One whose pods say themselves how many must start together."""
+        rnd = self.random
+        name, pods, of = f"g{rnd.randrange(GANGS)}", rnd.randint(2, 6), rnd.randrange(9)
+        minimum = rnd.choice([pods, pods, pods, max(1, pods - 1), pods + 1])
+        mixed = rnd.random() < 0.2
+        for _ in range(pods):
+            self.pod({GANG: name, MINIMUM: str(minimum)}, of=rnd.randrange(9) if mixed else of)
+
+    def declared_gang(self) -> None:
+        """One that a PodGroup declares, before or after its pods."""
+        rnd = self.random
+        name, pods, of = f"g{rnd.randrange(GANGS)}", rnd.randint(2, 6), rnd.randrange(9)
+        first = rnd.random() < 0.5
+        if first:
+            self._declare(name, pods)
+        for _ in range(pods):
+            self.pod({POD_GROUP: name}, of=of)
+        if not first:
+            self._declare(name, pods)
+
+    def declare(self) -> None:
+        self._declare(f"g{self.random.randrange(GANGS)}", self.random.randint(1, 4))
+
+    def _declare(self, name: str, minimum: int) -> None:
+        spec: Object = {"minMember": minimum}
+        if self.random.random() < 0.4:
+            spec["scheduleTimeoutSeconds"] = self.random.randint(1, 5)
+        collection = self._pod_groups
+        if ("default", name) in collection.entries:
+            self._patch(collection, "default", name, {"spec": spec})
+        else:
+            group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+            self.api.apply_new({**group, "metadata": {"name": name}, "spec": spec}, define=False)
+
+    def undeclare(self) -> None:
+        names = [key[1] for key in self._pod_groups.entries]
+        if names:
+            self.api.delete(self._pod_groups, "default", self.random.choice(names))
+
+    @property
+    def _pod_groups(self) -> Any:
+        return self.api.by_path["scheduling.x-k8s.io", "v1alpha1", "podgroups"]
+
+    def member(self) -> None:
+        """Another pod for a gang that is there: a replacement or a latecomer."""
+        gang = self._pick(lambda pod: bool(_gang(pod)))
+        if gang is not None:
+            labels = {key: value for key, value in gang["metadata"]["labels"].items() if key != MINIMUM}
+            self.pod(labels)
+
+    def foreign(self) -> None:
+        """A pod of somebody else's, on a node already."""
+        name = self._any_node()
+        if name:
+            self.pod(of=self.random.randrange(6), schedulerName="default-scheduler", nodeName=name)
+
+    def malformed(self) -> None:
+        """Objects that cannot be taken as they are."""
+        if self.random.random() < 0.5:
+            self.pod({GANG: "g0", MINIMUM: "three"})
+        else:
+            self._declare("bad", -1)
+
+    # ------------------------------------------------------------------------------------------------- to what is there
+
+    def stolen(self) -> None:
+        """Another scheduler binds one of ours."""
+        pod = self._pick(lambda pod: _pending(pod) and not pod["spec"].get("schedulingGates"))
+        node = self._any_node()
+        if pod is not None and node:
+            self.api.bind("default", pod["metadata"]["name"], {"target": {"kind": "Node", "name": node}})
+
+    def delete(self) -> None:
+        pod = self._pick(lambda pod: True)
+        if pod is not None:
+            self.api.delete(self.api.pods, "default", pod["metadata"]["name"])
+
+    def delete_gang(self) -> None:
+        pod = self._pick(lambda pod: bool(_gang(pod)))
+        if pod is not None:
+            for key, entry in list(self.api.pods.entries.items()):
+                if _gang(entry.object) == _gang(pod):
+                    self.api.delete(self.api.pods, *key)
+
+    def fail(self) -> None:
+        """A pod that is on a node fails for good: refused by its kubelet, or on its own."""
+        pod = self._pick(
+            lambda pod: bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] in ("Pending", "Running")
+        )
+        if pod is not None:
+            reason = {"reason": "OutOfcpu"} if self.random.random() < 0.5 else {}
+            self._patch(
+                self.api.pods, "default", pod["metadata"]["name"], {"status": {"phase": "Failed", **reason}}, "status"
+            )
+
+    def gates(self) -> None:
+        pod = self._pick(lambda pod: _pending(pod) and bool(pod["spec"].get("schedulingGates")))
+        if pod is not None:
+            self._patch(self.api.pods, "default", pod["metadata"]["name"], {"spec": {"schedulingGates": None}})
+
+    def label(self) -> None:
+        pod = self._pick(lambda pod: pod["spec"]["schedulerName"] == "muster")
+        if pod is not None:
+            gang = self.random.choice([None, "g0", "g1"])
+            labels = {GANG: gang, MINIMUM: "2" if gang and self.random.random() < 0.5 else None, POD_GROUP: None}
+            self._patch(self.api.pods, "default", pod["metadata"]["name"], {"metadata": {"labels": labels}})
+
+    def annotate(self) -> None:
+        """Nothing that matters changes, but for the resourceVersion."""
+        for _ in range(self.random.randint(1, 3)):
+            pod = self._pick(_pending)
+            if pod is not None:
+                told = {"example.dev/seen": str(self.random.random())}
+                self._patch(self.api.pods, "default", pod["metadata"]["name"], {"metadata": {"annotations": told}})
+
+    def _pick(self, fits: Callable[[Object], bool]) -> Object | None:
+        found = [entry.object for entry in self.api.pods.entries.values() if fits(entry.object)]
+        return self.random.choice(found) if found else None
+
+    def _patch(self, collection: Any, namespace: str, name: str, patch: Object, subresource: str = "") -> None:
+        self.api.patch(collection, namespace, name, patch, MERGE, subresource)
+
+
+def _uid(obj: Object) -> str:
+    return str(obj["metadata"]["uid"])
+
+
+def _gang(pod: Object) -> str:
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get(POD_GROUP) or labels.get(GANG) or "")
+
+
+def _pending(pod: Object) -> bool:
+    return (
+        pod["spec"]["schedulerName"] == "muster"
+        and not pod["spec"].get("nodeName")
+        and "deletionTimestamp" not in pod["metadata"]
+    )

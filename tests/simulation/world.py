@@ -1,0 +1,402 @@
+"""One history: a cluster, a log, the services as processes, a workload and faults, from one seed.
+
+First things go wrong, for as long as the draw says; then faults end, everything that waits is let go, and the history
+must come to rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+import events as ev
+from events import envelope, subjects
+from events.consumer import COMMIT, MESSAGE_ID
+from events.envelope import Header
+from events.jetstream import JetStreamLog
+from events.log import LogError
+from events.policy import DEFAULT_POLICY
+from services.binder import service as binder
+from services.console.settled import log_at_rest
+from services.decider import Decider
+from services.ingest import service as ingest
+from services.kubernetes.errors import ApiError
+from services.planner import service as planner
+from services.state import snapshot
+from services.state.fold import UnknownCommit
+from services.writer import SteppedDown
+from tests.simulation import clock, workload
+from tests.simulation import faults as faulty
+from tests.simulation.broker import Broker
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.kube import ApiServer, SimulatedClient
+from tests.simulation.loop import PROCESS, START_S, STOPPED, Stuck, VirtualLoop
+from tests.simulation.processes import Process
+from tests.simulation.witness import Violation, Witness
+from tests.simulation.workload import Step, Workload
+
+CLUSTER = "simulated"
+SHARDS = ("a", "b")
+SLOTS = ("ingest", *(f"planner.{shard}" for shard in SHARDS), "binder")
+EVENTS, FAULTS = 300, 5
+"""What a history has at least."""
+TROUBLE_S = 40.0
+REST_WITHIN_S = 150.0
+CONCURRENCY = 4
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What happens in a history, as drawn."""
+
+    seed: int
+    steps: list[Step]
+    faults: list[Fault]
+    exact: bool = False
+    """Exactly this, be it less than a history has at least: while a failure is being shortened."""
+
+
+class Outcome(msgspec.Struct):
+    """What came of a history."""
+
+    seed: int
+    events: int = 0
+    commits: int = 0
+    virtual_s: float = 0.0
+    faults: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    digest: str = ""
+    """Of the history: every message of the log, and where every pod went."""
+    violation: str = ""
+
+
+def plan(seed: int) -> Plan:
+    source = random.Random(seed)
+    steps = workload.draw(source, source.randint(22, 34), TROUBLE_S)
+    return Plan(seed, steps, faulty.draw(source, source.randint(8, 16), TROUBLE_S) if faulty.DRAWS else [])
+
+
+class World:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.source = random.Random(f"{plan.seed}/world")
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._unhandled)
+        self.witness = Witness()
+        self.faults = Faults(self.kill, self.stop)
+        self.broker = Broker(
+            self.loop,
+            CLUSTER,
+            self.faults,
+            random.Random(f"{plan.seed}/log"),
+            self._landed,
+            replicas=self.source.choice([1, 3]),
+        )
+        self.kube = ApiServer(self.loop, self.faults, random.Random(f"{plan.seed}/kube"), self._bound)
+        self.witness.api = self.kube.api
+        self.workload = Workload(self.kube)
+        self.processes: dict[str, list[Process]] = {slot: [] for slot in SLOTS}
+        self.calm = self.over = False
+        self._all: list[Process] = []
+        self.violation: BaseException | None = None
+        self._changed_s = START_S
+        self._broken = self.loop.create_future()
+        self._ran = Counter()
+
+    # ---------------------------------------------------------------------------------------------------------- running
+
+    def run(self) -> Outcome:
+        plan = self.plan
+        outcome = Outcome(plan.seed)
+        with clock.virtual(self.loop, random.Random(f"{plan.seed}/jitter")), _watched():
+            try:
+                self.loop.run_until_complete(self._main())
+                if self.violation is not None:
+                    raise self.violation
+                outcome.digest = self._digest(self.witness.verified())
+            except (Violation, Stuck) as violation:
+                outcome.violation = f"{type(violation).__name__}: {violation}"
+            except Exception as error:
+                outcome.violation = f"{type(error).__name__}: {error}"
+                if self.violation is None:
+                    raise
+        self._dispose()
+        outcome.events, outcome.commits = self.witness.events, len(self.witness.commits)
+        outcome.virtual_s = self.loop.now_s - START_S
+        outcome.faults, outcome.seen = dict(self.faults.hits), dict(self.witness.seen)
+        return outcome
+
+    def _dispose(self) -> None:
+        """Every process ends, the dead ones too: what is left of them must not be found by the garbage collector."""
+        self.over = True
+        for process in self._all:
+            process.link.is_closed = True
+            self.loop.resume(process)
+            if process.task is not None:
+                process.task.cancel()
+        tasks = [process.task for process in self._all if process.task is not None]
+        self.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+        self.loop.close()
+
+    async def _main(self) -> None:
+        plan = self.plan
+        self._begin()
+        for step in plan.steps:
+            self.loop.at(START_S + step.at_s, self._step, step)
+        for fault in plan.faults:
+            self.loop.at(START_S + fault.at_s, self._strike, fault)
+        moving = asyncio.create_task(self.kube.kubelet.run())
+        end = asyncio.create_task(self._history())
+        await asyncio.wait({moving, end, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (moving, end):
+            if task.done():
+                task.result()
+            task.cancel()
+
+    def _begin(self) -> None:
+        api = self.kube.api
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+        api.apply_new({**high, "value": 10})
+        self.workload.begin(self.plan.seed)
+        if self.source.random() < 0.9:
+            self._set_policy()
+        for slot in SLOTS:
+            self.loop.after(self.source.uniform(0.0, 1.0), self.start, slot)
+
+    def _set_policy(self) -> None:
+        source = self.source
+        profile = msgspec.structs.replace(
+            DEFAULT_POLICY.profile, node_score=source.choice(["least-allocated", "binpack"])
+        )
+        policy = msgspec.structs.replace(
+            DEFAULT_POLICY,
+            profile=profile,
+            permit_waiting_ms=source.choice([1_000, 10_000]),
+            replacement_policy=source.choice(["keep", "evict"]),
+            replacement_hold_ms=source.choice([2_000, 15_000]),
+            cycle_pods=source.choice([3, 4_096]),
+        )
+        payload = envelope.encode_events([ev.PolicyChanged(policy=policy)])
+        header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
+        subject = subjects.subject(CLUSTER, "admin")
+        headers = {COMMIT: envelope.encode_header(header).decode(), MESSAGE_ID: "admin"}
+        self.broker.inject(subject, headers, payload)
+
+    async def _history(self) -> None:
+        """Trouble, as long as the plan says; then rest."""
+        await asyncio.sleep(TROUBLE_S + 1.0)
+        more = random.Random(f"{self.plan.seed}/more")
+        while not self.plan.exact and self.witness.events < EVENTS:
+            for step in workload.draw(more, 4, 3.0):
+                self.loop.after(step.at_s, self._step, step)
+            await asyncio.sleep(4.0)
+        self._heal()
+        await self._rest()
+
+    async def _rest(self) -> None:
+        until_s = self.loop.now_s + REST_WITHIN_S
+        while self.loop.now_s < until_s:
+            await asyncio.sleep(1.0)
+            if self.loop.now_s - self._changed_s > 3.0 and self._at_rest():
+                self.witness.at_rest()
+                self._live_states_agree()
+                return
+        raise Violation(f"not at rest {REST_WITHIN_S:g} s after faults ended: {self._restless()} (7.12)")
+
+    def _at_rest(self) -> bool:
+        return not self._restless()
+
+    def _restless(self) -> str:
+        """What keeps the history from being at rest."""
+        state = self.witness.state
+        for slot, processes in self.processes.items():
+            if len([one for one in processes if one.running]) != 1 or any(
+                one.condition is STOPPED for one in processes
+            ):
+                return f"{slot}: {processes}"
+        for process in self._deciders():
+            if process.decider.state.sequence != state.sequence:
+                return f"{process} has read {process.decider.state.sequence} of {state.sequence}"
+        if not log_at_rest(state):
+            return f"the log at {state.sequence}"
+        for entry in self.kube.api.pods.entries.values():
+            pod = entry.object
+            ends = pod["spec"].get("nodeName") and (pod["metadata"].get("annotations") or {}).get(
+                "muster.dev/duration-ms"
+            )
+            if "deletionTimestamp" in pod["metadata"] or (ends and pod["status"]["phase"] in ("Pending", "Running")):
+                return f"pod {entry.key} is about to end"
+        return ""
+
+    def _deciders(self) -> list[Process]:
+        return [one for slot in SLOTS[1:] for one in self.processes[slot] if one.running and one.decider is not None]
+
+    def _live_states_agree(self) -> None:
+        digest = snapshot.digest(self.witness.state)
+        for process in self._deciders():
+            if snapshot.digest(process.decider.state) != digest:
+                raise Violation(f"{process}'s live state is not the fold of its log (7.6)")
+
+    def _digest(self, state: str) -> str:
+        told = hashlib.sha256(state.encode())
+        for stored in self.witness.commits:
+            told.update(b"%d %s " % (stored.sequence, stored.subject.encode()) + stored.header + stored.payload)
+        for uid, node in self.witness.bound.items():
+            told.update(f"{uid} {node}\n".encode())
+        told.update(f"{self.loop.now_s!r} {sorted(self.faults.hits.items())}".encode())
+        return told.hexdigest()
+
+    # ---------------------------------------------------------------------------------------------------- what happens
+
+    def _step(self, step: Step) -> None:
+        self._safely(self.workload.take, step)
+
+    def _landed(self, stored: Any, process: Process | None) -> None:
+        self._changed_s = self.loop.now_s
+        self._safely(self.witness.landed, stored, process)
+
+    def _bound(self, uid: str, node: str, process: Process | None) -> None:
+        self._safely(self.witness.binding, uid, node, process)
+
+    def _safely(self, check: Any, *arguments: Any) -> None:
+        """What a check finds ends the history, wherever it was called."""
+        try:
+            check(*arguments)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.violation = self.violation or error
+        if not self._broken.done():
+            self._broken.set_result(None)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not self.over and not isinstance(error, (SteppedDown, LogError, ApiError)):
+            self._fail(error)
+
+    # -------------------------------------------------------------------------------------------------------- processes
+
+    def start(self, slot: str, lacks: str = "") -> None:
+        """Another process for the slot, unless one holds its lease."""
+        if any(one.running for one in self.processes[slot]):
+            return
+        self._start(slot, lacks)
+
+    def _start(self, slot: str, lacks: str = "") -> None:
+        self._ran[slot] += 1
+        source = random.Random(f"{self.plan.seed}/{slot}/{self._ran[slot]}")
+        skew_ns = source.choice([0, source.randint(-50, 50), source.randint(-10_000, 10_000)]) * 1_000_000
+        process = Process(slot, self._ran[slot], source, skew_ns, lacks)
+        process.link = self.broker.link(process, random.Random(f"{process.name}/{self.plan.seed}"))
+        self.processes[slot].append(process)
+        self._all.append(process)
+        process.start(self.loop, self._serve(process), lambda task: self._ended(process, task))
+
+    async def _serve(self, process: Process) -> None:
+        log = JetStreamLog(await process.link.open(), CLUSTER)
+        role, _, shard = process.slot.partition(".")
+        try:
+            if role == "planner":
+                await planner.run(log, shard=shard, holder=process.name)
+            elif role == "ingest":
+                await ingest.run(log, SimulatedClient(self.kube, process), holder=process.name)
+            else:
+                client = SimulatedClient(self.kube, process)
+                await binder.run(log, client, holder=process.name, concurrency=CONCURRENCY)
+        finally:
+            await log.close()
+
+    def _ended(self, process: Process, task: asyncio.Task[None]) -> None:
+        """A process has ended by itself: somebody starts it again."""
+        if self.over:
+            return
+        process.over = True
+        self.processes[process.slot].remove(process)
+        if not task.cancelled():
+            error = _first(task.exception())
+            if isinstance(error, (SteppedDown, LogError, ApiError, UnknownCommit)):
+                self._ran[f"ended: {type(error).__name__}"] += 1
+            else:
+                self._fail(error or Violation(f"{process} ended without a word"))
+        self.loop.after(self.source.uniform(0.2, 3.0), self.start, process.slot)
+
+    def kill(self, process: Process) -> None:
+        if process.over:
+            return
+        process.kill()
+        process.link.is_closed = True
+        self.broker.forget(process.link)
+        self.processes[process.slot].remove(process)
+        self.loop.after(self.source.uniform(0.2, 3.0), self.start, process.slot)
+
+    def stop(self, process: Process, for_s: float) -> None:
+        """SIGSTOP; its lease runs out meanwhile."""
+        if not process.running:
+            return
+        process.condition = STOPPED
+        self.loop.after(3.0 + self.source.random(), self.start, process.slot)
+        self.loop.after(for_s, self._wake, process)
+
+    def _wake(self, process: Process) -> None:
+        """SIGCONT; if somebody else has its lease it is told so a moment later, and ends."""
+        if process.over or process.condition is not STOPPED:
+            return
+        replaced = any(one.running for one in self.processes[process.slot])
+        self.loop.resume(process)
+        if replaced:
+            self.loop.after(self.source.uniform(0.0, 1.5), self._lose_lease, process)
+
+    def _lose_lease(self, process: Process) -> None:
+        if process.running and process.task is not None:
+            process.task.cancel()
+
+    # ----------------------------------------------------------------------------------------------------------- faults
+
+    def _strike(self, fault: Fault) -> None:
+        if self.calm:
+            return
+        if fault.on:
+            self.faults.arm(fault)
+
+    def _heal(self) -> None:
+        """Faults end."""
+        self.calm = True
+        self.faults.lift()
+        for slot, processes in self.processes.items():
+            for process in list(processes):
+                self._wake(process)
+            self.start(slot)
+
+
+def _first(error: BaseException | None) -> BaseException | None:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+class _Watched(Decider):
+    """Known to its process."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        PROCESS.get().decider = self
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    for module in (planner, binder):
+        module.Decider = _Watched  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for module in (planner, binder):
+            module.Decider = Decider  # type: ignore[attr-defined]
+
+
+def run(plan: Plan) -> Outcome:
+    return World(plan).run()
