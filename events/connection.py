@@ -230,8 +230,15 @@ class Connection:
 
     async def last_message(self, stream: str, subject: str, within_s: float | None = None) -> Message | None:
         """The last on `subject`, asked of the stream's leader: another replica may be behind. Raises as `ask` does."""
+        return await self._message(stream, {"last_by_subj": subject}, within_s)
+
+    async def next_message(self, stream: str, subject: str, after: int) -> Message | None:
+        """The first on `subject` (wildcards too) behind sequence `after`. Raises as `ask` does."""
+        return await self._message(stream, {"seq": after + 1, "next_by_subj": subject})
+
+    async def _message(self, stream: str, body: Any, within_s: float | None = None) -> Message | None:
         try:
-            answer = await self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, within_s=within_s)
+            answer = await self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", body, within_s=within_s)
         except Refused as refused:
             if refused.number == NO_MESSAGE_FOUND:
                 return None

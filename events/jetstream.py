@@ -22,7 +22,8 @@ from events import envelope, subjects
 from events.connection import MESSAGE_TOO_LARGE, STREAM_NOT_FOUND, Connection, NotLast, Refused, Unanswered, retrying
 from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
-from events.log import Conflict, LogError, TooLarge, check_size
+from events.log import Conflict, LogError, TooLarge, check_place, check_purge, check_size
+from events.object_store import ObjectStore
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
@@ -46,10 +47,11 @@ _decode_info = msgspec.json.Decoder(_StreamInfo).decode
 class JetStreamLog:
     """An `EventLog` in a NATS server. Get one from `open`."""
 
-    def __init__(self, connection: Connection, cluster: str) -> None:
+    def __init__(self, connection: Connection, cluster: str, replicas: int = 1) -> None:
         self.cluster = cluster
         self.connection = connection
         self.stream = subjects.stream(cluster)
+        self.snapshots = ObjectStore(connection, cluster, replicas)
 
     @classmethod
     async def open(
@@ -60,7 +62,7 @@ class JetStreamLog:
         `credentials` are nats-py's (user, password, token, user_credentials, …).
         Raises Unavailable, Denied, and LogError for a cluster that has no log there.
         """
-        log = cls(await Connection(url).connect(**credentials), cluster)
+        log = cls(await Connection(url).connect(**credentials), cluster, replicas)
         try:
             await log._find_or_create(create, replicas)
         except BaseException:
@@ -93,11 +95,14 @@ class JetStreamLog:
         """Asked of the stream's leader: a replica may be behind, and this settles who wrote last."""
         return await retrying()(self._last_now, subject)
 
+    async def first(self) -> int:
+        return max(1, (await self._state()).first_seq)
+
     async def end(self) -> int:
         return (await self._state()).last_seq
 
     async def read(self, after: int = 0, until: int | None = None) -> AsyncIterator[list[Stored]]:
-        """Raises Unavailable when the server cannot be reached, LogError when commits behind `after` are missing."""
+        """Raises Purged, Unavailable when the server cannot be reached, LogError when commits are missing."""
         state = await self._state()
         stop = state.last_seq if until is None else min(until, state.last_seq)
         if stop >= state.first_seq:
@@ -106,8 +111,13 @@ class JetStreamLog:
                     yield batch
 
     def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
-        """Raises LogError when commits behind `after` are missing, Denied; goes through everything else."""
+        """Raises Purged, LogError when commits are missing, Denied; goes through everything else."""
         return self._batches(after, None)
+
+    async def purge(self, first: int) -> None:
+        """Raises Unavailable, Denied."""
+        check_purge(first, await self.end())
+        await self._patiently(f"STREAM.PURGE.{self.stream}", {"seq": first})
 
     async def close(self) -> None:
         await self.connection.close()
@@ -227,8 +237,7 @@ class JetStreamLog:
         state = _decode_info(await self.connection.ask(f"$JS.API.STREAM.INFO.{self.stream}")).state
         if state.last_seq < place:
             raise LogError(f"{self.stream} ends at {state.last_seq} and lost what was read up to {place}")
-        if 0 < place < state.first_seq - 1:
-            raise LogError(f"{self.stream} begins at {state.first_seq}: what follows {place} was purged")
+        check_place(self.stream, place, state.first_seq)
         consumer = Consumer(self.connection, self.stream, max(place + 1, state.first_seq))
         await consumer.open()
         return consumer

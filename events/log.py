@@ -8,9 +8,12 @@ replaced meets a `Conflict` and steps down.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from events.envelope import Header, Stored
+
+if TYPE_CHECKING:
+    from events.snapshots import Snapshots
 
 MAX_COMMIT_BYTES = 8_000_000
 """What a commit may take with its header, in every home: one message of a server with `max_payload` 8 MB."""
@@ -37,6 +40,25 @@ class TooLarge(LogError):
     """The commit is larger than one message may be."""
 
 
+class Purged(LogError):
+    """The log no longer holds what follows the place that was asked for."""
+
+
+def check_place(log: str, place: int, first: int) -> None:
+    """Whether a reader can go on behind `place` in a log that begins at `first`; 0 is its beginning, wherever that is.
+
+    Raises Purged.
+    """
+    if 0 < place < first - 1:
+        raise Purged(f"{log} begins at {first}: what follows {place} was purged")
+
+
+def check_purge(first: int, end: int) -> None:
+    """A purge leaves the last commit. Raises ValueError."""
+    if not 0 < first <= end:
+        raise ValueError(f"a log that ends at {end} cannot begin at {first}")
+
+
 def check_size(subject: str, header: bytes, payload: bytes) -> None:
     """Raises TooLarge."""
     size = len(header) + len(payload)
@@ -48,6 +70,11 @@ class EventLog(Protocol):
     """One cluster's log."""
 
     cluster: str
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Those of its state."""
+        ...
 
     async def append(
         self, subject: str, header: Header, payload: bytes, expected: int, *, traceparent: str = ""
@@ -64,16 +91,28 @@ class EventLog(Protocol):
         """The last commit on `subject`, or None."""
         ...
 
+    async def first(self) -> int:
+        """The sequence at which the log begins: 1 until it is purged."""
+        ...
+
     async def end(self) -> int:
         """The sequence of the log's last commit; 0 when it is empty."""
         ...
 
     def read(self, after: int = 0, until: int | None = None) -> AsyncIterator[list[Stored]]:
-        """Batches of commits behind `after`, in order and without gaps, up to `until` (default: the end as of now)."""
+        """Batches of commits behind `after` (0: the log's beginning), in order and without gaps, up to `until` (default:
+        the end as of now). Raises Purged."""
         ...
 
     def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
         """Like `read`, but waits for more at the end. A batch is what was there, never empty. Reconnects by itself."""
+        ...
+
+    async def purge(self, first: int) -> None:
+        """Forget what stands before `first`, for good; the log begins there from now on.
+
+        The last commit stays. A writer whose last commit goes has none: its next `…Taken` expects 0.
+        """
         ...
 
     async def close(self) -> None: ...

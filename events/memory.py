@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 from events import envelope
 from events.envelope import Header, Stored
-from events.log import Conflict, check_size
+from events.log import Conflict, check_place, check_purge, check_size
+from events.snapshots import MemorySnapshots
 
 BATCH = 512
 
@@ -18,6 +19,9 @@ class MemoryLog:
     def __init__(self, cluster: str = "memory") -> None:
         self.cluster = cluster
         self.commits: list[Stored] = []
+        """Those that are there; after a purge the first is not number 1."""
+        self.snapshots = MemorySnapshots()
+        self._purged = 0
         self._last: dict[str, int] = {}
         self._grown = asyncio.Event()
 
@@ -28,10 +32,10 @@ class MemoryLog:
         check_size(subject, header_bytes, payload)
         actual = self._last.get(subject, 0)
         if actual != expected:
-            if actual and self.commits[actual - 1].message_id == message_id:
+            if actual and self._at(actual).message_id == message_id:
                 return actual
             raise Conflict(subject, expected, actual)
-        sequence = len(self.commits) + 1
+        sequence = self._end() + 1
         self.commits.append(
             Stored(
                 sequence=sequence,
@@ -53,27 +57,48 @@ class MemoryLog:
 
     async def last(self, subject: str) -> Stored | None:
         sequence = self._last.get(subject, 0)
-        return self.commits[sequence - 1] if sequence else None
+        return self._at(sequence) if sequence else None
+
+    async def first(self) -> int:
+        return self._purged + 1
 
     async def end(self) -> int:
-        return len(self.commits)
+        return self._end()
 
     async def read(self, after: int = 0, until: int | None = None) -> AsyncIterator[list[Stored]]:
-        stop = len(self.commits) if until is None else min(until, len(self.commits))
-        for start in range(after, stop, BATCH):
-            yield self.commits[start : min(start + BATCH, stop)]
+        stop = self._end() if until is None else min(until, self._end())
+        check_place(self.cluster, after, self._purged + 1)
+        for start in range(max(after, self._purged), stop, BATCH):
+            yield self._batch(start, min(start + BATCH, stop))
 
     async def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
         place = after
         while True:
-            batch = self.commits[place : place + BATCH]
+            batch = self._batch(place, place + BATCH)
             if batch:
-                place += len(batch)
+                place = batch[-1].sequence
                 yield batch
                 continue
             self._grown.clear()
-            if place >= len(self.commits):
+            if place >= self._end():
                 await self._grown.wait()
+
+    async def purge(self, first: int) -> None:
+        check_purge(first, self._end())
+        gone = max(0, first - 1 - self._purged)
+        del self.commits[:gone]
+        self._purged += gone
+        self._last = {subject: sequence for subject, sequence in self._last.items() if sequence >= first}
+
+    def _end(self) -> int:
+        return self._purged + len(self.commits)
+
+    def _batch(self, after: int, stop: int) -> list[Stored]:
+        check_place(self.cluster, after, self._purged + 1)
+        return self.commits[max(0, after - self._purged) : max(0, stop - self._purged)]
+
+    def _at(self, sequence: int) -> Stored:
+        return self.commits[sequence - 1 - self._purged]
 
     async def close(self) -> None:
         return None

@@ -15,10 +15,12 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from events import envelope, subjects
 from events.envelope import Header, Stored
-from events.log import Conflict, LogError, Unavailable, check_size
+from events.log import Conflict, LogError, Unavailable, check_place, check_purge, check_size
+from events.snapshots import BrokenSnapshot, Kept
 
 FORMAT = 1
 BATCH_COMMITS = 512
@@ -35,6 +37,9 @@ _COLUMNS = {
     "traceparent": str,
 }
 _SELECT = "SELECT sequence, subject, message_id, header, payload, traceparent FROM commits"
+_SNAPSHOTS = """CREATE TABLE IF NOT EXISTS snapshots (
+    sequence INTEGER PRIMARY KEY, digest TEXT NOT NULL, state INTEGER NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL
+)"""
 _INSERT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -49,8 +54,9 @@ class SqliteLog:
         self.path = Path(path)
         self._connection = _open(self.path, cluster, create)
         self._appended = asyncio.Event()
+        self.snapshots = SqliteSnapshots(self)
         try:
-            with self._errors():
+            with self.errors():
                 self.cluster = self._check(cluster)
         except LogError:
             self._connection.close()
@@ -63,7 +69,7 @@ class SqliteLog:
         message_id = envelope.message_id(subject, expected, payload)
         header_bytes = envelope.encode_header(header)
         check_size(subject, header_bytes, payload)
-        with self._transaction() as cursor:
+        with self.transaction() as cursor:
             last = cursor.execute(f"{_SELECT} WHERE subject = ? ORDER BY sequence DESC LIMIT 1", (subject,)).fetchone()
             actual = last[0] if last else 0
             if actual != expected:
@@ -80,7 +86,7 @@ class SqliteLog:
 
         Raises LogError when they do not continue the file; into an empty one they may begin anywhere.
         """
-        with self._transaction() as cursor:
+        with self.transaction() as cursor:
             expected = self._end() + 1
             for commit in commits:
                 if commit.sequence != expected and expected > 1:
@@ -93,8 +99,12 @@ class SqliteLog:
         found = self._select("WHERE subject = ? ORDER BY sequence DESC LIMIT 1", subject)
         return found[0] if found else None
 
+    async def first(self) -> int:
+        with self.errors():
+            return self._first()
+
     async def end(self) -> int:
-        with self._errors():
+        with self.errors():
             return self._end()
 
     async def read(self, after: int = 0, until: int | None = None) -> AsyncIterator[list[Stored]]:
@@ -124,6 +134,11 @@ class SqliteLog:
             except TimeoutError:
                 pass  # perhaps another process appended
 
+    async def purge(self, first: int) -> None:
+        with self.transaction() as cursor:
+            check_purge(first, self._end())
+            cursor.execute("DELETE FROM commits WHERE sequence < ?", (first,))
+
     async def close(self) -> None:
         self._connection.close()
 
@@ -146,21 +161,27 @@ class SqliteLog:
         batch = self._select("WHERE sequence > ? ORDER BY sequence LIMIT ?", after, limit)
         if stop is not None and batch and batch[-1].sequence > stop:
             batch = [commit for commit in batch if commit.sequence <= stop]
+        check_place(str(self.path), after, self._first())
         if batch and (batch[-1].sequence - batch[0].sequence != len(batch) - 1 or 0 < after < batch[0].sequence - 1):
             raise LogError(f"{self.path}: commits are missing between {after + 1} and {batch[-1].sequence}")
         return batch
 
     def _select(self, condition: str, *values: str | int) -> list[Stored]:
-        with self._errors():
-            rows = self._connection.execute(f"{_SELECT} {condition}", values).fetchall()
-        return [_stored(row) for row in rows]
+        return [_stored(row) for row in self.rows(f"{_SELECT} {condition}", *values)]
+
+    def rows(self, query: str, *values: str | int) -> list[Any]:
+        with self.errors():
+            return self._connection.execute(query, values).fetchall()
+
+    def _first(self) -> int:
+        return int(self._connection.execute("SELECT min(sequence) FROM commits").fetchone()[0] or 1)
 
     def _end(self) -> int:
         return int(self._connection.execute("SELECT max(sequence) FROM commits").fetchone()[0] or 0)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        with self._errors():
+    def transaction(self) -> Iterator[sqlite3.Cursor]:
+        with self.errors():
             cursor = self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield cursor
@@ -170,7 +191,7 @@ class SqliteLog:
                     self._connection.rollback()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
         """SQLite's errors, with the name of the file."""
         try:
             yield
@@ -178,6 +199,40 @@ class SqliteLog:
             raise Unavailable(f"{self.path}: {error}") from error
         except sqlite3.Error as error:
             raise LogError(f"{self.path}: not a log that can be read: {error}") from error
+
+
+class SqliteSnapshots:
+    """Snapshots in a table of the log's file, which an older file does not have yet."""
+
+    def __init__(self, log: SqliteLog) -> None:
+        self._log = log
+
+    async def put(self, kept: Kept, data: bytes) -> None:
+        with self._log.transaction() as cursor:
+            cursor.execute(_SNAPSHOTS)
+            row = kept.sequence, kept.digest, kept.state, kept.bytes, data
+            cursor.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", row)
+
+    async def listed(self) -> list[Kept]:
+        if not self._has_table():
+            return []
+        rows = self._log.rows("SELECT sequence, digest, state, bytes FROM snapshots ORDER BY sequence DESC")
+        return [Kept(sequence=row[0], digest=row[1], state=row[2], bytes=row[3]) for row in rows]
+
+    async def get(self, kept: Kept) -> bytes:
+        query = "SELECT data FROM snapshots WHERE sequence = ? AND digest = ? AND bytes = ? AND length(data) = bytes"
+        rows = self._has_table() and self._log.rows(query, kept.sequence, kept.digest, kept.bytes)
+        if not rows:
+            raise BrokenSnapshot(f"{self._log.path}: snapshot {kept.sequence} is gone, or not whole")
+        return bytes(rows[0][0])
+
+    async def delete(self, kept: Kept) -> None:
+        if self._has_table():
+            with self._log.transaction() as cursor:
+                cursor.execute("DELETE FROM snapshots WHERE sequence = ?", (kept.sequence,))
+
+    def _has_table(self) -> bool:
+        return bool(self._log.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'snapshots'"))
 
 
 def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:

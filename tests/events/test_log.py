@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
 from events import envelope, subjects
-from events.homes import open_log
-from events.log import MAX_COMMIT_BYTES, Conflict, EventLog, TooLarge
-from events.memory import MemoryLog
-from events.server import EmbeddedServer
+from events.log import MAX_COMMIT_BYTES, Conflict, EventLog, Purged, TooLarge
 from tests.events.writing import HEADER, append, collect, fill, number_of, payload, sequences
 
 
-@pytest.fixture(params=["memory", "sqlite", "jetstream"])
-async def log(request: pytest.FixtureRequest, tmp_path: Path, cluster: str) -> AsyncIterator[EventLog]:
-    opened: EventLog
-    if request.param == "memory":
-        opened = MemoryLog(cluster)
-    elif request.param == "sqlite":
-        opened = await open_log(str(tmp_path / "log.db"), cluster, create=True)
-    else:
-        server: EmbeddedServer = request.getfixturevalue("server")
-        opened = await open_log(server.url, cluster, create=True)
-    yield opened
-    await opened.close()
+@pytest.fixture
+def log(each_home: EventLog) -> EventLog:
+    return each_home
 
 
 async def test_an_empty_log_has_an_end_and_nothing_else(log: EventLog) -> None:
@@ -193,3 +179,64 @@ async def test_a_commit_decodes(log: EventLog) -> None:
     assert commit.sequence == 1
     assert commit.header == HEADER
     assert envelope.encode_events(commit.events) == payload(7)
+
+
+# -------------------------------------------------------------------------------------------------------------- purges
+
+
+async def test_a_log_begins_at_1_until_it_is_purged(log: EventLog) -> None:
+    assert await log.first() == 1
+    await fill(log, "binder", 10)
+    assert await log.first() == 1
+    await log.purge(7)
+    assert (await log.first(), await log.end()) == (7, 10)
+    assert sequences(await collect(log.read())) == [7, 8, 9, 10]
+    assert sequences(await collect(log.read(6, 8))) == [7, 8]
+    assert await append(log, "binder", 11, 10) == 11
+    await log.purge(5)  # gone already
+    assert await log.first() == 7
+
+
+@pytest.mark.parametrize("first", [0, 4])
+async def test_a_purge_leaves_the_last_commit(log: EventLog, first: int) -> None:
+    await fill(log, "binder", 3)
+    with pytest.raises(ValueError, match="ends at 3"):
+        await log.purge(first)
+    await log.purge(3)
+    assert sequences(await collect(log.read())) == [3]
+
+
+@pytest.mark.parametrize("place", [1, 5])
+async def test_a_reader_whose_place_was_purged_is_told(log: EventLog, place: int) -> None:
+    await fill(log, "binder", 10)
+    await log.purge(7)
+    with pytest.raises(Purged, match=f"begins at 7: what follows {place} was purged"):
+        await collect(log.read(place))
+    with pytest.raises(Purged, match=f"begins at 7: what follows {place} was purged"):
+        await collect(log.follow(place), 1)
+    assert sequences(await collect(log.follow(6), 4)) == [7, 8, 9, 10]
+    assert sequences(await collect(log.follow(), 4)) == [7, 8, 9, 10]
+
+
+async def test_a_follower_at_the_end_does_not_notice_a_purge(log: EventLog) -> None:
+    await fill(log, "binder", 10)
+    async with aclosing(log.follow(8)) as batches:
+        assert sequences(await collect(batches, 2)) == [9, 10]
+        await log.purge(10)
+        await append(log, "binder", 11, 10)
+        assert sequences(await collect(batches, 1)) == [11]
+
+
+async def test_a_writer_whose_last_commit_was_purged_begins_anew(log: EventLog) -> None:
+    """The log compares with the last commit that it holds: who expects the one that is gone has been replaced by nobody,
+    and is refused all the same."""
+    await fill(log, "planner.0", 3)
+    await append(log, "binder", 4, 0)
+    await log.purge(4)
+    assert await log.last(subjects.subject(log.cluster, "planner.0")) is None
+    with pytest.raises(Conflict) as conflict:
+        await append(log, "planner.0", 5, 3)
+    assert conflict.value.actual == 0
+    assert await append(log, "planner.0", 6, 0) == 5
+    assert await append(log, "planner.0", 7, 5) == 6
+    assert await append(log, "binder", 8, 4) == 7

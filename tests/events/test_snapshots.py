@@ -1,0 +1,183 @@
+"""Where snapshots are kept: the same tests against memory, an SQLite file and JetStream's object store; and faults."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from events import object_store
+from events.homes import open_log
+from events.jetstream import JetStreamLog
+from events.log import EventLog
+from events.object_store import CHUNK_BYTES, ObjectStore
+from events.server import EmbeddedServer
+from events.snapshots import BrokenSnapshot, Kept
+from tests.events.writing import fill
+
+
+def kept(sequence: int, data: bytes) -> Kept:
+    return Kept(sequence=sequence, digest=f"of {sequence}", state=1, bytes=len(data))
+
+
+async def put(log: EventLog, sequence: int, data: bytes) -> Kept:
+    await log.snapshots.put(kept(sequence, data), data)
+    return kept(sequence, data)
+
+
+async def test_a_log_without_snapshots(each_home: EventLog) -> None:
+    assert await each_home.snapshots.listed() == []
+    await each_home.snapshots.delete(kept(1, b""))
+    with pytest.raises(BrokenSnapshot, match="1 is gone"):
+        await each_home.snapshots.get(kept(1, b""))
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES, 2 * CHUNK_BYTES + 17])
+async def test_what_is_put_comes_back(each_home: EventLog, size: int) -> None:
+    data = secrets.token_bytes(size)
+    one = await put(each_home, 7, data)
+    assert await each_home.snapshots.listed() == [one]
+    assert await each_home.snapshots.get(one) == data
+
+
+async def test_the_newest_comes_first_and_each_can_go(each_home: EventLog) -> None:
+    snapshots = each_home.snapshots
+    all_of_them = [await put(each_home, sequence, f"{sequence}".encode() * 1000) for sequence in (9, 1000, 10, 1)]
+    newest_first = sorted(all_of_them, key=lambda one: one.sequence, reverse=True)
+    assert await snapshots.listed() == newest_first
+    await snapshots.delete(newest_first[1])
+    assert await snapshots.listed() == [newest_first[0], *newest_first[2:]]
+    with pytest.raises(BrokenSnapshot, match="10 is gone"):
+        await snapshots.get(newest_first[1])
+    assert await snapshots.get(newest_first[2]) == b"9" * 1000
+
+
+async def test_one_of_the_same_sequence_is_replaced(each_home: EventLog) -> None:
+    first = await put(each_home, 7, b"old" * CHUNK_BYTES)
+    second = await put(each_home, 7, b"newer")
+    assert await each_home.snapshots.listed() == [second]
+    assert await each_home.snapshots.get(second) == b"newer"
+    with pytest.raises(BrokenSnapshot):
+        await each_home.snapshots.get(first)
+
+
+async def test_snapshots_outlive_the_purge_of_their_commits(each_home: EventLog) -> None:
+    await fill(each_home, "binder", 5)
+    one = await put(each_home, 3, b"x")
+    await each_home.purge(4)
+    assert await each_home.snapshots.listed() == [one]
+
+
+# ----------------------------------------------------------------------------------------------------------- SQLite
+
+
+async def test_a_file_that_never_had_snapshots_may_be_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    await (await open_log(str(path), "one", create=True)).close()
+    path.chmod(0o400)
+    log = await open_log(str(path))
+    assert await log.snapshots.listed() == []
+    await log.close()
+
+
+async def test_a_row_that_was_cut_short_is_broken(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    log = await open_log(str(path), "one", create=True)
+    one = await put(log, 7, b"x" * 100)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE snapshots SET data = substr(data, 1, 50)")
+    connection.close()
+    with pytest.raises(BrokenSnapshot, match=r"a\.db: snapshot 7 is gone, or not whole"):
+        await log.snapshots.get(one)
+    await log.close()
+
+
+# -------------------------------------------------------------------------------------------------------- JetStream
+
+
+async def chunks(log: JetStreamLog) -> int:
+    """Messages in the bucket, one of each object being its meta message."""
+    asked = {"subjects_filter": f"$O.{object_store.bucket(log.cluster)}.C.*"}
+    info = await log.connection.ask(f"$JS.API.STREAM.INFO.{object_store.stream(log.cluster)}", asked)
+    return sum(object_store._decode_info(info).state.subjects.values())
+
+
+async def test_nats_pys_own_client_reads_what_was_put(log: JetStreamLog) -> None:
+    data = secrets.token_bytes(3 * CHUNK_BYTES)
+    await put(log, 7, data)
+    bucket = await log.connection.client.jetstream().object_store(object_store.bucket(log.cluster))
+    found = await bucket.get(f"{7:020}")
+    assert found.data == data
+    assert found.info.headers == {object_store.DIGEST: ["of 7"], object_store.STATE: ["1"]}
+
+
+async def test_objects_that_are_no_snapshots_are_left_alone(log: JetStreamLog) -> None:
+    one = await put(log, 7, b"data")
+    bucket = await log.connection.client.jetstream().object_store(object_store.bucket(log.cluster))
+    await bucket.put("holiday.jpg", b"sea")
+    await bucket.put("00000000000000000008", b"without headers")
+    await log.connection.publish(f"$O.{object_store.bucket(log.cluster)}.M.bm9uZQ==", b"not json")
+    assert await log.snapshots.listed() == [one]
+    two = await put(log, 9, b"data")
+    assert await log.snapshots.listed() == [two, one]
+
+
+async def test_one_that_nats_pys_client_deleted_is_not_listed(log: JetStreamLog) -> None:
+    await put(log, 7, b"data")
+    bucket = await log.connection.client.jetstream().object_store(object_store.bucket(log.cluster))
+    await bucket.delete(f"{7:020}")
+    assert await log.snapshots.listed() == []
+
+
+@pytest.mark.parametrize("lost", ["all", "the last", "the first"])
+async def test_a_torn_object_is_broken(log: JetStreamLog, lost: str) -> None:
+    data = secrets.token_bytes(3 * CHUNK_BYTES)
+    one = await put(log, 7, data)
+    stream = object_store.stream(log.cluster)
+    subject = f"$O.{object_store.bucket(log.cluster)}.C.*"
+    sequences = []
+    while (message := await log.connection.next_message(stream, subject, max(sequences, default=0))) is not None:
+        sequences.append(message.seq)
+    gone = {"all": sequences, "the last": sequences[-1:], "the first": sequences[:1]}[lost]
+    for sequence in gone:
+        await log.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{stream}", {"seq": sequence})
+    with pytest.raises(BrokenSnapshot, match=f"snapshot 7: {(3 - len(gone)) * CHUNK_BYTES} of"):
+        await log.snapshots.get(one)
+
+
+async def test_bytes_that_were_turned_are_broken(log: JetStreamLog) -> None:
+    one = await put(log, 7, b"data")
+    message = await log.connection.next_message(
+        object_store.stream(log.cluster), f"$O.{object_store.bucket(log.cluster)}.C.*", 0
+    )
+    assert message is not None
+    await log.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{object_store.stream(log.cluster)}", {"seq": message.seq})
+    await log.connection.publish(message.subject, b"dada")
+    with pytest.raises(BrokenSnapshot, match="not those that were put"):
+        await log.snapshots.get(one)
+
+
+async def test_a_put_that_was_cut_off_leaves_nothing_for_long(log: JetStreamLog) -> None:
+    """Chunks without a meta message are no object; the next put clears them away."""
+    one = await put(log, 7, b"x" * CHUNK_BYTES)
+    for _ in range(3):
+        await log.connection.publish(f"$O.{object_store.bucket(log.cluster)}.C.orphan", b"y")
+    assert await log.snapshots.listed() == [one]
+    assert await chunks(log) == 4
+    two = await put(log, 9, b"x" * 2 * CHUNK_BYTES)
+    assert await log.snapshots.listed() == [two, one]
+    assert await chunks(log) == 3
+
+
+async def test_a_deleted_one_takes_its_chunks_along(log: JetStreamLog) -> None:
+    one = await put(log, 7, b"x" * 2 * CHUNK_BYTES)
+    await log.snapshots.delete(one)
+    assert await chunks(log) == 0
+
+
+async def test_two_clusters_have_their_own(server: EmbeddedServer, log: JetStreamLog) -> None:
+    await put(log, 7, b"data")
+    other = ObjectStore(log.connection, f"{log.cluster}-other")
+    assert await other.listed() == []
