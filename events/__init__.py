@@ -48,8 +48,10 @@ from events.decisions import (
     PolicyAdopted,
     PolicyChanged,
     ProposalRefused,
+    Renewed,
     RoomNominated,
     ShardLost,
+    SnapshotTaken,
     Ticked,
 )
 from events.facts import (
@@ -89,8 +91,9 @@ Facts = (
     | PriorityClassDeleted
     | DeclarationRejected
     | RejectionEnded
+    | Renewed
 )
-PlannerEvents = PlannerTaken | PlannerLeft | GangPlaced | GroupsRefused | Ticked
+PlannerEvents = PlannerTaken | PlannerLeft | GangPlaced | GroupsRefused | Ticked | Renewed
 BinderEvents = (
     BinderTaken
     | PolicyAdopted
@@ -111,8 +114,10 @@ BinderEvents = (
     | EvictionIntended
     | PodEvicted
     | EvictionFailed
+    | SnapshotTaken
     | DisagreementDetected
     | Ticked
+    | Renewed
 )
 AdminEvents = PolicyChanged
 Event = Facts | PlannerEvents | BinderEvents | AdminEvents
@@ -163,8 +168,10 @@ __all__ = [
     "PriorityClassObserved",
     "ProposalRefused",
     "RejectionEnded",
+    "Renewed",
     "RoomNominated",
     "SchedulingClassObserved",
     "ShardLost",
+    "SnapshotTaken",
     "Ticked",
 ]

@@ -27,6 +27,10 @@ class Ticked(Decision, frozen=True):
     jumped_ns: int
 
 
+class Renewed(Decision, frozen=True):
+    """An active writer had written nothing for long: the log keeps its subject's last commit, whatever is purged."""
+
+
 # ------------------------------------------------------------------------------------------------------------- planner
 
 
@@ -250,6 +254,18 @@ class EvictionFailed(Decision, frozen=True):
     namespace: str
     name: str
     message: str
+
+
+class SnapshotTaken(Decision, frozen=True):
+    """Outcome: the state after the commit `sequence` is kept beside the log, and was read back."""
+
+    sequence: int
+    digest: str
+    """Of that state; who folds the log up to there finds the same."""
+    bytes: int
+    """As it is kept."""
+    state: int
+    """The version of the fold that made it."""
 
 
 class DisagreementDetected(Decision, frozen=True):

@@ -34,7 +34,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: int
     """Wall clock of the service, for people; no decision reads it."""
     cause: str
-    """taken, left, facts, decide, outcome, tick, admin: `verify` decides again exactly those of cause ``decide``."""
+    """taken, left, renew, facts, decide, outcome, tick, admin: `verify` decides again those of cause ``decide`` alone."""
     rules: int = RULES_VERSION
     state: int = STATE_VERSION
 

@@ -37,7 +37,7 @@ WRITES: dict[str, frozenset[type]] = {
     "binder": frozenset(get_args(BinderEvents)),
     "admin": frozenset(get_args(AdminEvents) or (AdminEvents,)),
 }
-"""For each role the events that it may append; one writer for each kind of event, but for `Ticked`, each owner's own."""
+"""For each role the events that it may append. One writer for each kind, but for `Ticked` and `Renewed`: each its own."""
 
 
 def may_write(role: str, event: Event) -> bool:

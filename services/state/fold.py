@@ -36,6 +36,9 @@ from services.state.records import (
 )
 
 
+SNAPSHOTS_KEPT = 2
+
+
 class UnknownCommit(RuntimeError):
     """A commit of a known writer that this version cannot fold: the service must stop before it writes again."""
 
@@ -76,7 +79,11 @@ class State:
         self.evictions: dict[str, Eviction] = {}
         self.clocks: dict[str, Clock] = {}
         self.rejections: dict[str, ev.DeclarationRejected] = {}
+        self.pod_groups: dict[str, ev.PodGroupObserved] = {}
+        """By namespace/name: what ingest compares with; what they mean stands in `gangs`."""
         self.priority_classes: dict[str, ev.PriorityClassObserved] = {}
+        self.snapshots: dict[int, ev.SnapshotTaken] = {}
+        """The last two: what a purge must leave to start from."""
         self.room_sequence = 0
         """The last commit that gave room back or changed a node: what wakes groups refused for room."""
         self.ignored: dict[str, int] = {}
@@ -187,6 +194,19 @@ def _ticked(state: State, event: ev.Ticked) -> None:
         DUE[kind](state, key)
 
 
+def _renewed(state: State, event: ev.Renewed) -> None:
+    """Only that it stands there matters."""
+
+
+def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
+    if event.sequence >= state.sequence:
+        state.ignore(event)
+        return
+    state.snapshots[event.sequence] = event
+    for stale in sorted(state.snapshots)[:-SNAPSHOTS_KEPT]:
+        del state.snapshots[stale]
+
+
 def _node_observed(state: State, event: ev.NodeObserved) -> None:
     node = state.nodes.get(event.name)
     if node is None:
@@ -271,6 +291,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.GangPlaced: verdicts.placed,
     ev.GroupsRefused: cohorts.refused,
     ev.Ticked: _ticked,
+    ev.Renewed: _renewed,
     ev.BinderTaken: _binder_taken,
     ev.PolicyAdopted: _policy,
     ev.PartitionsAssigned: shards.assigned,
@@ -290,6 +311,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.EvictionIntended: verdicts.eviction_intended,
     ev.PodEvicted: verdicts.eviction_settled,
     ev.EvictionFailed: verdicts.eviction_settled,
+    ev.SnapshotTaken: _snapshot_taken,
     ev.DisagreementDetected: cohorts.disagreement,
     ev.PolicyChanged: _policy,
 }

@@ -264,6 +264,7 @@ def pod_group_observed(state: State, event: ev.PodGroupObserved) -> None:
     gang = _gang(state, key, event.dialect)
     gang.dialect, gang.source = event.dialect, event.uid
     gang.declaration = event.declaration
+    state.pod_groups[key] = event
     state.rejections.pop(f"PodGroup/{key}", None)
     group = state.groups.get(key)
     if group is not None:
@@ -272,6 +273,9 @@ def pod_group_observed(state: State, event: ev.PodGroupObserved) -> None:
 
 def pod_group_deleted(state: State, event: ev.PodGroupDeleted) -> None:
     key = f"{event.namespace}/{event.name}"
+    known = state.pod_groups.get(key)
+    if known is not None and known.uid == event.uid:
+        del state.pod_groups[key]
     gang = state.gangs.get(key)
     if gang is None or gang.source != event.uid:
         return

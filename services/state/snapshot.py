@@ -74,7 +74,9 @@ class Snapshot(msgspec.Struct):
     evictions: dict[str, Eviction]
     clocks: dict[str, Clock]
     rejections: dict[str, ev.DeclarationRejected]
+    pod_groups: dict[str, ev.PodGroupObserved]
     priority_classes: dict[str, ev.PriorityClassObserved]
+    snapshots: dict[int, ev.SnapshotTaken]
     room_sequence: int
     ignored: dict[str, int]
     set_aside: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from services.state.cohorts import NEVER_RETRIED
-from services.state.fold import State
+from services.state.fold import SNAPSHOTS_KEPT, State
 from services.state.records import (
     AWAITING,
     BOUND_CLAIM,
@@ -36,6 +36,8 @@ def validate_state(state: State) -> None:
     _table_counts_the_claims(state)
     _claims_have_their_pods(state)
     _groups_are_in_one_place(state)
+    _gangs_know_their_pod_groups(state)
+    _snapshots_are_of_the_past(state)
 
 
 def _table_counts_the_claims(state: State) -> None:
@@ -118,3 +120,14 @@ def _groups_are_in_one_place(state: State) -> None:
     awaiting = {proposal.group for proposal in state.proposals.values()}
     for key, group in state.groups.items():
         _require(group.phase != AWAITING or key in awaiting, f"group {key} awaits a verdict on nothing (7.12)")
+
+
+def _gangs_know_their_pod_groups(state: State) -> None:
+    for key, fact in state.pod_groups.items():
+        gang = state.gangs.get(key)
+        _require(gang is not None and gang.source == fact.uid, f"gang {key} is not declared by its PodGroup")
+
+
+def _snapshots_are_of_the_past(state: State) -> None:
+    _require(len(state.snapshots) <= SNAPSHOTS_KEPT, "more snapshots are remembered than a purge asks for")
+    _require(all(sequence < state.sequence for sequence in state.snapshots), "a snapshot is of what is not there yet")
