@@ -5,6 +5,7 @@ Commands import what they need when they run, because the start-up time of a ser
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ Shard = Annotated[str | None, typer.Option(help="the planner's shard", metavar="
 
 
 def _serve(role: str, as_json: bool, **flags: Any) -> None:
+    gc.disable()  # until `serve` has imported everything: there is nothing to collect
     from services import settings
     from services.console.launch import serve
 

@@ -154,8 +154,15 @@ class Decider:
 
     async def _read(self) -> None:
         async for batch in self.log.follow(self.state.sequence):
-            self._unread.extend(batch)
-            self._stirred.set()
+            read_to = self._read_to
+            if new := [stored for stored in batch if stored.sequence > read_to]:
+                self._unread.extend(new)
+                self._stirred.set()
+
+    @property
+    def _read_to(self) -> int:
+        """The last sequence that was folded, or waits to be."""
+        return self._unread[-1].sequence if self._unread else self.state.sequence
 
     async def _fold(self) -> None:
         events = 0
@@ -210,7 +217,12 @@ class Decider:
             await asyncio.sleep(0)
 
     async def _append(self, decided: Sequence[Event], cause: str) -> None:
+        """Append a commit. Acknowledged, it stands in the log: where nothing else came in between it is folded from
+        here, a wake-up earlier than the reader brings it."""
         await self.writer.append(decided, basis=self.state.sequence, cause=cause)
+        own = self.writer.stored
+        if own is not None and own.sequence == self._read_to + 1:
+            self._unread.append(own)
 
     async def _wait(self) -> None:
         """Until something is read or brought, or a tick or gathered outcomes are due."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from events import Event, envelope
-from events.envelope import Header
+from events.envelope import Header, Stored
 from events.log import Conflict, EventLog
 from events.subjects import subject
 from services import telemetry
@@ -38,6 +38,8 @@ class Writer:
         self.subject = subject(log.cluster, name)
         self.last = 0
         """The sequence of this subject's last commit, as far as this writer knows."""
+        self.stored: Stored | None = None
+        """The last commit of this writer that was acknowledged, as the log holds it."""
         self.traceparent = ""
         """The trace context that the last commit carries; empty while telemetry is off."""
         self._clock_ns = clock_ns
@@ -77,6 +79,14 @@ class Writer:
                     raise SteppedDown(str(conflict)) from conflict
             telemetry.COMMITS.add(1, writer=self.name, cause=cause)
             telemetry.EVENTS.add(events, writer=self.name)
+            self.stored = Stored(
+                sequence=self.last,
+                subject=self.subject,
+                message_id="",
+                header=envelope.encode_header(header),
+                payload=payload,
+                traceparent=self.traceparent,
+            )
             return self.last
 
 

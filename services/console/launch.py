@@ -8,10 +8,12 @@ needs, ends with an exit code of its own; whoever runs it starts it again, and i
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
+from importlib import import_module
 from typing import Any
 
 from events.envelope import MalformedCommit
@@ -46,6 +48,13 @@ def serve(role: str, settings: Settings) -> int:
             return runner.run(_serve(role, settings))
     finally:
         telemetry.shutdown()
+
+
+def _collect_seldom() -> None:
+    """What is imported stays; records and events make no cycles (`gc=False`). What does is seldom: requests that failed."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
@@ -107,6 +116,8 @@ async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
 
 async def _hold_and_run(role: str, settings: Settings) -> None:
     """Open the log, wait for the lease, run the service; end when the lease is lost."""
+    import_module(f"services.{role}.service")  # before the lease: a standby takes over at once
+    _collect_seldom()
     writer = f"planner.{settings.shard}" if role == "planner" else role
     health = Health()
     async with AsyncExitStack() as stack:
