@@ -36,7 +36,7 @@ class World:
         self.facts(ev.ClusterSynced(nodes=0, pods=0))
         self.append("admin", [ev.PolicyChanged(policy=policy)], cause="admin")
         for shard in shards:
-            self.append(f"planner.{shard}", [ev.PlannerTaken(shard=shard, holder="test")], cause="taken")
+            self.join(shard)
         self.append("binder", [ev.BinderTaken(holder="test")], cause="taken")
         self.judge()
 
@@ -69,6 +69,19 @@ class World:
     def version(self) -> str:
         self.versions += 1
         return str(self.versions)
+
+    # ---------------------------------------------------------------------------------------------------------- shards
+
+    def join(self, shard: str) -> None:
+        self.append(f"planner.{shard}", [ev.PlannerTaken(shard=shard, holder="test")], cause="taken")
+
+    def leave(self, shard: str) -> None:
+        self.append(f"planner.{shard}", [ev.PlannerLeft(shard=shard)], cause="left")
+
+    def lose(self, shard: str) -> None:
+        """The binder finds that the shard's lease has run out."""
+        lost = ev.ShardLost(shard=shard, taken=self.state.shards.get(shard, 0))
+        self.append("binder", [lost], cause="outcome")
 
     # ----------------------------------------------------------------------------------------------------------- facts
 
@@ -272,10 +285,12 @@ class World:
         raise AssertionError("the cores never come to rest")
 
     def pass_s(self, seconds: float) -> None:
-        """Time passes: every owner ticks when it wants to, every 100 ms."""
+        """Time passes: every owner that lives ticks when it wants to, every 100 ms."""
         for _ in range(int(seconds * 10)):
             self.now_ns += SECOND_NS // 10
             for writer in sorted(self.state.clocks):
+                if writer != "binder" and writer.partition(".")[2] not in self.state.shards:
+                    continue
                 event = tick(self.state.clock(writer), self.now_ns)
                 if event is not None:
                     self.append(writer, [event], cause="tick")

@@ -30,8 +30,10 @@ BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
 EVICTIONS = frozenset({ev.PodEvicted, ev.EvictionFailed})
 INPUTS: dict[str, frozenset[type]] = {
     "taken": frozenset({ev.PlannerTaken, ev.BinderTaken}),
+    "left": frozenset({ev.PlannerLeft}),
+    "renew": frozenset({ev.Renewed}),
     "tick": frozenset({ev.Ticked}),
-    "outcome": BINDINGS | EVICTIONS | {ev.ConditionsReported},
+    "outcome": BINDINGS | EVICTIONS | {ev.ConditionsReported, ev.ShardLost, ev.SnapshotTaken},
 }
 """What planner and binder may append without deciding, by cause."""
 

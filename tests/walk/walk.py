@@ -1,7 +1,8 @@
 """A random walk through what a cluster can do to Muster: every choice from one seed.
 
 `Walk` shows the truth to the log with a lag, lets planners and binder decide on states that are stale by the time they
-append, binds against the truth, and loses answers. Permits are checked where they are decided.
+append, binds against the truth, and loses answers. Shards join, leave and are lost, and what a lost one had decided is
+appended all the same. Permits are checked where they are decided.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.walk.checks import check_permits
 from tests.walk.cluster import Cluster
 from tests.world import World
 
-SHARDS = ("a", "b")
+SHARDS = ("a", "b", "c")
 CLUSTER_STEPS = {
     "node": 3,
     "node_gone": 2,
@@ -51,6 +52,9 @@ MUSTER_STEPS = {
     "evict": 3,
     "report": 3,
     "time": 8,
+    "join": 1.5,
+    "leave": 0.7,
+    "lose": 0.7,
 }
 """What happens, and how often against the rest."""
 
@@ -67,14 +71,19 @@ class Walk:
             replacement_policy=replacement,
             replacement_hold_ms=15_000,
             cycle_pods=self.random.choice([3, 4096]),
+            lookahead_pods=self.random.choice([0, 3, 1024]),
+            nominate_after_refusals=self.random.choice([0, 1, 1, 1]),
+            nomination_hold_ms=self.random.choice([1_000, 10_000]),
         )
-        self.world = World(policy, shards=SHARDS)
+        self.world = World(policy, shards=SHARDS[:2])
+        self.joined = list(self.state.shards.items())
+        """(shard, place) of every process that took a shard, the dead ones as well."""
         self.cluster = Cluster(self.random, self.world.version, self._classes())
         self.outcomes: deque[ev.Event] = deque()
         self.answered: set[str] = set()
         """UIDs whose open intent has an answer that the log does not know yet."""
-        self.in_flight: dict[str, tuple[int, list[ev.Event]]] = {}
-        """writer → (basis, decision) that is decided and not appended."""
+        self.in_flight: dict[str, tuple[int, int, list[ev.Event]]] = {}
+        """writer → (basis, epoch, decision) that is decided and not appended."""
         self.by_hand: list[ev.Event] = []
         """Proposals that no planner's core made."""
         self.did: Counter[str] = Counter()
@@ -128,9 +137,12 @@ class Walk:
         if writer in self.in_flight:
             self.append_decision(writer)
             return
-        decided = self.decide(writer)
+        decided = self.decide(writer) if writer in self.alive() else []
         if decided:
-            self.in_flight[writer] = (self.state.sequence, decided)
+            self.in_flight[writer] = (self.state.sequence, self.state.epoch, decided)
+
+    def alive(self) -> list[str]:
+        return [*(f"planner.{shard}" for shard in sorted(self.state.shards)), "binder"]
 
     def decide(self, writer: str) -> list[ev.Event]:
         if writer == "binder":
@@ -140,11 +152,34 @@ class Walk:
         return list(planner.decide_now(self.state, writer.partition(".")[2]))
 
     def append_decision(self, writer: str) -> None:
-        basis, decided = self.in_flight.pop(writer)
+        basis, epoch, decided = self.in_flight.pop(writer)
         for event in decided:
             self.did[type(event).__name__] += 1
             assert not isinstance(event, ev.DisagreementDetected), event
-        self.world.append(writer, decided, cause="by hand" if decided[0] in self.by_hand else "decide", basis=basis)
+        cause = "by hand" if decided[0] in self.by_hand else "decide"
+        self.world.append(writer, decided, cause, basis, epoch)
+
+    def step_join(self) -> None:
+        """A process takes a shard, a new one or somebody's: what that one had on its way is refused by the log."""
+        self.join(self.random.choice(SHARDS))
+
+    def join(self, shard: str) -> None:
+        self.in_flight.pop(f"planner.{shard}", None)
+        self.world.join(shard)
+        self.joined.append((shard, self.state.sequence))
+
+    def step_leave(self) -> None:
+        if self.state.shards:
+            shard = self.random.choice(sorted(self.state.shards))
+            if f"planner.{shard}" in self.in_flight:
+                self.append_decision(f"planner.{shard}")
+            self.world.leave(shard)
+
+    def step_lose(self) -> None:
+        """The binder finds a lease that ran out, perhaps that of a process which was replaced since."""
+        if "binder" not in self.in_flight:
+            shard, taken = self.random.choice(self.joined[-3:])
+            self.world.append("binder", [ev.ShardLost(shard=shard, taken=taken)], cause="outcome")
 
     def step_partial(self) -> None:
         """A planner that proposes a part of a gang, as a NonStrict gang's would: its assignments wait at permit."""
@@ -154,6 +189,8 @@ class Walk:
             return
         group = self.random.choice(ready)
         shard = state.owner(group)
+        if shard not in state.shards:
+            return
         uids = membership.placeable(state, membership.members(state, group))
         if f"planner.{shard}" in self.in_flight or not uids:
             return
@@ -174,7 +211,7 @@ class Walk:
                 required=tuple(chosen[:some]),
                 optional=tuple(chosen[some:]),
             )
-            self.in_flight[f"planner.{shard}"] = (state.sequence, [event])
+            self.in_flight[f"planner.{shard}"] = (state.sequence, state.epoch, [event])
             self.by_hand.append(event)
 
     def step_bind(self) -> None:
@@ -235,6 +272,8 @@ class Walk:
 
     def settle(self, seconds: int = 45) -> None:
         """Faults end: everything is delivered and answered, and time passes, less than the five minutes of a retry."""
+        if not self.state.shards:
+            self.join(SHARDS[0])
         for _ in range(seconds):
             self._rest()
             self.world.pass_s(1.0)
@@ -253,10 +292,10 @@ class Walk:
                 answer = self.answer(uid)
                 if answer is not None:
                     self.outcomes.append(answer)
-            for writer in ("planner.a", "planner.b", "binder"):
+            for writer in self.alive():
                 decided = self.decide(writer)
                 if decided:
-                    self.in_flight[writer] = (self.state.sequence, decided)
+                    self.in_flight[writer] = (self.state.sequence, self.state.epoch, decided)
                     self.append_decision(writer)
             if self.state.sequence == before:
                 return

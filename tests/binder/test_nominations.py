@@ -1,0 +1,224 @@
+"""Fairness between shards: a gang that loses its room time and again gets what still stands nominated."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import events as ev
+from events.objects import HostPort, NodeAssignment
+from events.policy import DEFAULT_POLICY
+from services.state.records import NOMINATED
+from tests.world import World, of_type
+
+GANG = "default/train"
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+
+
+def contested(nodes: int = 3, cpu: int = 2, *, after: int = 3, size: int = 4, **asks: object) -> World:
+    """A gang of four on three nodes of two cpu, planned for by one shard; strangers come as `steal` says."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, nominate_after_refusals=after))
+    for i in range(nodes):
+        world.node(f"n{i}", cpu=cpu)
+    world.gang("train", size, size, **asks)
+    return world
+
+
+def lose(world: World, turn: int) -> list[ev.Event]:
+    """The gang is planned; before the verdict a stranger takes one of its nodes, and goes again afterwards."""
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    node = placed.required[0].node
+    world.pod(f"stranger-{turn}", node=node, candidate=False, cpu=2)
+    judged = world.judge()
+    world.deleted(f"stranger-{turn}")
+    return judged
+
+
+def kinds(events: list[ev.Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def nominated(world: World) -> list[str]:
+    """The node of each nominated claim."""
+    return sorted(claim.node for claim in world.state.claims.values() if claim.stage == NOMINATED)
+
+
+def after_three() -> World:
+    world = contested()
+    for turn in range(2):
+        assert kinds(lose(world, turn)) == ["ProposalRefused"]
+    assert kinds(lose(world, 2)) == ["ProposalRefused", "GroupNominated"]
+    return world
+
+
+def test_the_third_refusal_in_a_row_nominates_what_still_stands() -> None:
+    world = after_three()
+    nomination = world.state.group_nominations[GANG]
+    pods = [uid for assignment in nomination.assignments for uid in assignment.pods]
+    assert len(pods) == len(nominated(world)) > 0
+    assert len(pods) < 4, "what the stranger took is not kept"
+
+
+def test_nobody_else_gets_the_room() -> None:
+    world = after_three()
+    kept = nominated(world)
+    for i in range(9):
+        world.pod(f"p{i}", cpu=1, priority=9)
+    places = {event.group: event for event in of_type(world.plan(), ev.GangPlaced)}
+    assert len(places) == 6 - len(kept), "of six places only those that are not kept"
+    assert GANG not in places
+
+
+def test_the_gang_goes_where_its_room_is_kept() -> None:
+    world = after_three()
+    kept = nominated(world)
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    uses = [a.node for a in placed.required for _ in a.pods]
+    for node in kept:
+        uses.remove(node)
+    judged = world.judge()
+    assert kinds(judged) == ["GroupNominationEnded", "GangPermitted"]
+    assert of_type(judged, ev.GroupNominationEnded)[0].reason == "Taken"
+    assert nominated(world) == []
+    world.settle()
+    assert all(world.where(*(f"train-{i}" for i in range(4))))
+
+
+def test_the_binder_counts_it_against_everybody_elses_proposals() -> None:
+    world = after_three()
+    node = nominated(world)[0]
+    world.pod("stranger", cpu=2)
+    world.propose("pod/default/stranger", {"stranger": node})
+    refused = world.judge()[0]
+    assert isinstance(refused, ev.ProposalRefused)
+    assert refused.reason == "NoRoom"
+
+
+def test_a_later_refusal_nominates_anew_and_the_first_ones_time_runs_on() -> None:
+    world = after_three()
+    world.pass_s(6)
+    since = world.state.group_nominations[GANG].since
+    placed = of_type(world.plan(), ev.GangPlaced)[0]
+    free = sorted({a.node for a in placed.required} - set(nominated(world)))[0]
+    world.pod("thief", node=free, candidate=False, cpu=2)
+    judged = world.judge()
+    assert kinds(judged) == ["ProposalRefused", "GroupNominated"]
+    assert world.state.group_nominations[GANG].since == since
+    world.pass_s(5)
+    (ended,) = world.judge()
+    assert ended == ev.GroupNominationEnded(group=GANG, reason="Expired")
+    assert world.state.groups[GANG].conflicts == 0
+    world.deleted("thief")
+    world.settle()
+    assert all(world.where(*(f"train-{i}" for i in range(4))))
+
+
+def test_it_expires_in_log_time_unless_a_proposal_stands() -> None:
+    world = after_three()
+    world.plan()
+    world.pass_s(11)
+    assert world.state.group_nominations[GANG].due
+    judged = world.judge()
+    assert kinds(judged) == ["GroupNominationEnded", "GangPermitted"]
+    assert of_type(judged, ev.GroupNominationEnded)[0].reason == "Taken"
+
+
+def test_it_ends_when_the_gang_is_refused_for_another_reason() -> None:
+    world = after_three()
+    for i in range(3):
+        world.node(f"n{i}", cpu=1)
+    assert [event.reason for event in of_type(world.plan(), ev.GroupsRefused)] == ["InsufficientRoom"]
+    assert world.judge() == [ev.GroupNominationEnded(group=GANG, reason="Refused")]
+    assert nominated(world) == []
+
+
+def test_it_ends_with_the_gang() -> None:
+    world = after_three()
+    for i in range(4):
+        world.deleted(f"train-{i}")
+    assert world.judge() == [ev.GroupNominationEnded(group=GANG, reason="GroupGone")]
+    assert not world.state.claims
+
+
+def test_it_ends_with_a_gang_that_another_of_its_name_replaced() -> None:
+    world = after_three()
+    for i in range(4):
+        world.deleted(f"train-{i}")
+    world.gang("train", 4, 4)
+    (ended,) = of_type(world.judge(), ev.GroupNominationEnded)
+    assert ended.reason == "GroupGone"
+
+
+@pytest.mark.parametrize("between", ["gated", "held", "parked"])
+def test_only_refusals_in_a_row_count(between: str) -> None:
+    world = contested()
+    lose(world, 0)
+    lose(world, 1)
+    match between:
+        case "gated":
+            world.plan()
+            world.pod("train-0", "train", minimum=4, gated=True)
+            assert of_type(world.judge(), ev.ProposalRefused)[0].reason == "PodGated"
+            world.pod("train-0", "train", minimum=4)
+        case "held":
+            world.propose(GANG, {"train-0": "n0"})
+            assert kinds(world.judge()) == ["GangHeld"]
+        case "parked":
+            for i in range(3):
+                world.node(f"n{i}", cpu=1)
+            world.plan()
+            for i in range(3):
+                world.node(f"n{i}", cpu=2)
+            world.pass_s(2)
+    assert world.state.groups[GANG].conflicts == 0
+    assert kinds(lose(world, 2)) == ["ProposalRefused"]
+
+
+def test_a_policy_without_it_never_nominates() -> None:
+    world = contested(after=0)
+    for turn in range(8):
+        assert kinds(lose(world, turn)) == ["ProposalRefused"]
+
+
+def test_a_node_of_the_nomination_that_vanishes_costs_its_part_only() -> None:
+    world = after_three()
+    gone = nominated(world)[0]
+    world.facts(ev.NodeDeleted(name=gone, uid=f"uid-{gone}"))
+    world.node("n9", cpu=4)
+    world.settle()
+    assert all(world.where(*(f"train-{i}" for i in range(4))))
+    assert not world.state.group_nominations
+
+
+def test_host_ports_are_kept_as_well() -> None:
+    world = contested(nodes=3, size=3, after=1, cpu=1, ports=WEB)
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    taken = placed.required[0].node
+    world.pod("thief", node=taken, candidate=False, cpu=0.1, ports=WEB)
+    assert kinds(world.judge()) == ["ProposalRefused", "GroupNominated"]
+    kept = nominated(world)
+    assert len(kept) == 2
+    world.pod("web", cpu=0, ports=WEB)
+    world.propose("pod/default/web", {"web": kept[0]})
+    refused = world.judge()[0]
+    assert isinstance(refused, ev.ProposalRefused)
+    assert refused.reason == "NoRoom"
+    world.deleted("web")
+    world.deleted("thief")
+    world.settle()
+    assert all(world.where("train-0", "train-1", "train-2"))
+
+
+def test_what_is_nominated_is_what_stands_one_assignment_after_the_other() -> None:
+    world = contested(nodes=2, size=4, after=1)
+    basis = world.state.sequence
+    world.pod("thief", node="n0", candidate=False, cpu=1)
+    world.propose(GANG, {"train-0": "n0", "train-1": "n0", "train-2": "n1", "train-3": "n1"}, basis=basis)
+    refused, kept = world.judge()
+    assert isinstance(refused, ev.ProposalRefused)
+    assert isinstance(kept, ev.GroupNominated)
+    assert kept.assignments == (
+        NodeAssignment("n0", ("train-0",)),
+        NodeAssignment("n1", ("train-2",)),
+        NodeAssignment("n1", ("train-3",)),
+    )
