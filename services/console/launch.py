@@ -51,7 +51,7 @@ def serve(role: str, settings: Settings) -> int:
 
 
 def _collect_seldom() -> None:
-    """What is imported stays; records and events make no cycles (`gc=False`). What does is seldom: requests that failed."""
+    """What is imported stays. Records and events make no cycles (`gc=False`); what does is seldom, failed requests."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
