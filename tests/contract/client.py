@@ -20,6 +20,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 PATIENCE_S = 30.0
 
+ABSENT_NODE = "no-such-node"
+OTHER_UID = "00000000-0000-4000-8000-000000000000"
+
 
 @dataclass(frozen=True)
 class Endpoint:

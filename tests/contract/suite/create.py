@@ -1,0 +1,115 @@
+"""Create and get: what the server fills in, what it refuses, and with which Status."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.client import Client, eventually, pod
+
+
+async def test_create_fills_in_what_the_server_owns(client: Client) -> None:
+    made = await client.pod("a", labels={"app": "x"})
+    metadata = made["metadata"]
+    assert metadata["namespace"] == client.namespace
+    assert metadata["uid"]
+    assert metadata["resourceVersion"].isdigit()
+    assert metadata["creationTimestamp"].endswith("Z")
+    assert metadata["labels"] == {"app": "x"}
+    assert made["status"]["phase"] == "Pending"
+    assert made["spec"]["priority"] == 0
+    assert made["spec"]["restartPolicy"] == "Always"
+    assert made["spec"]["terminationGracePeriodSeconds"] == 30
+    read = (await client.get(f"{client.pods}/a")).ok()
+    assert read["metadata"]["uid"] == metadata["uid"]
+    assert (read["kind"], read["apiVersion"]) == ("Pod", "v1")
+
+
+async def test_limits_become_requests(client: Client) -> None:
+    limits = {"cpu": "2", "memory": "1Gi"}
+    body = pod("a")
+    body["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": {"cpu": "1"}}
+    made = (await client.post(client.pods, body)).ok(201)
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+
+
+async def test_the_default_scheduler_is_named(client: Client) -> None:
+    body = pod("a")
+    del body["spec"]["schedulerName"]
+    body["metadata"]["labels"] = {"contract": "default-scheduler"}
+    made = (await client.post(client.pods, body)).ok(201)
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+
+
+async def test_generate_name_appends_a_suffix(client: Client) -> None:
+    body = pod("")
+    body["metadata"] = {"generateName": "gen-"}
+    names = {(await client.post(client.pods, body)).ok(201)["metadata"]["name"] for _ in range(3)}
+    assert len(names) == 3
+    assert all(name.startswith("gen-") and len(name) == len("gen-") + 5 for name in names)
+
+
+async def test_a_second_create_is_already_exists(client: Client) -> None:
+    await client.pod("a")
+    status = (await client.post(client.pods, pod("a"))).refused(409, "AlreadyExists")
+    assert status["message"] == 'pods "a" already exists'
+    assert status["details"] == {"name": "a", "kind": "pods"}
+
+
+async def test_a_namespace_that_does_not_exist_is_not_found(client: Client) -> None:
+    status = (await client.post("/api/v1/namespaces/nowhere/pods", pod("a"))).refused(404, "NotFound")
+    assert status["message"] == 'namespaces "nowhere" not found'
+
+
+async def test_the_body_must_agree_with_the_path(client: Client) -> None:
+    body = pod("a")
+    body["metadata"]["namespace"] = "elsewhere"
+    (await client.post(client.pods, body)).refused(400, "BadRequest")
+
+
+async def test_an_invalid_pod_is_refused_with_its_field(client: Client) -> None:
+    body = pod("a")
+    body["spec"]["containers"] = []
+    status = (await client.post(client.pods, body)).refused(422, "Invalid")
+    assert status["details"]["kind"] == "Pod"
+    assert "spec.containers" in {cause["field"] for cause in status["details"]["causes"]}
+
+
+@pytest.mark.parametrize("name", ["Upper", "under_score", "-dash", "a" * 254])
+async def test_an_invalid_name_is_refused(client: Client, name: str) -> None:
+    status = (await client.post(client.pods, pod(name))).refused(422, "Invalid")
+    assert status["details"]["causes"][0]["field"] == "metadata.name"
+
+
+async def test_labels_must_be_strings(client: Client) -> None:
+    body = pod("a")
+    body["metadata"]["labels"] = {"min-available": 3}
+    (await client.post(client.pods, body)).refused(400, "BadRequest")
+
+
+async def test_names_with_dots_and_of_253_characters_are_accepted(client: Client) -> None:
+    name = ".".join(["a" * 62] * 3 + ["b" * 64])
+    assert len(name) == 253
+    assert (await client.pod(name))["metadata"]["name"] == name
+    assert (await client.get(f"{client.pods}/{name}")).code == 200
+
+
+async def test_what_is_not_there_is_not_found(client: Client) -> None:
+    status = (await client.get(f"{client.pods}/a")).refused(404, "NotFound")
+    assert status["message"] == 'pods "a" not found'
+    assert status["details"] == {"name": "a", "kind": "pods"}
+
+
+async def test_priority_comes_from_the_class(client: Client) -> None:
+    name = client.unique("priority")
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 1234}
+    made = (await client.post("/apis/scheduling.k8s.io/v1/priorityclasses", body)).ok(201)
+    assert made["preemptionPolicy"] == "PreemptLowerPriority"
+    try:
+        # Admission reads a cache of its own, which may not know the class yet.
+        body = pod("a", priorityClassName=name)
+        answer = await eventually(lambda: client.post(client.pods, body), lambda answer: answer.code != 403)
+        assert answer.ok(201)["spec"]["priority"] == 1234
+    finally:
+        (await client.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")).ok()
+    (await client.post(client.pods, pod("b", priorityClassName="nobody"))).refused(403, "Forbidden")
+    (await client.post(client.pods, pod("c", priority=5))).refused(403, "Forbidden")

@@ -1,0 +1,26 @@
+"""What an API says of itself."""
+
+from __future__ import annotations
+
+from tests.contract.client import Client
+
+
+async def test_discovery_names_what_is_served(client: Client) -> None:
+    assert (await client.get("/api")).ok()["versions"] == ["v1"]
+    groups = {group["name"] for group in (await client.get("/apis")).ok()["groups"]}
+    assert {"apps", "batch", "events.k8s.io", "scheduling.k8s.io", "coordination.k8s.io"} <= groups
+    core = (await client.get("/api/v1")).ok()
+    assert core["kind"] == "APIResourceList"
+    by_name = {resource["name"]: resource for resource in core["resources"]}
+    assert {"pods", "pods/status", "pods/binding", "pods/eviction", "nodes", "events", "namespaces"} <= by_name.keys()
+    assert by_name["pods"]["namespaced"] is True
+    assert by_name["nodes"]["namespaced"] is False
+    assert by_name["pods"]["kind"] == "Pod"
+    assert (await client.get("/version")).ok()["major"] == "1"
+    assert (await client.get("/readyz")).code == 200
+
+
+async def test_a_group_that_is_not_served_is_a_plain_404(client: Client) -> None:
+    answer = await client.get("/apis/nobody.example/v1/things")
+    assert answer.code == 404
+    assert "404 page not found" in str(answer.body)

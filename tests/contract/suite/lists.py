@@ -1,0 +1,96 @@
+"""Lists: versions, pages, selectors."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.client import ABSENT_NODE, Client
+
+
+async def test_a_list_has_a_resource_version_and_bare_items(client: Client) -> None:
+    made = await client.pod("a")
+    listed = (await client.get(client.pods)).ok()
+    assert (listed["kind"], listed["apiVersion"]) == ("PodList", "v1")
+    assert int(listed["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+    (item,) = listed["items"]
+    assert item["metadata"]["name"] == "a"
+    assert "kind" not in item
+    everywhere = (await client.get("/api/v1/pods")).ok()
+    assert made["metadata"]["uid"] in {item["metadata"]["uid"] for item in everywhere["items"]}
+
+
+async def test_pages_continue_one_consistent_list(client: Client) -> None:
+    for name in "edcba":
+        await client.pod(name)
+    first = (await client.get(client.pods, limit="2")).ok()
+    assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
+    assert first["metadata"]["remainingItemCount"] == 3
+    await client.pod("aa")
+    await client.pod("ca")
+    second = (await client.get(client.pods, limit="2", **{"continue": first["metadata"]["continue"]})).ok()
+    assert [item["metadata"]["name"] for item in second["items"]] == ["c", "d"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    third = (await client.get(client.pods, limit="2", **{"continue": second["metadata"]["continue"]})).ok()
+    assert [item["metadata"]["name"] for item in third["items"]] == ["e"]
+    assert not third["metadata"].get("continue")
+
+
+async def test_a_continue_token_that_is_none_is_refused(client: Client) -> None:
+    (await client.get(client.pods, limit="2", **{"continue": "nonsense"})).refused(400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("app=web", ["a", "b"]),
+        ("app==web", ["a", "b"]),
+        ("app!=web", ["c", "d"]),
+        ("app=web,tier=back", ["b"]),
+        ("tier", ["a", "b"]),
+        ("!tier", ["c", "d"]),
+        ("app in (web, db)", ["a", "b", "c"]),
+        ("app notin (web,db)", ["d"]),
+        ("app in (web),tier notin (back)", ["a"]),
+    ],
+)
+async def test_label_selectors(client: Client, selector: str, expected: list[str]) -> None:
+    await client.pod("a", labels={"app": "web", "tier": "front"})
+    await client.pod("b", labels={"app": "web", "tier": "back"})
+    await client.pod("c", labels={"app": "db"})
+    await client.pod("d")
+    listed = (await client.get(client.pods, labelSelector=selector)).ok()
+    assert [item["metadata"]["name"] for item in listed["items"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("metadata.name=a", ["a"]),
+        ("spec.nodeName=", ["b", "c"]),
+        ("spec.nodeName!=", ["a"]),
+        (f"spec.nodeName={ABSENT_NODE}", ["a"]),
+        ("status.phase=Pending", ["a", "b", "c"]),
+        ("status.phase!=Pending", []),
+        ("spec.schedulerName=nobody", ["a", "b"]),
+        ("spec.schedulerName=somebody,spec.nodeName=", ["c"]),
+    ],
+)
+async def test_field_selectors(client: Client, selector: str, expected: list[str]) -> None:
+    await client.pod("a")
+    await client.pod("b")
+    await client.pod("c", schedulerName="somebody")
+    (await client.bind("a", ABSENT_NODE)).ok(201)
+    listed = (await client.get(client.pods, fieldSelector=selector)).ok()
+    assert [item["metadata"]["name"] for item in listed["items"]] == expected
+
+
+async def test_selectors_that_cannot_be_understood_are_refused(client: Client) -> None:
+    (await client.get(client.pods, fieldSelector="spec.containers=a")).refused(400, "BadRequest")
+    (await client.get(client.pods, labelSelector="a b c")).refused(400, "BadRequest")
+
+
+async def test_a_resource_version_from_the_future_times_out(client: Client) -> None:
+    listed = (await client.get(client.pods)).ok()
+    future = str(int(listed["metadata"]["resourceVersion"]) + 1_000_000)
+    status = (await client.get(client.pods, resourceVersion=future)).refused(504, "Timeout")
+    assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
