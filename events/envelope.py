@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from events import Event
+from events import Event, subjects
 
 RULES_VERSION = 1
 """Raised by whatever changes what is decided; a commit of another rules version is 'not verifiable here'."""
@@ -85,6 +85,16 @@ def decode_header(stored: Stored) -> Header:
         return _header_decoder.decode(stored.header)
     except (msgspec.DecodeError, ValueError) as error:
         raise MalformedCommit(f"commit {stored.sequence} on {stored.subject}: header: {error}") from error
+
+
+def header_of(stored: Stored) -> Header | None:
+    """The header of a writer's commit; None for what is nobody's: without one, or with another writer's than its subject."""
+    try:
+        header = _header_decoder.decode(stored.header)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    writer = subjects.writer_of(stored.subject)
+    return header if header.writer == writer and subjects.role_of(writer) in subjects.WRITES else None
 
 
 def decode(stored: Stored) -> Commit:

@@ -18,7 +18,7 @@ import msgspec
 
 import events as ev
 from events import Event, envelope, subjects
-from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, MalformedCommit, Stored
+from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, Stored
 from events.log import EventLog
 from services.binder import core as binder
 from services.planner import core as planner
@@ -132,7 +132,7 @@ class Verifier:
         report = self.report
         report.first = report.first or batch[0].sequence
         for stored in batch:
-            header = _header(stored)
+            header = envelope.header_of(stored)
             cause = header.cause if header is not None else "foreign"
             report.causes[cause] = report.causes.get(cause, 0) + 1
             if _is_decision(header) and header.rules == RULES_VERSION:
@@ -143,7 +143,7 @@ class Verifier:
     def check(self, batch: list[Stored], validate_every: int = 0) -> None:
         """Raises UnknownCommit."""
         for stored in batch:
-            header = _header(stored)
+            header = envelope.header_of(stored)
             if header is not None and header.state != STATE_VERSION:
                 self.cannot(f"commit {stored.sequence} was folded by state version {header.state}, not {STATE_VERSION}")
                 self.blind = True
@@ -251,16 +251,6 @@ class Verifier:
             validate_state(self.state)
         except Violated as violated:
             self.report.violation = self.report.violation or f"at {self.state.sequence}: {violated}"
-
-
-def _header(stored: Stored) -> Header | None:
-    """None for what the fold sets aside: nobody's commit."""
-    try:
-        header = envelope.decode_header(stored)
-    except MalformedCommit:
-        return None
-    writer = subjects.writer_of(stored.subject)
-    return header if header.writer == writer and subjects.role_of(writer) in subjects.WRITES else None
 
 
 def _is_decision(header: Header | None) -> TypeGuard[Header]:

@@ -70,10 +70,10 @@ def _gather(writer: Writer, core: Ingest) -> Gather:
 
 
 async def fold_past(event_log: EventLog, subject: str, until: int, core: Ingest) -> None:
-    """Fold what ingest wrote up to `until`; other writers' commits are not even decoded."""
+    """Fold what ingest wrote up to `until`; other writers' commits are not even decoded, and strangers' set aside."""
     async for batch in event_log.read(0, until):
         for stored in batch:
-            if stored.subject == subject:
+            if stored.subject == subject and envelope.header_of(stored) is not None:
                 for event in envelope.decode(stored).events:
                     core.fold(event)
         await asyncio.sleep(0)

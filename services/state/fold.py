@@ -13,7 +13,7 @@ from typing import Any
 
 import events as ev
 from events import subjects
-from events.envelope import Commit, Header, MalformedCommit, Stored, decode, decode_header
+from events.envelope import Commit, Header, MalformedCommit, Stored, decode, header_of
 from events.policy import Policy
 from services.state import cohorts, groups, nominations, pods, shards, verdicts
 from services.state.clock import advance
@@ -35,8 +35,8 @@ from services.state.records import (
     SchedulingClass,
 )
 
-
 SNAPSHOTS_KEPT = 2
+"""How many snapshots a purge must leave to start from."""
 
 
 class UnknownCommit(RuntimeError):
@@ -83,7 +83,7 @@ class State:
         """By namespace/name: what ingest compares with; what they mean stands in `gangs`."""
         self.priority_classes: dict[str, ev.PriorityClassObserved] = {}
         self.snapshots: dict[int, ev.SnapshotTaken] = {}
-        """The last two: what a purge must leave to start from."""
+        """The last `SNAPSHOTS_KEPT`, by sequence."""
         self.room_sequence = 0
         """The last commit that gave room back or changed a node: what wakes groups refused for room."""
         self.ignored: dict[str, int] = {}
@@ -113,12 +113,8 @@ class State:
 
     def apply_stored(self, stored: Stored) -> Commit | None:
         """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit."""
-        writer = subjects.writer_of(stored.subject)
-        try:
-            header = decode_header(stored)
-        except MalformedCommit:
-            header = None
-        if header is None or header.writer != writer or subjects.role_of(writer) not in subjects.WRITES:
+        header = header_of(stored)
+        if header is None:
             self.sequence = stored.sequence
             self.set_aside += 1
             return None

@@ -19,7 +19,7 @@ import msgspec
 import nats.errors
 
 from events import subjects
-from events.connection import NO_MESSAGE_FOUND, Connection
+from events.connection import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Connection
 from events.consumer import COMMIT, MESSAGE_ID
 from events.envelope import Stored
 from events.jetstream import EXPECTED
@@ -30,7 +30,8 @@ from tests.simulation.processes import Process
 HEARTBEAT_S = 2.5
 """Less often than Muster asks for (1 s) and often enough for its patience (3 s): a quarter of a quiet history's cost."""
 PATIENT_PULL_S = 30.0
-WRONG_LAST, IN_PROCESS = 10071, 10164
+WRONG_LAST = 10071
+ANY_EPOCH = -1
 PENDING_BYTES = 16 * 1024 * 1024
 encode, decode = msgspec.json.encode, msgspec.json.decode
 Callback = Callable[[Any], Coroutine[Any, Any, None]]
@@ -120,7 +121,7 @@ class Link:
         self._there_s = max(self._there_s, self.silent_until_s, loop.now_s + self.latency_s())
         message = Message(subject, reply, headers, payload)
         if headers is not None and COMMIT in headers:
-            self.broker.faults.append(self, message, self._there_s)
+            self.broker.faults.send("append", Append(self, message, self._there_s))
         else:
             loop.at(self._there_s, self.broker.receive, self, self.epoch, message)
 
@@ -167,6 +168,31 @@ class Link:
         self.broker.loop.call_soon(lambda: run_now(callback()), context=self.process.context)
 
 
+class Append:
+    """A commit that leaves its process."""
+
+    name = ""
+
+    def __init__(self, link: Link, message: Message, there_s: float) -> None:
+        self.link, self.process, self.message, self.there_s = link, link.process, message, there_s
+
+    def arrive(self, after_s: float = 0.0, *, answer: bool = True, answer_after_s: float = 0.0) -> None:
+        """What is late was sent on by another server of the cluster: it comes though the connection broke meanwhile."""
+        broker = self.link.broker
+        epoch = ANY_EPOCH if after_s else self.link.epoch
+        message = self.message if answer else self.message._replace(reply="")
+        if answer_after_s:
+            broker.late_answers[message.reply] = answer_after_s
+        broker.loop.at(self.there_s + after_s, broker.receive, self.link, epoch, message)
+
+    def refuse(self, code: int) -> None:
+        broker = self.link.broker
+        broker.loop.at(self.there_s, broker.refuse, self.link, self.message, code)
+
+    def fail(self, after_s: float, *, sent: bool = True) -> None:
+        """Muster's connection finds out by itself."""
+
+
 class Pull:
     """A standing request of a consumer: how many messages it may still get, and until when."""
 
@@ -210,7 +236,9 @@ class ServerConsumer:
             self.place += 1
         if batch:
             self.sent_s = self.broker.loop.now_s
-            self.link.deliver(self.inbox, self.broker.faults.delivered(self.link, batch))
+            if len(batch) > 2 and self.broker.faults.hit("read", self.link.process):
+                del batch[1]  # a client that is too slow loses messages
+            self.link.deliver(self.inbox, batch)
 
     def _delivered(self, one: Stored) -> Message:
         reply = f"$JS.ACK.{self.broker.stream}.{self.name}.1.{one.sequence}.{one.sequence}.0.0"
@@ -253,6 +281,8 @@ class Broker:
         self.last: dict[str, int] = {}
         self.up = True
         self.links: list[Link] = []
+        self.late_answers: dict[str, float] = {}
+        """By their inbox: how much later they come."""
         self._landed = landed
         self._ids: dict[str, int] = {}
         self._consumers: dict[str, ServerConsumer] = {}
@@ -302,13 +332,16 @@ class Broker:
 
     def receive(self, link: Link, epoch: int, message: Message) -> None:
         """A message has arrived; that its sender is dead or stopped by now is unknown here."""
-        if not self.up or epoch != link.epoch:
+        if not self.up or epoch not in (link.epoch, ANY_EPOCH):
             return
         subject = message.subject
         if not subject.startswith("$JS.API."):
             self._syncing.append((link, epoch, message))
             self._busy_until_s = max(self._busy_until_s, self.loop.now_s) + 0.0002 + 0.0003 * self.source.random()
             self.loop.at(self._busy_until_s, self._sync)
+            return
+        if f".{self.stream}" not in subject:  # the snapshots' bucket: nobody has put one
+            self.refuse(link, message, 404, STREAM_NOT_FOUND, "stream not found")
             return
         verb, _, rest = subject.removeprefix("$JS.API.").partition(f".{self.stream}")
         name = rest.removeprefix(".")
@@ -331,18 +364,24 @@ class Broker:
             case _:
                 raise NotImplementedError(subject)
 
-    def answer(self, link: Link, to: Message, body: dict[str, Any]) -> None:
-        if to.reply:
-            told = Message(to.reply, "", None, encode(body))
-            self.faults.answer(link, f"{to.reply.rpartition('.')[0]}.*", told)
+    def answer(self, link: Link, to: Message, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+        """An answer goes back, if one is wanted."""
+        if not to.reply:
+            return
+        told = [Message(to.reply, "", headers, encode(body))]
+        inbox = f"{to.reply.rpartition('.')[0]}.*"
+        if after_s := self.late_answers.pop(to.reply, 0.0):
+            self.loop.after(after_s, link.deliver, inbox, told)
+        else:
+            link.deliver(inbox, told)
 
-    def unavailable(self, link: Link, to: Message) -> None:
-        """Nobody answers: no leader."""
-        inbox = to.reply.rpartition(".")[0]
-        link.deliver(f"{inbox}.*", [Message(to.reply, "", {"Status": "503"}, b"")])
-
-    def refuse(self, link: Link, to: Message, code: int, number: int, description: str) -> None:
-        self.answer(link, to, {"error": {"code": code, "err_code": number, "description": description}})
+    def refuse(self, link: Link, to: Message, code: int) -> None:
+        """503: no leader; 10164: three replicas are still busy with another message of the subject."""
+        if code == 503:
+            self.answer(link, to, {}, {"Status": "503"})
+        else:
+            error = {"code": 400, "err_code": code, "description": "last sequence by subject mismatch"}
+            self.answer(link, to, {"error": error})
 
     def _message(self, subject: str) -> dict[str, Any]:
         sequence = self.last.get(subject, 0)

@@ -1,31 +1,22 @@
 """Faults: what may go wrong, when, and what it hits.
 
 A history's faults are drawn before it begins, as data: so one can be left out, and the rest stays as it is. A fault is
-armed at its time. Some strike then (a crash, an outage, a clock that jumps); others wait for the next request of their
-kind and hit that one: so every step between an intent, its effect and its outcome is hit sooner or later.
+armed at its time. Some strike then (a crash, an outage, a clock that jumps: `tests.simulation.world`); others wait for
+the next request of their kind and hit that one, so that every step between an intent, its effect and its outcome is hit
+sooner or later. A request is a commit on its way to the log, or anything that is asked of the API server.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from services.kubernetes.errors import Unreachable
-from services.kubernetes.transport import Answer
-from services.simulator import errors
-
 if TYPE_CHECKING:
-    from tests.simulation.broker import Link, Message
-    from tests.simulation.kube import ApiServer
     from tests.simulation.processes import Process
-
-TIMEOUT_S = 30.0
-"""After this long without an answer Muster's Kubernetes client gives up a request."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,22 +32,85 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     for_s: float = 0.0
     """How long it lasts, or how late something comes."""
     code: int = 0
-    """The HTTP status of an answer."""
+    """The HTTP status of an answer, or JetStream's number."""
     times: int = 1
     """How many requests it hits."""
+    what: str = ""
+    """What else there is to choose: an event that is not known, a subject."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.on} {self.kind}".strip()
+
+
+class Request(Protocol):
+    """Something that leaves a process for a server."""
+
+    process: Process
+    name: str
+    """Of the object that it is about; empty for a commit."""
+
+    def arrive(self, after_s: float = 0.0, *, answer: bool = True, answer_after_s: float = 0.0) -> None:
+        """It takes effect after its latency and so much more; is it answered, and how much later?"""
+
+    def refuse(self, code: int) -> None:
+        """An answer that says no, whatever happened."""
+
+    def fail(self, after_s: float, *, sent: bool = True) -> None:
+        """Its sender learns that there will be no answer."""
+
+
+class Surroundings(Protocol):
+    """What a fault can do beside the request that it hits."""
+
+    def kill(self, process: Process) -> None: ...
+
+    def stop(self, process: Process, for_s: float) -> None: ...
+
+    def refuse_bindings(self, pod: str, for_s: float) -> None: ...
+
+    def race(self, kind: str, pod: str) -> None: ...
+
+
+Strike = Callable[[Request, Fault, Surroundings], Any]
+
+STRIKES: dict[str, Strike] = {
+    "lost": lambda request, fault, _: request.fail(fault.for_s),
+    "late": lambda request, fault, _: (request.arrive(fault.for_s, answer=False), request.fail(fault.for_s / 4)),
+    "slow": lambda request, fault, _: request.arrive(fault.for_s),
+    "twice": lambda request, fault, _: (request.arrive(), request.arrive(fault.for_s, answer=False)),
+    "unanswered": lambda request, fault, _: (request.arrive(answer=False), request.fail(fault.for_s)),
+    "answered late": lambda request, fault, _: request.arrive(answer_after_s=fault.for_s),
+    "refused": lambda request, fault, _: request.refuse(fault.code),
+    "failed": lambda request, fault, _: (request.arrive(answer=False), request.refuse(fault.code)),
+    "unreachable": lambda request, fault, _: request.fail(0.001, sent=False),
+    "late, refused meanwhile": lambda request, fault, around: (
+        request.arrive(fault.for_s, answer=False),
+        request.fail(0.05),
+        around.refuse_bindings(request.name, fault.for_s),
+    ),
+    "webhook": lambda request, fault, around: (
+        request.refuse(403),
+        around.refuse_bindings(request.name, fault.for_s),
+    ),
+    "crash before": lambda request, fault, around: around.kill(request.process),
+    "crash after": lambda request, fault, around: (request.arrive(), around.kill(request.process)),
+    "stop before": lambda request, fault, around: (
+        request.arrive(fault.for_s),
+        around.stop(request.process, fault.for_s),
+    ),
+    "stop after": lambda request, fault, around: (request.arrive(), around.stop(request.process, fault.for_s)),
+}
+"""What a fault does to the request that it hits. What is not here is a race: something else comes first."""
 
 
 class Faults:
     """Those that are armed and wait for a request, and what each kind has hit."""
 
-    def __init__(self, kill: Callable[[Process], None], stop: Callable[[Process, float], None]) -> None:
+    def __init__(self, around: Surroundings) -> None:
         self.hits: Counter[str] = Counter()
-        self.refused: dict[str, float] = {}
-        """Pods whose bindings a webhook refuses, and until when."""
-        self._kill, self._stop = kill, stop
+        self._around = around
         self._armed: dict[str, list[tuple[Fault, list[int]]]] = {}
-        self._answers: dict[str, float] = {}
-        """By where it goes: how much later an answer comes; a negative one never does."""
 
     def arm(self, fault: Fault) -> None:
         self._armed.setdefault(fault.on, []).append((fault, [fault.times]))
@@ -64,12 +118,20 @@ class Faults:
     def lift(self) -> None:
         """No request fails any more."""
         self._armed.clear()
-        self.refused.clear()
 
-    def struck(self, fault: Fault) -> None:
-        self.hits[f"{fault.on} {fault.kind}".strip()] += 1
+    def send(self, on: str, request: Request) -> None:
+        """A request leaves its process."""
+        fault = self.hit(on, request.process)
+        if fault is None:
+            request.arrive()
+        elif strike := STRIKES.get(fault.kind):
+            strike(request, fault, self._around)
+        else:
+            self._around.race(fault.kind, request.name)
+            request.arrive()
 
-    def _hit(self, on: str, process: Process) -> Fault | None:
+    def hit(self, on: str, process: Process) -> Fault | None:
+        """The fault that waits for this, counted."""
         waiting = self._armed.get(on)
         if not waiting:
             return None
@@ -78,172 +140,93 @@ class Faults:
                 left[0] -= 1
                 if not left[0]:
                     del waiting[position]
-                self.struck(fault)
+                self.hits[fault.name] += 1
                 return fault
         return None
-
-    # ------------------------------------------------------------------------------------------------------------- log
-
-    def append(self, link: Link, message: Message, there_s: float) -> None:
-        """A commit leaves its process and would arrive at `there_s`."""
-        broker, loop = link.broker, link.broker.loop
-        arrive = (broker.receive, link, link.epoch, message)
-        fault = self._hit("append", link.process)
-        match fault and fault.kind:
-            case None:
-                loop.at(there_s, *arrive)
-            case "lost":
-                pass
-            case "late":
-                loop.at(there_s + fault.for_s, broker.receive, link, -1, message)
-            case "twice":
-                loop.at(there_s, *arrive)
-                loop.at(there_s + fault.for_s, broker.receive, link, -1, message)
-            case "unavailable":
-                loop.at(there_s, broker.unavailable, link, message)
-            case "in process":
-                loop.at(there_s, broker.refuse, link, message, 400, 10164, "last sequence by subject mismatch")
-            case "unanswered" | "answered late":
-                self._answers[message.reply] = fault.for_s or -1.0
-                loop.at(there_s, *arrive)
-            case "crash before":
-                self._kill(link.process)
-            case "crash after":
-                loop.at(there_s, *arrive)
-                self._kill(link.process)
-            case "stop before":
-                self._stop(link.process, fault.for_s)
-                loop.at(there_s + fault.for_s, broker.receive, link, -1, message)
-            case "stop after":
-                loop.at(there_s, *arrive)
-                self._stop(link.process, fault.for_s)
-            case _:
-                raise NotImplementedError(fault)
-
-    def answer(self, link: Link, to: str, message: Message) -> None:
-        """An answer of the log's server goes back."""
-        delay_s = self._answers.pop(message.subject, 0.0) if self._answers else 0.0
-        if not delay_s:
-            link.deliver(to, [message])
-        elif delay_s > 0:
-            link.broker.loop.after(delay_s, link.deliver, to, [message])
-
-    def delivered(self, link: Link, batch: list[Message]) -> list[Message]:
-        """What arrives of commits that are sent to a reader: one in their middle may be lost."""
-        fault = self._hit("read", link.process)
-        if fault is None or len(batch) < 2:
-            return batch
-        return batch[:-2] + batch[-1:]
-
-    # ------------------------------------------------------------------------------------------------------ Kubernetes
-
-    def request(
-        self,
-        server: ApiServer,
-        process: Process,
-        on: str,
-        name: str,
-        execute: Callable[[], Answer],
-        answer: asyncio.Future[Answer],
-    ) -> None:
-        """A request leaves its process."""
-        loop = server.loop
-
-        def reply(found: Answer | Exception) -> None:
-            loop.after(server.latency_s(process), server.settle, process, answer, found)
-
-        def run() -> None:
-            reply(execute() if server.up else _reset(on))
-
-        def fail_after(delay_s: float, sent: bool = True) -> None:
-            loop.after(min(delay_s, TIMEOUT_S), server.settle, process, answer, _reset(on, sent=sent))
-
-        if not server.up:
-            fail_after(0.001, sent=False)
-            return
-        latency_s = server.latency_s(process)
-        fault = self._hit(on, process)
-        if fault is None and on == "bind" and self.refused.get(name, 0.0) > loop.now_s:
-            fault = _WEBHOOK
-        match fault and fault.kind:
-            case None:
-                loop.after(latency_s, run)
-            case "refused":
-                reply(_refusal(fault.code))
-            case "failed":
-                loop.after(latency_s, lambda: (execute(), reply(_refusal(fault.code))))
-            case "unreachable":
-                fail_after(0.001, sent=False)
-            case "lost":
-                fail_after(fault.for_s)
-            case "unanswered":
-                loop.after(latency_s, execute)
-                fail_after(fault.for_s)
-            case "late":
-                loop.after(fault.for_s, execute)
-                fail_after(fault.for_s / 4)
-            case "late, refused meanwhile":
-                self.refused[name] = loop.now_s + fault.for_s
-                loop.after(fault.for_s, execute)
-                fail_after(0.05)
-            case "webhook":
-                self.refused[name] = loop.now_s + fault.for_s
-                reply(_refusal(403))
-            case "slow":
-                loop.after(fault.for_s, run)
-            case "crash before":
-                self._kill(process)
-            case "crash after":
-                loop.after(latency_s, execute)
-                self._kill(process)
-            case "stop before":
-                self._stop(process, fault.for_s)
-                loop.after(fault.for_s + latency_s, run)
-            case "stop after":
-                loop.after(latency_s, run)
-                self._stop(process, fault.for_s)
-            case _:
-                raise NotImplementedError(fault)
-
-
-_WEBHOOK = Fault(at_s=0.0, kind="refused", code=403)
-_REASONS = {
-    403: ("Forbidden", 'admission webhook "no.example" denied the request'),
-    429: ("TooManyRequests", "too many requests"),
-    500: ("InternalError", "etcdserver: request timed out"),
-    503: ("ServiceUnavailable", "apiserver not ready"),
-    504: ("Timeout", "request did not complete within the allotted timeout"),
-}
-
-
-def _refusal(code: int) -> Answer:
-    return Answer(code, errors.ApiError(code, *_REASONS[code]).body, 1.0 if code == 429 else None)
-
-
-def _reset(on: str, *, sent: bool = True) -> Unreachable:
-    return Unreachable(on, "ServerDisconnectedError" if sent else "ClientConnectorError", "simulated", sent=sent)
 
 
 # ------------------------------------------------------------------------------------------------------------ the draw
 
 
-class Draw(msgspec.Struct, frozen=True):
+class Draw(NamedTuple):
     """A row of the table that faults are drawn from."""
 
     weight: float
     kind: str
-    on: str = ""
+    on: tuple[str, ...] = ("",)
     slots: tuple[str, ...] = ("",)
     for_s: tuple[float, float] = (0.0, 0.0)
     codes: tuple[int, ...] = (0,)
     times: int = 1
     """At most."""
+    what: tuple[str, ...] = ("",)
 
 
-ALL = ("ingest", "planner.a", "planner.b", "binder")
-KUBE = ("ingest", "binder")
+WRITERS = ("ingest", "planner.a", "planner.b", "binder")
+DECIDERS = WRITERS[1:]
+LOG = ("append",)
+EFFECTS = ("bind", "patch", "evict", "event")
+ASKED = (*EFFECTS, "bind", "bind", "get", "list", "watch")
 BUSY = (429, 500, 503, 504)
-DRAWS: tuple[Draw, ...] = ()
+UNKNOWN = ("BindingRenewed", "RoomNominated", "GangHeld", "ConditionsReported", "NodeDeleted", "PodTerminating")
+"""Events that an older version of the code may not know."""
+
+DRAWS = (
+    Draw(3, "lost", LOG),
+    Draw(4, "late", LOG, for_s=(0.5, 6.0)),
+    Draw(3, "twice", LOG, for_s=(0.001, 3.0)),
+    Draw(4, "unanswered", LOG),
+    Draw(3, "answered late", LOG, for_s=(1.0, 5.0)),
+    Draw(2, "refused", LOG, codes=(503, 10164), times=4),
+    Draw(2, "slow", LOG, for_s=(0.1, 1.9)),
+    Draw(3, "crash before", LOG, WRITERS),
+    Draw(5, "crash after", LOG, WRITERS),
+    Draw(3, "stop before", LOG, WRITERS, for_s=(1.0, 20.0)),
+    Draw(3, "stop after", LOG, WRITERS, for_s=(1.0, 20.0)),
+    Draw(2, "gap", ("read",), WRITERS),
+    Draw(3, "lost", ASKED, for_s=(0.1, 40.0)),
+    Draw(5, "late", ("bind", "bind", "patch", "evict"), for_s=(0.5, 25.0)),
+    Draw(2, "slow", ASKED, for_s=(0.1, 25.0)),
+    Draw(3, "twice", EFFECTS, for_s=(0.001, 5.0)),
+    Draw(5, "unanswered", EFFECTS, for_s=(0.1, 40.0)),
+    Draw(4, "refused", ASKED, codes=BUSY, times=4),
+    Draw(4, "failed", EFFECTS, codes=(500, 504), times=2),
+    Draw(2, "unreachable", ASKED, times=3),
+    Draw(2, "refused", ("watch",), codes=(403, 410)),
+    Draw(2, "refused", ("list",), codes=(410,)),
+    Draw(4, "webhook", ("bind",), for_s=(0.0, 15.0), times=3),
+    Draw(4, "late, refused meanwhile", ("bind",), for_s=(0.5, 8.0), times=2),
+    Draw(3, "crash before", ("bind", "patch", "evict", "list", "watch")),
+    Draw(5, "crash after", ("bind", "bind", "patch", "evict", "list")),
+    Draw(4, "stop before", ("bind", "bind", "patch"), for_s=(1.0, 20.0)),
+    Draw(3, "stop after", ("bind", "patch"), for_s=(1.0, 20.0)),
+    Draw(2, "pod deleted", ("bind", "patch"), times=3),
+    Draw(2, "pod made anew", ("bind",), times=2),
+    Draw(3, "pod annotated", ("bind", "patch"), times=4),
+    Draw(2, "pod stolen", ("bind",), times=2),
+    Draw(2, "node deleted", ("bind",)),
+    Draw(2, "group deleted", ("bind",)),
+    Draw(3, "crash", slots=WRITERS),
+    Draw(1, "crash of all"),
+    Draw(3, "stop", slots=WRITERS, for_s=(0.5, 45.0)),
+    Draw(2, "restart", slots=WRITERS),
+    Draw(4, "double", slots=WRITERS, for_s=(0.0, 4.0)),
+    Draw(2, "clock jump", slots=WRITERS, for_s=(-3_600.0, 3_600.0)),
+    Draw(3, "lag", slots=WRITERS, for_s=(1.0, 10.0)),
+    Draw(2, "disconnect", slots=WRITERS, for_s=(0.05, 5.0)),
+    Draw(2, "partition", slots=WRITERS, for_s=(0.2, 12.0)),
+    Draw(1.5, "log down", for_s=(0.1, 8.0)),
+    Draw(1.5, "power loss", for_s=(0.5, 5.0)),
+    Draw(2, "consumer lost", slots=WRITERS),
+    Draw(1.5, "foreign message", slots=WRITERS),
+    Draw(3, "watch cut"),
+    Draw(2, "watch expired"),
+    Draw(2, "history dropped"),
+    Draw(4, "stale and twice"),
+    Draw(2, "watch lag", for_s=(0.5, 8.0)),
+    Draw(1.5, "API server restart", for_s=(0.2, 6.0)),
+    Draw(2, "older version", slots=DECIDERS, what=UNKNOWN),
+)
 """What faults are drawn from."""
 
 
@@ -254,11 +237,12 @@ def draw(source: random.Random, count: int, until_s: float) -> list[Fault]:
         Fault(
             at_s=round(source.uniform(0.5, until_s), 3),
             kind=row.kind,
-            on=row.on,
+            on=source.choice(row.on),
             slot=source.choice(row.slots),
             for_s=round(source.uniform(*row.for_s), 3),
             code=source.choice(row.codes),
             times=source.randint(1, row.times),
+            what=source.choice(row.what),
         )
         for row in rows
     ]

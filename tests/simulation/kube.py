@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
+from services.kubernetes.errors import Unreachable
 from services.kubernetes.transport import JSON, Answer, Transport, error_of
 from services.simulator import errors, event_forms, resources
 from services.simulator.api import Api
@@ -30,6 +31,16 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.processes import Process
 
+TIMEOUT_S = 30.0
+"""After this long without an answer Muster's client gives up a request."""
+REASONS = {
+    403: ("Forbidden", 'admission webhook "no.example" denied the request'),
+    410: ("Expired", "too old resource version"),
+    429: ("TooManyRequests", "too many requests"),
+    500: ("InternalError", "etcdserver: request timed out"),
+    503: ("ServiceUnavailable", "apiserver not ready"),
+    504: ("Timeout", "request did not complete within the allotted timeout"),
+}
 WATCH_LIFE_S = (40.0, 120.0)
 EVENTS = resources.Resource("events.k8s.io", "v1", "events", "Event", generation=False)
 
@@ -55,7 +66,9 @@ class Watch:
         self.open = True
         self.lag_s = 0.0
         self.told: deque[bytes] = deque(maxlen=20)
-        """The last lines, for those that come twice."""
+        """The last lines, for those that come again."""
+        self.again = 0
+        """How many of them come again, whenever there is something new."""
         self._chunks: deque[bytes | Exception | None] = deque()
         self._arrived = asyncio.Event()
         self._due = False
@@ -76,6 +89,9 @@ class Watch:
             return
         self.cursor += len(changes)
         lines = [_told(self.view, change) for change in changes]
+        again, self.again = self.again, 0
+        for _ in range(again if self.told else 0):
+            lines.insert(self.server.source.randrange(len(lines) + 1), self.server.source.choice(self.told))
         self.told.extend(lines)
         if lines:
             self.send(b"".join(lines))
@@ -134,6 +150,8 @@ class ApiServer:
         self.kubelet = Kubelet(self.api, startup_ms=200, termination_ms=500)
         self.lists = Lists()
         self.up = True
+        self.refused: dict[str, float] = {}
+        """Pods whose bindings a webhook refuses, and until when."""
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(EPOCH_NS / 1e9 + self.loop.now_s - START_S, UTC)
@@ -152,15 +170,33 @@ class ApiServer:
 
     # -------------------------------------------------------------------------------------------------------- requests
 
+    def restart(self, for_s: float) -> None:
+        """Gone for some time: watches break, and who asks is refused."""
+        self.up = False
+        for watch in list(self.watches):
+            watch.end(Unreachable("watch", "ServerDisconnectedError", "simulated", sent=True))
+        self.loop.after(for_s, self._start)
+
+    def _start(self) -> None:
+        self.up = True
+
+    def drop_history(self) -> None:
+        """Watches that resume from before get 410, and so do continued lists."""
+        self.lists.drop()
+        self.api.store.revision += 1
+        for collection in self.api.store.collections.values():
+            collection.drop_history(self.api.store.revision)
+
     async def request(self, process: Process, on: str, name: str, execute: Callable[[], Answer]) -> Answer:
         """`on`, `name`: what is asked, of which object, for the faults. Raises Unreachable."""
-        answer: asyncio.Future[Answer] = self.loop.create_future()
-        self.faults.request(self, process, on, name, execute, answer)
-        return await answer
-
-    def settle(self, process: Process, answer: asyncio.Future[Answer], found: Answer | Exception) -> None:
-        """The answer arrives."""
-        self.loop.call_soon(_settle, answer, found, context=process.context)
+        asked = Asked(self, process, on, name, execute)
+        if not self.up:
+            asked.fail(0.001, sent=False)
+        elif on == "bind" and self.refused.get(name, 0.0) > self.loop.now_s:
+            asked.refuse(403)
+        else:
+            self.faults.send(on, asked)
+        return await asked.answer
 
     def execute(self, process: Process, verb: str, path: str, body: bytes, content_type: str) -> Answer:
         """A request takes effect; that its sender is dead or stopped by now is unknown here."""
@@ -224,9 +260,49 @@ class ApiServer:
         return watch
 
 
-def _settle(answer: asyncio.Future[Answer], found: Answer | Exception) -> None:
-    if not answer.done():
-        answer.set_exception(found) if isinstance(found, Exception) else answer.set_result(found)
+class Asked:
+    """A request that leaves its process."""
+
+    def __init__(self, server: ApiServer, process: Process, on: str, name: str, execute: Callable[[], Answer]) -> None:
+        self.server, self.process, self.name = server, process, name
+        self.answer: asyncio.Future[Answer] = server.loop.create_future()
+        self._on, self._execute = on, execute
+
+    def arrive(self, after_s: float = 0.0, *, answer: bool = True, answer_after_s: float = 0.0) -> None:
+        after_s += self.server.latency_s(self.process)
+        self.server.loop.after(after_s, self._run, answer, answer_after_s)
+
+    def _run(self, answer: bool, answer_after_s: float) -> None:
+        if not self.server.up:
+            self.fail(0.001)
+            return
+        found = self._execute()
+        if answer:
+            self._reply(found, answer_after_s)
+
+    def refuse(self, code: int) -> None:
+        reason, message = REASONS[code]
+        after = 1.0 if code == 429 else None
+        self._reply(Answer(code, ApiError(code, reason, message).body, after), 0.0)
+
+    def fail(self, after_s: float, *, sent: bool = True) -> None:
+        why = "ServerDisconnectedError" if sent else "ClientConnectorError"
+        self._settle_after(min(after_s, TIMEOUT_S), Unreachable(self._on, why, "simulated", sent=sent))
+
+    def _reply(self, found: Answer, after_s: float) -> None:
+        self._settle_after(self.server.latency_s(self.process) + after_s, found)
+
+    def _settle_after(self, after_s: float, found: Answer | Exception) -> None:
+        loop = self.server.loop
+        loop.call_at(loop.now_s + after_s, self._settle, found, context=self.process.context)
+
+    def _settle(self, found: Answer | Exception) -> None:
+        if self.answer.done():
+            return
+        if isinstance(found, Exception):
+            self.answer.set_exception(found)
+        else:
+            self.answer.set_result(found)
 
 
 def _refusal(error: ApiError) -> Answer:

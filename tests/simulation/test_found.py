@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from events import ClusterSynced, IngestTaken, PlannerTaken
+from events import ClusterSynced, IngestTaken, PlannerTaken, PriorityClassObserved
+from events.envelope import Header
 from events.memory import MemoryLog
 from services.decider import Decider
+from services.ingest.differ import Ingest
+from services.ingest.service import fold_past
 from services.planner import core
 from services.state import snapshot
 from services.state.fold import State
@@ -28,3 +31,17 @@ async def test_asking_for_the_time_does_not_change_the_state() -> None:
         folded.apply_stored(stored)
     assert snapshot.digest(decider.state) == snapshot.digest(folded)
     running.cancel()
+
+
+async def test_a_stranger_on_ingests_subject_does_not_keep_ingest_from_starting() -> None:
+    """It was decoded as a commit of ingest's own: no ingest could start any more (design, section 3, Versions)."""
+    log = MemoryLog("test")
+    before = Writer(log, "ingest")
+    await before.take(IngestTaken(holder="before"))
+    fact = PriorityClassObserved(name="high", uid="u", resource_version="1", value=10, preempts=True)
+    await before.append([fact], basis=0, cause="facts")
+    stranger = Header(writer="stranger", epoch=0, basis=0, time_ns=0, cause="facts")
+    log.append_now(before.subject, stranger, b"hello?", before.last)
+    core = Ingest(("muster",))
+    await fold_past(log, before.subject, await log.end(), core)
+    assert list(core.named["PriorityClass"].values()) == [fact]

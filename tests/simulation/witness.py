@@ -42,6 +42,8 @@ class Witness:
         self.causes: Counter[str] = Counter()
         self._owners: dict[str, Process | None] = {}
         """Subject → the process whose Taken stands last on it."""
+        self._first: dict[str, int] = {}
+        """Event → the sequence at which it first came."""
         self._touched: dict[str, int] = {}
         """Node, pod or gang → the sequence of the last fact about it."""
         self._taken_at = 0
@@ -60,7 +62,10 @@ class Witness:
         if commit is None:
             return
         self.events += len(commit.events)
-        self.seen.update(type(event).__name__ for event in commit.events)
+        for event in commit.events:
+            name = type(event).__name__
+            self.seen[name] += 1
+            self._first.setdefault(name, stored.sequence)
         self.causes[commit.header.cause] += 1
         if process is not None:
             self._fenced(commit, process)
@@ -76,6 +81,11 @@ class Witness:
             self._owners[commit.subject] = process
         elif self._owners.get(commit.subject) is not process:
             raise Violation(f"{process} appended {commit.sequence} to {commit.subject}, which was taken from it (7.7)")
+        unknown = self._first.get(process.lacks, commit.sequence)
+        if commit.header.basis >= unknown:
+            raise Violation(
+                f"{process} does not know {process.lacks} at {unknown} and appended {commit.sequence} (section 3)"
+            )
         if commit.header.basis >= commit.sequence:
             raise Violation(f"commit {commit.sequence} stands on {commit.header.basis}, which comes after it (7.6)")
 

@@ -257,6 +257,35 @@ class Workload:
         else:
             self._declare("bad", -1)
 
+    def race(self, kind: str, name: str) -> None:
+        """Something happens to a pod, its node or its group at the worst moment. `name` may be another object's."""
+        entry = self.api.pods.entries.get(("default", name))
+        if entry is None:
+            return
+        pod = entry.object
+        match kind:
+            case "pod deleted":
+                self.api.delete(self.api.pods, "default", name)
+            case "pod made anew":
+                self.api.delete(self.api.pods, "default", name, {"gracePeriodSeconds": 0})
+                again = {key: pod["metadata"].get(key) or {} for key in ("labels", "annotations")}
+                spec = {field: value for field, value in pod["spec"].items() if field != "nodeName"}
+                made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **again}, "spec": spec}
+                self.api.apply_new(made, define=False)
+            case "pod annotated":
+                self._patch(self.api.pods, "default", name, {"metadata": {"annotations": {"example.dev/race": "1"}}})
+            case "pod stolen":
+                if _pending(pod) and not pod["spec"].get("schedulingGates"):
+                    self.api.bind("default", name, {"target": {"kind": "Node", "name": self._any_node()}})
+            case "node deleted":
+                self.node_gone()
+            case "group deleted":
+                gone = [key for key in self._pod_groups.entries if key[1] == _gang(pod)]
+                for key in gone:
+                    self.api.delete(self._pod_groups, *key)
+            case _:
+                raise NotImplementedError(kind)
+
     # ------------------------------------------------------------------------------------------------- to what is there
 
     def stolen(self) -> None:

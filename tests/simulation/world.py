@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ import msgspec
 import events as ev
 from events import envelope, subjects
 from events.consumer import COMMIT, MESSAGE_ID
-from events.envelope import Header
+from events.envelope import Commit, Header, MalformedCommit, Stored
 from events.jetstream import JetStreamLog
 from events.log import LogError
 from events.policy import DEFAULT_POLICY
@@ -29,14 +30,15 @@ from services.decider import Decider
 from services.ingest import service as ingest
 from services.kubernetes.errors import ApiError
 from services.planner import service as planner
-from services.state import snapshot
+from services.simulator import errors
+from services.state import fold, snapshot
 from services.state.fold import UnknownCommit
 from services.writer import SteppedDown
 from tests.simulation import clock, workload
 from tests.simulation import faults as faulty
 from tests.simulation.broker import Broker
 from tests.simulation.faults import Fault, Faults
-from tests.simulation.kube import ApiServer, SimulatedClient
+from tests.simulation.kube import ApiServer, SimulatedClient, Watch
 from tests.simulation.loop import PROCESS, START_S, STOPPED, Stuck, VirtualLoop
 from tests.simulation.processes import Process
 from tests.simulation.witness import Violation, Witness
@@ -50,6 +52,8 @@ EVENTS, FAULTS = 300, 5
 TROUBLE_S = 40.0
 REST_WITHIN_S = 150.0
 CONCURRENCY = 4
+PING_S = 3.0
+"""After so long without an answer to its pings, nats-py gives up a connection."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -89,7 +93,7 @@ class World:
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._unhandled)
         self.witness = Witness()
-        self.faults = Faults(self.kill, self.stop)
+        self.faults = Faults(self)
         self.broker = Broker(
             self.loop,
             CLUSTER,
@@ -360,15 +364,100 @@ class World:
     # ----------------------------------------------------------------------------------------------------------- faults
 
     def _strike(self, fault: Fault) -> None:
+        """A fault is armed; what waits for no request happens now."""
         if self.calm:
             return
         if fault.on:
             self.faults.arm(fault)
+            return
+        self.faults.hits[fault.name] += 1
+        match fault.kind:
+            case "crash of all":
+                for process in self._alive():
+                    self.kill(process)
+            case "log down":
+                self.broker.stop(self.loop.now_s + fault.for_s)
+            case "power loss":
+                self.broker.stop(self.loop.now_s + fault.for_s)
+                for process in self._alive():
+                    self.kill(process)
+            case "foreign message":
+                self.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
+            case "double":
+                self._double(fault)
+            case "API server restart":
+                self.kube.restart(fault.for_s)
+            case "history dropped":
+                self.kube.drop_history()
+            case kind if kind.startswith(("watch", "stale")):
+                for watch in list(self.kube.watches):
+                    self._strike_watch(fault, watch)
+            case _:
+                for process in [one for one in self._alive() if one.slot == fault.slot]:
+                    self._strike_process(fault, process)
+
+    def _strike_watch(self, fault: Fault, watch: Watch) -> None:
+        match fault.kind:
+            case "watch cut":
+                watch.end()
+            case "watch expired":
+                watch.end(errors.expired("too old resource version"))
+            case "watch lag":
+                watch.lag_s = fault.for_s
+                self.loop.after(fault.for_s * 2, setattr, watch, "lag_s", 0.0)
+            case _:
+                watch.again = 3
+
+    def _strike_process(self, fault: Fault, process: Process) -> None:
+        link, until_s = process.link, self.loop.now_s + fault.for_s
+        match fault.kind:
+            case "crash":
+                self.kill(process)
+            case "stop":
+                self.stop(process, fault.for_s)
+            case "restart":
+                self._lose_lease(process)
+            case "clock jump":
+                process.skew_ns += round(fault.for_s * 1e9)
+            case "lag":
+                link.lag_s = fault.for_s / 4
+                self.loop.at(until_s, setattr, link, "lag_s", 0.0)
+            case "disconnect":
+                link.break_until(until_s)
+            case "partition":
+                link.silent_until_s = until_s
+                if fault.for_s > PING_S:
+                    self.loop.after(PING_S, link.break_until, until_s)
+            case "consumer lost":
+                self.broker.forget(link)
+            case "older version":
+                self.kill(process)
+                self.loop.after(0.01, self._start, process.slot, fault.what)
+            case _:
+                raise NotImplementedError(fault)
+
+    def _double(self, fault: Fault) -> None:
+        """Two hold the lease for some time; the first is told then, if it lives."""
+        first = [one for one in self.processes[fault.slot] if one.running]
+        self._start(fault.slot)
+        for process in first:
+            self.loop.after(fault.for_s, self._lose_lease, process)
+
+    def _alive(self) -> list[Process]:
+        return [one for slot in SLOTS for one in self.processes[slot] if one.running]
+
+    def refuse_bindings(self, pod: str, for_s: float) -> None:
+        self.kube.refused[pod] = self.loop.now_s + for_s
+
+    def race(self, kind: str, pod: str) -> None:
+        """A request about this pod is on its way, and something else is faster."""
+        self._safely(self.workload.race, kind, pod)
 
     def _heal(self) -> None:
         """Faults end."""
         self.calm = True
         self.faults.lift()
+        self.kube.refused.clear()
         for slot, processes in self.processes.items():
             for process in list(processes):
                 self._wake(process)
@@ -377,6 +466,14 @@ class World:
 
 def _first(error: BaseException | None) -> BaseException | None:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _decode(stored: Stored) -> Commit:
+    """As an older version of the code would, which does not know an event."""
+    process = PROCESS.get()
+    if process is not None and process.lacks and b'"type":"%b"' % process.lacks.encode() in stored.payload:
+        raise MalformedCommit(f"commit {stored.sequence}: Invalid value {process.lacks!r}")
+    return envelope.decode(stored)
 
 
 class _Watched(Decider):
@@ -391,11 +488,15 @@ class _Watched(Decider):
 def _watched() -> Iterator[None]:
     for module in (planner, binder):
         module.Decider = _Watched  # type: ignore[attr-defined]
+    fold.decode = _decode
+    logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
+        logging.disable(logging.NOTSET)
         for module in (planner, binder):
             module.Decider = Decider  # type: ignore[attr-defined]
+        fold.decode = envelope.decode
 
 
 def run(plan: Plan) -> Outcome:
