@@ -24,9 +24,9 @@ from services.planner import service as planner
 from services.simulator.cluster import SimulatedCluster
 from services.state.fold import State
 from services.state.validate import validate_state
+from tests.manifests import node, pod, pod_group
 from tests.waiting import until
 
-GANG = "scheduling.x-k8s.io/pod-group"
 FAST = binder.Rates(conditions_per_s=1_000.0, events_per_s=1_000.0, groups_per_s=1_000.0)
 
 
@@ -107,31 +107,6 @@ async def running(nodes: int = 2) -> AsyncIterator[Muster]:
             yield services
         finally:
             await services.stop()
-
-
-def node(name: str) -> dict[str, Any]:
-    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
-
-
-def pod(name: str, gang: str = "", cpu: str = "1", labels: dict[str, str] | None = None) -> dict[str, Any]:
-    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
-    marks = {**(labels or {}), **({GANG: gang} if gang else {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": marks},
-        "spec": {"schedulerName": "muster", "containers": containers},
-    }
-
-
-def pod_group(name: str, minimum: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": minimum},
-    }
 
 
 def create_gang(muster: Muster, name: str, pods: int, minimum: int, cpu: str = "1") -> list[str]:

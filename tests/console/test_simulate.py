@@ -16,6 +16,7 @@ from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
 from services.simulator.manifests import load_yaml
 from services.state.validate import validate_state
+from tests.manifests import GANG, pod_group
 
 SHARED = Path(__file__).parents[3] / "shared" / "manifests" / "coscheduling"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"
@@ -41,15 +42,6 @@ def pod(name: str, cpu: str = "1", labels: dict | None = None, **fields: object)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(cpu, **fields)}
 
 
-def pod_group(name: str, minimum: int) -> dict:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": minimum},
-    }
-
-
 def workload(kind: str, name: str, replicas: int, labels: dict | None = None, **asks: str) -> dict:
     labels = {"app": name, **(labels or {})}
     template = {"metadata": {"labels": labels}, "spec": pod_spec(**asks)}
@@ -65,9 +57,6 @@ def workload(kind: str, name: str, replicas: int, labels: dict | None = None, **
         "metadata": {"name": name, "namespace": "default"},
         "spec": spec,
     }
-
-
-GANG = "scheduling.x-k8s.io/pod-group"
 
 
 def placed(*objects: dict, policy=DEFAULT_POLICY) -> dict:

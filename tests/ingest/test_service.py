@@ -35,31 +35,8 @@ from services.kubernetes.client import Client
 from services.kubernetes.errors import Forbidden
 from services.simulator.cluster import SimulatedCluster
 from services.writer import SteppedDown
+from tests.manifests import node, pod, pod_group
 from tests.waiting import until
-
-
-def node(name: str, **allocatable: str) -> dict[str, Any]:
-    status = {"allocatable": allocatable or {"cpu": "4", "memory": "8Gi", "pods": "110"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
-
-
-def pod(name: str, labels: dict[str, str] | None = None, scheduler: str = "muster") -> dict[str, Any]:
-    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
-        "spec": {"schedulerName": scheduler, "containers": containers},
-    }
-
-
-def pod_group(name: str, minimum: Any = 2) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": minimum},
-    }
 
 
 class Running:
@@ -144,7 +121,7 @@ async def ingesting(log: EventLog, cluster: SimulatedCluster) -> AsyncIterator[R
 
 
 async def test_a_start(cluster: SimulatedCluster, log: EventLog) -> None:
-    cluster.create(pod_group("g"))
+    cluster.create(pod_group("g", 2))
     async with ingesting(log, cluster) as running:
         assert isinstance(running.events[0], IngestTaken)
         assert running.seen(ClusterSynced) == [ClusterSynced(nodes=2, pods=2)]
@@ -241,11 +218,11 @@ async def test_an_ingest_that_is_replaced_writes_no_more(cluster: SimulatedClust
 
 async def test_bad_input_costs_its_own_object_only(cluster: SimulatedCluster, log: EventLog) -> None:
     cluster.create(node("none", memory="lots"))
-    cluster.create(pod("bad", {"pod-group/name": "g", "pod-group/min-available": "abc"}))
+    cluster.create(pod("bad", labels={"pod-group/name": "g", "pod-group/min-available": "abc"}))
     async with ingesting(log, cluster) as running:
-        cluster.create(node("huge", cpu="4", memory="5E"))
-        cluster.create(pod("late", {"pod-group/name": "g", "pod-group/min-available": "-1"}))
-        cluster.create(pod("fine", {"pod-group/name": "g", "pod-group/min-available": "1"}))
+        cluster.create(node("huge", memory="5E"))
+        cluster.create(pod("late", labels={"pod-group/name": "g", "pod-group/min-available": "-1"}))
+        cluster.create(pod("fine", labels={"pod-group/name": "g", "pod-group/min-available": "1"}))
         await running.says(lambda: "fine" in {each.name for each in running.state.pods.values()})
         rejected = {(event.kind, event.name): event.field for event in running.seen(DeclarationRejected)}
         assert rejected == {
@@ -262,12 +239,12 @@ async def test_pod_groups_that_come_and_go(log: EventLog) -> None:
     async with SimulatedCluster(podgroups=False) as cluster, ingesting(log, cluster) as running:
         assert running.seen(PodGroupObserved) == []
         cluster.install()
-        cluster.create(pod_group("g"))
+        cluster.create(pod_group("g", 2))
         await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup")
         cluster.uninstall()
         await running.says(lambda: running.seen(PodGroupDeleted), "its end")
         cluster.install()
-        cluster.create(pod_group("h"))
+        cluster.create(pod_group("h", 2))
         await running.says(lambda: len(running.seen(PodGroupObserved)) == 2, "another one")
 
 

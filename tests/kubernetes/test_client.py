@@ -16,25 +16,11 @@ from services.kubernetes.errors import ApiError, Conflict, Expired, Forbidden, N
 from services.kubernetes.objects import Listed, Pod, Watched
 from services.kubernetes.resources import NODES, POD_GROUPS, PODS
 from services.simulator.cluster import SimulatedCluster
+from tests.manifests import node, pod, pod_group
 from tests.waiting import until
 
 PAGE = msgspec.json.Decoder(Listed[Pod])
 LINE = msgspec.json.Decoder(Watched[Pod])
-
-
-def node(name: str) -> dict[str, Any]:
-    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
-
-
-def pod(name: str, **spec: Any) -> dict[str, Any]:
-    containers = [{"name": "c", "image": "i"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulerName": "muster", "containers": containers, **spec},
-    }
 
 
 @pytest.fixture
@@ -247,13 +233,7 @@ async def test_conditions_are_merged_by_type(cluster: SimulatedCluster, client: 
 
 
 async def test_pod_group_status(cluster: SimulatedCluster, client: Client) -> None:
-    group = {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": "g", "namespace": "default"},
-        "spec": {"minMember": 3},
-    }
-    uid = cluster.create(group)["metadata"]["uid"]
+    uid = cluster.create(pod_group("g", 3))["metadata"]["uid"]
     version = await client.patch_pod_group_status("default", "g", uid, {"phase": "Scheduling", "scheduled": 2})
     after = cluster.get("PodGroup", "g", "default")
     assert after["metadata"]["resourceVersion"] == version

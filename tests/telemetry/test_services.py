@@ -8,7 +8,6 @@ import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import msgspec
 import pytest
@@ -32,11 +31,11 @@ from services.state.fold import State
 from services.telemetry.sdk import Sdk
 from services.tracing import TracedGather, traces
 from services.writer import SteppedDown, Writer
+from tests.manifests import node, pod, pod_group
 from tests.waiting import until
 from tests.world import World
 
 PARTS = ["bind", "gang", "ingest", "permit", "plan"]
-GANG = "scheduling.x-k8s.io/pod-group"
 
 
 @pytest.fixture
@@ -57,31 +56,6 @@ def on(spans: InMemorySpanExporter, metrics: InMemoryMetricReader) -> Iterator[N
 
 
 # -------------------------------------------------------------------------------------------------------- the services
-
-
-def node(name: str) -> dict[str, Any]:
-    status = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
-
-
-def pod(name: str, gang: str = "") -> dict[str, Any]:
-    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
-    labels = {GANG: gang} if gang else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
-        "spec": {"schedulerName": "muster", "containers": containers},
-    }
-
-
-def pod_group(name: str, minimum: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": minimum},
-    }
 
 
 @asynccontextmanager
@@ -106,7 +80,7 @@ async def test_a_gang_is_one_trace_over_all_services(
 ) -> None:
     log = MemoryLog("test")
     async with SimulatedCluster() as cluster:
-        cluster.create(node("n0"))
+        cluster.create(node("n0", cpu="8"))
         cluster.create(pod_group("train", 4))
         for number in range(4):
             cluster.create(pod(f"train-{number}", "train"))
