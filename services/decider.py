@@ -16,10 +16,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from events import Event
+from events import Event, Renewed
 from events.envelope import Commit, Stored
 from events.log import EventLog, LogError
 from services import telemetry
+from services.start import FOLD_EVENTS, state_at
 from services.state.clock import tick, wanted_in_ns
 from services.state.fold import State
 from services.state.records import Clock
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 DECISION_SPACING_S = 0.01
 """Under load: between two commits of decisions. The first after a pause goes out at once."""
-FOLD_EVENTS = 2_000
-"""Events folded between two turns of the event loop: a few milliseconds."""
 LAG_EVERY_S = 5.0
 """How often the log is asked for its end, for the metric alone."""
 Decision = Generator[None, None, Sequence[Event]]
@@ -70,6 +69,8 @@ class Decider:
         self.log = log
         self.writer = writer
         self.state = State()
+        self.tail_bytes = 0
+        """What was folded since the snapshot from which the state was restored."""
         self.outcomes: deque[Event] = deque()
         self.outcome_spacing_s = 0.0
         """Under load: outcomes gather at least this long between two commits of them."""
@@ -95,13 +96,13 @@ class Decider:
             self._stirred.set()
 
     async def catch_up(self) -> None:
-        """Fold everything that the log holds now."""
-        async for batch in self.log.read(self.state.sequence):
-            self._unread.extend(batch)
-            await self._fold()
+        """The state at the log's end as of now."""
+        started = await state_at(self.log)
+        self.state, self.tail_bytes = started.state, started.tail_bytes
 
     async def run(self, taken: Event) -> None:
         """Catch up, take the writer's subject, decide until replaced (SteppedDown) or cancelled."""
+        await self.catch_up()
         if not telemetry.is_on():
             return await self._run(taken)
         from services.tracing import traces
@@ -120,7 +121,6 @@ class Decider:
             await asyncio.sleep(LAG_EVERY_S)
 
     async def _run(self, taken: Event) -> None:
-        await self.catch_up()
         await self.writer.take(taken)
         reading = asyncio.create_task(self._read(), name=f"reading for {self.writer.name}")
         try:
@@ -153,11 +153,14 @@ class Decider:
             self._started()
 
     async def _read(self) -> None:
-        async for batch in self.log.follow(self.state.sequence):
-            read_to = self._read_to
-            if new := [stored for stored in batch if stored.sequence > read_to]:
-                self._unread.extend(new)
-                self._stirred.set()
+        try:
+            async for batch in self.log.follow(self.state.sequence):
+                read_to = self._read_to
+                if new := [stored for stored in batch if stored.sequence > read_to]:
+                    self._unread.extend(new)
+                    self._stirred.set()
+        finally:
+            self._stirred.set()  # a log that cannot be followed any more is news, too
 
     @property
     def _read_to(self) -> int:
@@ -167,7 +170,9 @@ class Decider:
     async def _fold(self) -> None:
         events = 0
         while self._unread:
-            commit = self.state.apply_stored(self._unread.popleft())
+            stored = self._unread.popleft()
+            commit = self.state.apply_stored(stored)
+            self.tail_bytes += len(stored.header) + len(stored.payload)
             self._news = True
             if commit is None:
                 telemetry.SET_ASIDE.add(1, writer=self.writer.name)
@@ -203,6 +208,9 @@ class Decider:
             self._next_outcomes_s = time.monotonic() + self.outcome_spacing_s
             await self._append(gathered, "outcome")
             return True
+        if time.monotonic() >= self.writer.renew_at_s:
+            await self._append([Renewed()], "renew")
+            return True
         return False
 
     async def _think(self) -> Sequence[Event]:
@@ -225,18 +233,16 @@ class Decider:
             self._unread.append(own)
 
     async def _wait(self) -> None:
-        """Until something is read or brought, or a tick or gathered outcomes are due."""
-        timeout_s: float | None = None
+        """Until something is read or brought, or a tick, gathered outcomes or a renewal are due."""
+        due_s = self.writer.renew_at_s
+        if self._news:
+            due_s = min(due_s, self._next_decision_s)
+        if self.outcomes:
+            due_s = min(due_s, self._next_outcomes_s)
+        timeout_s = max(0.0, due_s - time.monotonic())
         wanted_ns = wanted_in_ns(self._log_time, self._clock.now_ns())
         if wanted_ns is not None:
-            timeout_s = wanted_ns / 1e9
-        for waiting, due_s in ((self._news, self._next_decision_s), (bool(self.outcomes), self._next_outcomes_s)):
-            if waiting:
-                left_s = max(0.0, due_s - time.monotonic())
-                timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
-        if timeout_s is None:
-            await self._stirred.wait()
-            return
+            timeout_s = min(timeout_s, wanted_ns / 1e9)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._stirred.wait()

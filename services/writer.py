@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from events import Event, envelope
+from events import Event, Renewed, envelope
 from events.envelope import Header, Stored
 from events.log import Conflict, EventLog
 from events.subjects import subject
 from services import telemetry
 
+RENEW_AFTER_S = 6 * 3600.0
+"""A writer that appended nothing for so long renews its subject: nobody purges what is younger than a day."""
 GATHERED_EVENTS, GATHERED_BYTES = 4_096, 1_000_000
 """Where commits that may be split are split: far below `events.log.MAX_COMMIT_BYTES`, so that no reader is held up."""
 _encode = msgspec.json.Encoder().encode
@@ -40,6 +42,8 @@ class Writer:
         """The sequence of this subject's last commit, as far as this writer knows."""
         self.stored: Stored | None = None
         """The last commit of this writer that was acknowledged, as the log holds it."""
+        self.renew_at_s = float("inf")
+        """When to append `Renewed`, on the monotone clock, if nothing else is appended until then."""
         self.traceparent = ""
         """The trace context that the last commit carries; empty while telemetry is off."""
         self._clock_ns = clock_ns
@@ -87,7 +91,17 @@ class Writer:
                 payload=payload,
                 traceparent=self.traceparent,
             )
+            self.renew_at_s = time.monotonic() + RENEW_AFTER_S
             return self.last
+
+    async def renew(self) -> None:
+        """Keep the subject of a writer that has no loop of its own, for ever. Raises SteppedDown, LogError."""
+        while True:
+            left_s = self.renew_at_s - time.monotonic()
+            if left_s > 0:
+                await asyncio.sleep(min(left_s, RENEW_AFTER_S))
+            else:
+                await self.append([Renewed()], basis=self.last, cause="renew")
 
 
 class Gather:

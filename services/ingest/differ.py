@@ -2,7 +2,7 @@
 
 `Ingest` is the fold of ingest's own events: the last fact of each object. Observing an object gives the events that
 make the log say what the object says, and folds them at once: one writer, appending in order, either gets them into the
-log or is replaced and its `Ingest` thrown away. A new process folds the old commits and goes on.
+log or is replaced and its `Ingest` thrown away. A new process takes the facts from the log's state and goes on.
 
 Events of a watch may come late or twice, and around a relist in any order; what decides is the resourceVersion, which
 only grows, and that a UID never comes back. A pod that nobody needs to know of is not written at all: finished before
@@ -12,7 +12,7 @@ it was seen, or unbound and not ours.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -36,6 +36,10 @@ from events.facts import (
 from services.ingest import normalise
 from services.ingest.decoding import Malformed
 from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass
+
+if TYPE_CHECKING:
+    from services.state import State
+    from services.state.records import Pod as PodRecord
 
 Key = tuple[str, str]
 """(namespace, name)."""
@@ -63,6 +67,21 @@ class Ingest:
         self._deleted: dict[str, None] = {}
         self._normalise_pod = normalise.PodNormaliser(frozenset(scheduler_names))
 
+    @classmethod
+    def of(cls, state: State, scheduler_names: Iterable[str]) -> Ingest:
+        """What the fold of ingest's events up to this place of the log is."""
+        core = cls(scheduler_names)
+        core._classes.update(state.classes)
+        for pod in state.pods.values():
+            core._remember(_as_observed(pod))
+        for node in state.nodes.values():
+            if node.fact is not None:
+                core.fold(node.fact)
+        of_others: list[Event] = [*state.pod_groups.values(), *state.priority_classes.values()]
+        for fact in (*of_others, *state.rejections.values()):
+            core.fold(fact)
+        return core
+
     # -------------------------------------------------------------------------------------------------------- folding
 
     def fold(self, event: Event) -> None:
@@ -71,7 +90,9 @@ class Ingest:
             case PodObserved():
                 self._remember(event)
             case PodAssigned(uid=uid, node=node):
-                self._change(uid, event.resource_version, status="bound", node=node)
+                known = self.pods.get(uid)
+                going = known is not None and known.status == "terminating"
+                self._change(uid, event.resource_version, status="terminating" if going else "bound", node=node)
             case PodTerminating(uid=uid):
                 self._change(uid, event.resource_version, status="terminating")
             case PodFinished(uid=uid, succeeded=succeeded):
@@ -86,11 +107,11 @@ class Ingest:
                 self.rejected.pop((kind, *key), None)
                 self._versions[event.uid] = _version(event.resource_version)
             case NodeDeleted(name=name):
-                self.named["Node"].pop(("", name), None)
+                self._forget_named("Node", ("", name))
             case PodGroupDeleted(namespace=namespace, name=name):
-                self.named["PodGroup"].pop((namespace, name), None)
+                self._forget_named("PodGroup", (namespace, name))
             case PriorityClassDeleted(name=name):
-                self.named["PriorityClass"].pop(("", name), None)
+                self._forget_named("PriorityClass", ("", name))
             case DeclarationRejected(kind=kind, namespace=namespace, name=name):
                 self.rejected[kind, namespace, name] = event
             case RejectionEnded(kind=kind, namespace=namespace, name=name):
@@ -109,8 +130,13 @@ class Ingest:
 
     def _forget(self, uid: str) -> None:
         if pod := self.pods.pop(uid, None):
+            self._versions.pop(uid, None)
             self.rejected.pop(("Pod", pod.namespace, pod.name), None)
             self._release((pod.namespace, pod.name), uid)
+
+    def _forget_named(self, kind: str, key: Key) -> None:
+        if fact := self.named[kind].pop(key, None):
+            self._versions.pop(fact.uid, None)
 
     def _release(self, key: Key, uid: str) -> None:
         if self._holders.get(key) == uid:
@@ -151,13 +177,13 @@ class Ingest:
         else:
             known = [(fact.uid, key) for key, fact in self.named[kind].items()]
         events: list[Event] = []
-        for uid, key in known:
+        for uid, key in sorted(known, key=_by_key):
             if uid not in listed:
                 self._bury(uid)
                 events += self._gone(kind, uid, key)
                 self._release(key, uid)
         ended: list[Event] = [
-            _ended(one) for one in self.rejected.values() if one.kind == kind and one.uid not in listed
+            _ended(one) for _, one in sorted(self.rejected.items()) if one.kind == kind and one.uid not in listed
         ]
         return events + self._folded(ended)
 
@@ -262,6 +288,18 @@ class Ingest:
         if new.status == "terminating" and old.status != "terminating":
             events.append(PodTerminating(**about))
         return events
+
+
+def _as_observed(pod: PodRecord) -> PodObserved:
+    """The pod's facts as one: observed now."""
+    fact, status, node, version = pod.fact, pod.observed, pod.observed_node, pod.observed_version
+    if (fact.status, fact.node, fact.resource_version) == (status, node, version):
+        return fact
+    return msgspec.structs.replace(fact, status=status, node=node, resource_version=version)
+
+
+def _by_key(known: tuple[str, Key]) -> Key:
+    return known[1]
 
 
 def _normalised(seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:

@@ -1,7 +1,7 @@
 """The ingest process: lists and watches in, facts out.
 
 1. `IngestTaken` is acknowledged: whoever was ingest before can write no more.
-2. The own past is folded from the log, up to there.
+2. What the log says up to there is what the lists are compared with.
 3. Every kind is listed by a consistent read; what differs goes to the log, missed deletions included.
 4. `ClusterSynced`: from here on others may decide.
 5. Watches go on from the lists' resourceVersions. One that ends, however it ends, is resumed from the last
@@ -20,13 +20,14 @@ from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from events import ClusterSynced, Event, IngestTaken, envelope
+from events import ClusterSynced, Event, IngestTaken
 from events.log import EventLog
 from services import telemetry
 from services.ingest.decoding import KINDS, NODE, POD_GROUP, Kind, Unreadable, WatchEnded
 from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized, Unreachable
+from services.start import state_at
 from services.writer import Gather, Writer
 
 log = logging.getLogger("muster.ingest")
@@ -55,10 +56,9 @@ async def run(
     writer = Writer(event_log, "ingest")
     taken = await writer.take(IngestTaken(holder=holder))
     log.info("taken", extra={"sequence": taken, "holder": holder})
-    core = Ingest(scheduler_names)
-    await fold_past(event_log, writer.subject, taken, core)
+    core = Ingest.of((await state_at(event_log, taken)).state, scheduler_names)
     gather = _gather(writer, core)
-    await _together([gather.run(), Reader(core, client, gather, absent_poll_s).run()])
+    await _together([gather.run(), writer.renew(), Reader(core, client, gather, absent_poll_s).run()])
 
 
 def _gather(writer: Writer, core: Ingest) -> Gather:
@@ -67,16 +67,6 @@ def _gather(writer: Writer, core: Ingest) -> Gather:
     from services.tracing import TracedGather
 
     return TracedGather(writer, "facts", core.pods.values())
-
-
-async def fold_past(event_log: EventLog, subject: str, until: int, core: Ingest) -> None:
-    """Fold what ingest wrote up to `until`; other writers' commits are not even decoded, and strangers' set aside."""
-    async for batch in event_log.read(0, until):
-        for stored in batch:
-            if stored.subject == subject and envelope.header_of(stored) is not None:
-                for event in envelope.decode(stored).events:
-                    core.fold(event)
-        await asyncio.sleep(0)
 
 
 class Reader:

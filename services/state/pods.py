@@ -164,6 +164,7 @@ def observed(state: State, event: ev.PodObserved) -> None:
     pod = state.pods.get(uid)
     if pod is None:
         pod = state.pods[uid] = Pod(event, event.status, event.node, event.resource_version, "")
+        pod.observed, pod.observed_node, pod.observed_version = event.status, event.node, event.resource_version
         state.classes[event.scheduling_class].pods += 1
         if event.candidate:
             groups.join(state, uid, pod)
@@ -179,6 +180,7 @@ def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> 
     """A field that scheduling depends on changed: gates, labels, requests (resize), priority."""
     before, pod.fact = pod.fact, event
     seen(pod, event.resource_version)
+    pod.observed, pod.observed_node, pod.observed_version = event.status, event.node, event.resource_version
     if before.scheduling_class != event.scheduling_class:
         _reclass(state, uid, before.scheduling_class, event.scheduling_class)
     if event.node and pod.status not in FINISHED:
@@ -221,6 +223,9 @@ def assigned(state: State, event: ev.PodAssigned) -> None:
     if pod is None or pod.status in FINISHED:
         return
     seen(pod, event.resource_version)
+    if pod.observed != TERMINATING:
+        pod.observed = BOUND
+    pod.observed_node, pod.observed_version = event.node, event.resource_version
     pod.node = event.node
     if pod.status != TERMINATING:
         pod.status = BOUND
@@ -232,7 +237,8 @@ def terminating(state: State, event: ev.PodTerminating) -> None:
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
-    pod.status = TERMINATING
+    pod.status = pod.observed = TERMINATING
+    pod.observed_version = event.resource_version
     seen(pod, event.resource_version)
     groups.shrunk(state, pod)
 
@@ -241,7 +247,8 @@ def finished(state: State, event: ev.PodFinished) -> None:
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
-    pod.status = SUCCEEDED if event.succeeded else FAILED
+    pod.status = pod.observed = SUCCEEDED if event.succeeded else FAILED
+    pod.observed_version = event.resource_version
     seen(pod, event.resource_version)
     held = release(state, event.uid)
     if held is not None and pod.status == FAILED:

@@ -32,6 +32,11 @@ class Pod(msgspec.Struct, gc=False):
     """The gang it counts for: frozen from proposal to settlement."""
     reported: str = ""
     """The reason last written to its PodScheduled condition."""
+    observed: str = PENDING
+    """Status, node and resourceVersion as ingest's facts alone say it, whatever the binder knows: ingest compares with
+    them."""
+    observed_node: str = ""
+    observed_version: str = ""
 
 
 class Node(msgspec.Struct, gc=False):

@@ -9,8 +9,8 @@ from events.envelope import Header
 from events.memory import MemoryLog
 from services.decider import Decider
 from services.ingest.differ import Ingest
-from services.ingest.service import fold_past
 from services.planner import core
+from services.start import state_at
 from services.state import snapshot
 from services.state.fold import State
 from services.writer import Writer
@@ -42,6 +42,5 @@ async def test_a_stranger_on_ingests_subject_does_not_keep_ingest_from_starting(
     await before.append([fact], basis=0, cause="facts")
     stranger = Header(writer="stranger", epoch=0, basis=0, time_ns=0, cause="facts")
     log.append_now(before.subject, stranger, b"hello?", before.last)
-    core = Ingest(("muster",))
-    await fold_past(log, before.subject, await log.end(), core)
+    core = Ingest.of((await state_at(log)).state, ("muster",))
     assert list(core.named["PriorityClass"].values()) == [fact]

@@ -1,0 +1,111 @@
+"""The state at a place of a log: the newest snapshot that is good, and what was committed since.
+
+Everybody who needs a state begins here: services when they start, the process that takes the next snapshot, the
+console. A snapshot is good when it can be read, is of this version's fold, has the digest under which it is kept, and the
+log behind it does not say otherwise. One that is not is told and left out, and the one before it is tried; a log that
+still begins at 1 can always be folded from there. Restoring and folding go in slices, so that a large state does not
+cost its service the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+from events.envelope import STATE_VERSION
+from events.log import EventLog, LogError, Purged
+from events.snapshots import BrokenSnapshot, Kept
+from services.state import snapshot
+from services.state.fold import State
+
+logger = logging.getLogger("muster.start")
+FOLD_EVENTS = 2_000
+"""Events folded between two turns of the event loop: a few milliseconds."""
+
+
+class NoStart(LogError):
+    """The log was purged, and no snapshot is there on which what is left could stand."""
+
+
+class Start(NamedTuple):
+    """A state and where it came from."""
+
+    state: State
+    base: Kept | None
+    """The snapshot; None when the log was folded from its first commit."""
+    tail_bytes: int
+    """What was folded behind it."""
+
+
+async def state_at(log: EventLog, until: int | None = None, *, oldest: bool = False) -> Start:
+    """The state after commit `until` (default: the log's end as of now), from the newest snapshot that allows it.
+
+    `oldest`: from the farthest place back that the log and its snapshots still allow.
+    Raises NoStart, LogError, UnknownCommit.
+    """
+    end = await log.end()
+    place = end if until is None else min(until, end)
+    first = await log.first()
+    if first > 1 or not oldest:
+        listed = [kept for kept in await log.snapshots.listed() if first - 1 <= kept.sequence <= place]
+        for kept in reversed(listed) if oldest else listed:
+            state = await restored(log, kept)
+            if state is not None:
+                tail_bytes = await fold(log, state, place)
+                if _confirmed(state, kept):
+                    return Start(state, kept, tail_bytes)
+    if first > 1:
+        raise NoStart(
+            f"the log begins at {first}, and none of its snapshots from {first - 1} to {place} can be used: "
+            f"import an archive of it (`muster export` wrote one before the purge) into a new log"
+        )
+    state = State()
+    return Start(state, None, await fold(log, state, place))
+
+
+async def restored(log: EventLog, kept: Kept) -> State | None:
+    """The state of this snapshot; None, and told, when it is not good. Raises LogError but for BrokenSnapshot."""
+    if kept.state != STATE_VERSION:
+        logger.warning("snapshot left out", extra={"at": kept.sequence, "because": f"state version {kept.state}"})
+        return None
+    try:
+        slices = snapshot.unpack(await log.snapshots.get(kept), kept.digest)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as done:
+                state: State = done.value
+                break
+            await asyncio.sleep(0)
+        if state.sequence != kept.sequence:
+            raise snapshot.Damaged(f"it is of {state.sequence}")
+    except (snapshot.Damaged, BrokenSnapshot) as error:
+        logger.warning("snapshot left out", extra={"at": kept.sequence, "because": str(error)})
+        return None
+    return state
+
+
+async def fold(log: EventLog, state: State, until: int) -> int:
+    """Fold what follows the state, up to `until`; its bytes. Raises LogError, UnknownCommit."""
+    events = size = 0
+    async for batch in log.read(state.sequence, until):
+        for stored in batch:
+            if stored.sequence != state.sequence + 1:
+                raise Purged(f"the log begins at {stored.sequence}: what follows {state.sequence} was purged")
+            commit = state.apply_stored(stored)
+            size += len(stored.header) + len(stored.payload)
+            events += len(commit.events) if commit is not None else 1
+            if events >= FOLD_EVENTS:
+                events = 0
+                await asyncio.sleep(0)
+    return size
+
+
+def _confirmed(state: State, base: Kept) -> bool:
+    """Whether the log says the same of the snapshot, or nothing: its process may have ended in between."""
+    taken = state.snapshots.get(base.sequence)
+    if taken is None or taken.digest == base.digest:
+        return True
+    logger.warning("snapshot left out", extra={"at": base.sequence, "because": f"the log says {taken.digest}"})
+    return False
