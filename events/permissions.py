@@ -51,7 +51,7 @@ def may_publish(cluster: str, role: str) -> list[str]:
         return [*_reading(feed), f"$JS.API.CONSUMER.DURABLE.CREATE.{feed}.>", f"$JS.ACK.{feed}.>"]
     reading = _reading(log)
     if role == READER:
-        return reading
+        return [*reading, f"$JS.API.STREAM.MSG.GET.muster-leases-{cluster}"]
     creating = f"$JS.API.STREAM.CREATE.{log}"  # whoever starts first; as it is already, it changes nothing
     leasing = [
         *_leases(cluster, role),
@@ -64,8 +64,11 @@ def may_publish(cluster: str, role: str) -> list[str]:
 
 
 def may_subscribe(cluster: str, role: str) -> list[str]:
-    """A standby hears at once that its role's lease was given back."""
-    return [INBOX] if role in (READER, SUBSCRIBER) else [INBOX, *_leases(cluster, role)]
+    """A standby hears at once that its role's lease was given back; the binder hears the planners' as well."""
+    if role in (READER, SUBSCRIBER):
+        return [INBOX]
+    watched = _leases(cluster, "planner") if role == "binder" else []
+    return [INBOX, *_leases(cluster, role), *watched]
 
 
 def _writers(role: str) -> str:

@@ -12,13 +12,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import events as ev
 from events import Event
 from events.envelope import Commit
+from events.lease import Watch
 from events.log import EventLog
 from services import telemetry
 from services.binder import core
@@ -55,6 +56,8 @@ BURST_WRITES = 50.0
 REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
+WATCH_S = 0.25
+"""How often the shards' leases are looked at."""
 
 
 class Effects:
@@ -418,16 +421,35 @@ def _first(queue: dict[str, None]) -> str:
     return key
 
 
+async def watch_shards(decider: Decider, leases: Watch) -> None:
+    """The binder's eye on the planners: a shard whose lease is free is lost, said once of each process that took it."""
+    said: set[int] = set()
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_S):
+                await leases.given_back.wait()
+        leases.given_back.clear()
+        for shard, taken in list(decider.state.shards.items()) if decider.active else ():
+            if taken not in said and await leases.is_free(f"planner.{shard}"):
+                said.add(taken)
+                decider.report(ev.ShardLost(shard=shard, taken=taken))
+
+
 async def run(
     log: EventLog,
     client: Client,
     *,
     holder: str,
+    turn: Callable[[], Awaitable[None]] | None = None,
+    leases: Watch | None = None,
     concurrency: int = 64,
     rates: Rates = DEFAULT_RATES,
     clock_offset_ms: int = 0,
 ) -> None:
-    """Judge and bind until another process takes over (SteppedDown) or this task is cancelled."""
+    """Judge and bind, once it is this process's `turn`, until another takes over (SteppedDown) or this task is cancelled.
+
+    `leases` are the planners': without them no shard is ever found lost.
+    """
 
     def decide(state: State) -> Decision:
         yield from ()  # one slice: verdicts are bounded by `Policy.cycle_pods`
@@ -459,6 +481,8 @@ async def run(
         rates=rates,
     )
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(decider.run(ev.BinderTaken(holder=holder)))
+        tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
+        if leases is not None:
+            tasks.create_task(watch_shards(decider, leases))
         tasks.create_task(effects.run())
         tasks.create_task(behind.run())

@@ -1,8 +1,10 @@
 """A service as a process: settings in, the log and the lease opened, the service run until it is told to end.
 
-The lease only decides who tries (`events.lease`): a second process of a role waits for it as a standby. SIGTERM and
-SIGINT end the service cleanly and hand the lease over at once. A service that was replaced, or that cannot reach what it
-needs, ends with an exit code of its own; whoever runs it starts it again, and it becomes a standby.
+The lease only decides who tries (`events.lease`): a second process of a role waits for it as a standby; planner and
+binder follow the log meanwhile, so that they can decide at once. ``--shard auto`` takes the first planner shard that is
+free and never waits while one is. SIGTERM and SIGINT end the service cleanly and hand the lease over at once. A service
+that was replaced, or that cannot reach what it needs, ends with an exit code of its own; whoever runs it starts it again,
+and it becomes a standby.
 """
 
 from __future__ import annotations
@@ -11,22 +13,27 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
-from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from events.envelope import MalformedCommit
 from events.homes import open_log
 from events.jetstream import JetStreamLog
-from events.lease import Lease
+from events.lease import Lease, Watch, acquire_first
 from events.log import LogError
 from services.health import Health
 from services.settings import Settings
 from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
-LEASE_S = 3
+LEASE_S = 2
+AUTO = "auto"
+AUTO_SHARDS = 64
+"""The shards that ``--shard auto`` takes: as many as there are partitions."""
+FOLLOWS_AS_STANDBY = ("planner", "binder")
+LEAVE_WITHIN_S = 2.0
+"""How long a planner that is told to end may take to say that it leaves."""
 STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 3, 4, 5
 """Exit codes: another process took over; the log or the cluster cannot be reached or refuses us; the log holds a commit
 of a known writer that this version cannot read."""
@@ -72,7 +79,8 @@ async def _serve(role: str, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        await _until(stop, _hold_and_run(role, settings))
+        grace_s = LEAVE_WITHIN_S if role == "planner" else 0.0
+        await _until(stop, _hold_and_run(role, settings, stop), grace_s)
     except Exception as error:
         return _exit_code(_first(error))
     return 0
@@ -100,12 +108,15 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` until it ends or `stop` is set; then it is cancelled and has cleaned up when this returns."""
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None], grace_s: float) -> None:
+    """Run `work` until it ends, or until `grace_s` after `stop`: then it is cancelled. It has cleaned up when this
+    returns."""
     running = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
+    if not running.done():
+        await asyncio.wait({running}, timeout=grace_s)
     if not running.done():
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -114,11 +125,25 @@ async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
     running.result()
 
 
-async def _hold_and_run(role: str, settings: Settings) -> None:
-    """Open the log, wait for the lease, run the service; end when the lease is lost."""
-    import_module(f"services.{role}.service")  # before the lease: a standby takes over at once
-    _collect_seldom()
-    writer = f"planner.{settings.shard}" if role == "planner" else role
+class Seat(NamedTuple):
+    """A process's place in its role."""
+
+    writer: str
+    """As in the log's subjects: ingest, planner.<shard>, binder, feed."""
+    stop: asyncio.Event
+    """Set when the process is told to end."""
+    turn: Callable[[], Awaitable[None]] | None = None
+    """Waits until the role is this process's; None: it is already."""
+    leases: Watch | None = None
+    """The planners'."""
+
+    @property
+    def shard(self) -> str:
+        return self.writer.partition(".")[2]
+
+
+async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event) -> None:
+    """Open the log, take a seat, run the service; end when the lease is lost."""
     health = Health()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
@@ -127,29 +152,63 @@ async def _hold_and_run(role: str, settings: Settings) -> None:
         )
         stack.push_async_callback(log.close)
         health.ready = True
-        if isinstance(log, JetStreamLog):
-            lease = Lease(log.connection, settings.cluster, writer, settings.holder, LEASE_S)
-            await stack.enter_async_context(lease)
-            logger.info("active", extra={"writer": writer, "holder": settings.holder})
-            async with asyncio.TaskGroup() as tasks:
-                service = tasks.create_task(_run(role, settings, log))
-                lost = tasks.create_task(lease.lost.wait())
-                await asyncio.wait({service, lost}, return_when=asyncio.FIRST_COMPLETED)
-                if lost.done() and not service.done():
-                    service.cancel()
-                    raise SteppedDown(f"the lease of {writer} is lost")
-                lost.cancel()
-        else:
-            await _run(role, settings, log)
+        if not isinstance(log, JetStreamLog):
+            await _run(role, settings, log, Seat(_writers(role, settings)[0], stop))
+            return
+        seat, lease = await _take_seat(role, settings, log, stop)
+        stack.push_async_callback(lease.release)
+        if role == "binder":
+            leases = Watch(log.connection, settings.cluster, "planner.*", LEASE_S)
+            seat = seat._replace(leases=await stack.enter_async_context(leases))
+        async with asyncio.TaskGroup() as tasks:
+            service = tasks.create_task(_run(role, settings, log, seat))
+            lost = tasks.create_task(lease.lost.wait())
+            await asyncio.wait({service, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done() and not service.done():
+                service.cancel()
+                raise SteppedDown(f"the lease of {seat.writer} is lost")
+            lost.cancel()
 
 
-async def _run(role: str, settings: Settings, log: Any) -> None:
+def _writers(role: str, settings: Settings) -> list[str]:
+    """Those of which this process would become one."""
+    if role != "planner":
+        return [role]
+    shards = map(str, range(AUTO_SHARDS)) if settings.shard == AUTO else [settings.shard]
+    return [f"planner.{shard}" for shard in shards]
+
+
+async def _take_seat(role: str, settings: Settings, log: JetStreamLog, stop: asyncio.Event) -> tuple[Seat, Lease]:
+    """The seat and its lease, which is held unless the seat has a turn to wait for."""
+    leases = [
+        Lease(log.connection, settings.cluster, writer, settings.holder, LEASE_S, replicas=settings.log_replicas)
+        for writer in _writers(role, settings)
+    ]
+    lease = leases[0] if len(leases) == 1 else await acquire_first(leases)
+
+    async def turn() -> None:
+        if len(leases) == 1:
+            await lease.acquire()
+        logger.info("active", extra={"writer": lease.role, "holder": settings.holder})
+
+    if role in FOLLOWS_AS_STANDBY:
+        return Seat(lease.role, stop, turn), lease
+    await turn()
+    return Seat(lease.role, stop), lease
+
+
+async def _run(role: str, settings: Settings, log: Any, seat: Seat) -> None:
     match role:
         case "planner":
             from services.planner import service as planner
 
             await planner.run(
-                log, shard=settings.shard, holder=settings.holder, clock_offset_ms=settings.clock_offset_ms
+                log,
+                shard=seat.shard,
+                holder=settings.holder,
+                turn=seat.turn,
+                stop=seat.stop,
+                clock_offset_ms=settings.clock_offset_ms,
             )
         case "ingest":
             from services.ingest import service as ingest
@@ -164,6 +223,8 @@ async def _run(role: str, settings: Settings, log: Any) -> None:
                     log,
                     client,
                     holder=settings.holder,
+                    turn=seat.turn,
+                    leases=seat.leases,
                     concurrency=settings.bind_concurrency,
                     rates=binder.Rates(
                         settings.condition_patches_per_second,

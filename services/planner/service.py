@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
-from events import Event, PlannerTaken
+from events import Event, PlannerLeft, PlannerTaken
+from events.envelope import Commit
 from events.log import EventLog
 from services.decider import Decider, Decision, LogTime
 from services.planner import core
 from services.state.fold import State
-from services.writer import Writer
+from services.writer import SteppedDown, Writer
 
 
 async def run(
@@ -17,13 +19,31 @@ async def run(
     *,
     shard: str,
     holder: str,
+    turn: Callable[[], Awaitable[None]] | None = None,
+    stop: asyncio.Event | None = None,
     clock_offset_ms: int = 0,
 ) -> None:
-    """Plan for the shard until another process takes it over (SteppedDown) or this task is cancelled."""
+    """Plan for the shard, once it is this process's `turn`, until told to `stop`: then its last commit says that it left.
+
+    Raises SteppedDown when another process took the shard over, or when the binder found its lease run out.
+    """
 
     def decide(state: State) -> Decision:
         decided: Sequence[Event] = yield from core.decide(state, shard)
         return decided
 
-    decider = Decider(log, Writer(log, f"planner.{shard}"), decide, clock=LogTime(clock_offset_ms))
-    await decider.run(PlannerTaken(shard=shard, holder=holder))
+    def applied(_: Commit) -> None:
+        if shard not in decider.state.shards:
+            raise SteppedDown(f"shard {shard} was found lost at {decider.state.sequence}")
+
+    async def leave() -> None:
+        if stop is not None:
+            await stop.wait()
+            decider.leave(PlannerLeft(shard=shard))
+
+    decider = Decider(log, Writer(log, f"planner.{shard}"), decide, clock=LogTime(clock_offset_ms), applied=applied)
+    leaving = asyncio.create_task(leave(), name=f"planner.{shard} until it is told to stop")
+    try:
+        await decider.run(PlannerTaken(shard=shard, holder=holder), turn)
+    finally:
+        leaving.cancel()
