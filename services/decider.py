@@ -4,7 +4,8 @@ A `Decider` reads the log into its state, and whenever it has read everything th
 may say something: a tick that is due, outcomes that its effects brought, or what the core decides over exactly this
 state. One commit is in flight at a time, so each decision stands on all earlier ones; under load what arrives meanwhile
 is folded together and decided on together. Deciding runs in slices, and folding in batches, with a turn of the event
-loop in between: a busy service still answers pings and renews its lease.
+loop in between: a busy service still answers pings and renews its lease. A standby follows and folds as well: when its
+turn comes, nothing is left to read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,7 @@ class Decider:
         """Under load: outcomes gather at least this long between two commits of them."""
         self.active = False
         """Whether the subject is taken and everything up to that is folded."""
+        self._last_word: Event | None = None
         self._decide = decide
         self._clock = clock or LogTime()
         self._applied = applied
@@ -95,22 +97,28 @@ class Decider:
         if len(self.outcomes) == 1:
             self._stirred.set()
 
+    def leave(self, last_word: Event) -> None:
+        """End `run` soon: with this commit, or without one while the subject is not taken yet."""
+        self._last_word = last_word
+        self._stirred.set()
+
     async def catch_up(self) -> None:
         """The state at the log's end as of now."""
         started = await state_at(self.log)
         self.state, self.tail_bytes = started.state, started.tail_bytes
 
-    async def run(self, taken: Event) -> None:
-        """Catch up, take the writer's subject, decide until replaced (SteppedDown) or cancelled."""
+    async def run(self, taken: Event, turn: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Catch up, wait for the turn, take the writer's subject, decide until replaced (SteppedDown), cancelled, or told
+        to `leave`."""
         await self.catch_up()
         if not telemetry.is_on():
-            return await self._run(taken)
+            return await self._run(taken, turn)
         from services.tracing import traces
 
         self._traces = traces(self.state, self.writer.name)
         measuring = asyncio.create_task(self._measure_lag(), name=f"lag of {self.writer.name}")
         try:
-            await self._run(taken)
+            await self._run(taken, turn)
         finally:
             measuring.cancel()
 
@@ -120,15 +128,20 @@ class Decider:
                 telemetry.LAG.set(await self.log.end() - self.state.sequence, writer=self.writer.name)
             await asyncio.sleep(LAG_EVERY_S)
 
-    async def _run(self, taken: Event) -> None:
-        await self.writer.take(taken)
+    async def _run(self, taken: Event, turn: Callable[[], Awaitable[None]] | None) -> None:
         reading = asyncio.create_task(self._read(), name=f"reading for {self.writer.name}")
         try:
+            if turn is not None and not await self._stand_by(turn, reading):
+                return
+            await self.writer.take(taken)
             while not reading.done():
                 await self._fold()
                 if self.state.sequence >= self.writer.last:
                     if not self.active:
                         self._activate()
+                    if self._last_word is not None:
+                        await self._append([self._last_word], "left")
+                        return
                     if await self._say_something():
                         continue
                     await self._wait()
@@ -140,6 +153,25 @@ class Decider:
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
+
+    async def _stand_by(self, turn: Callable[[], Awaitable[None]], reading: asyncio.Task[None]) -> bool:
+        """Fold what comes until the turn does; False when told to leave before."""
+        waiting = asyncio.ensure_future(turn())
+        waiting.add_done_callback(lambda _: self._stirred.set())
+        try:
+            while not (waiting.done() or reading.done() or self._last_word is not None):
+                await self._fold()
+                if not self._stirred.is_set():
+                    await self._stirred.wait()
+                self._stirred.clear()
+            if reading.done():
+                reading.result()
+            if waiting.done():
+                await waiting
+                return True
+            return False
+        finally:
+            waiting.cancel()
 
     @property
     def _log_time(self) -> Clock:
