@@ -341,7 +341,7 @@ class Broker:
             self.loop.at(self._busy_until_s, self._sync)
             return
         if f".{self.stream}" not in subject:  # the snapshots' bucket: nobody has put one
-            self.refuse(link, message, 404, STREAM_NOT_FOUND, "stream not found")
+            self.refuse(link, message, STREAM_NOT_FOUND)
             return
         verb, _, rest = subject.removeprefix("$JS.API.").partition(f".{self.stream}")
         name = rest.removeprefix(".")
@@ -380,8 +380,7 @@ class Broker:
         if code == 503:
             self.answer(link, to, {}, {"Status": "503"})
         else:
-            error = {"code": 400, "err_code": code, "description": "last sequence by subject mismatch"}
-            self.answer(link, to, {"error": error})
+            self.answer(link, to, {"error": {"code": 400, "err_code": code, "description": "simulated"}})
 
     def _message(self, subject: str) -> dict[str, Any]:
         sequence = self.last.get(subject, 0)

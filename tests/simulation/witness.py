@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import events as ev
-from events import envelope
 from events.envelope import Commit, Stored
 from services.console.verify import Verifier
 from services.planner.core import Cycle
@@ -46,6 +45,10 @@ class Witness:
         """Event → the sequence at which it first came."""
         self._touched: dict[str, int] = {}
         """Node, pod or gang → the sequence of the last fact about it."""
+        self._where: dict[str, tuple[str, str]] = {}
+        """Pod → its node and group after the last fact about it."""
+        self._permitted_in: dict[str, str] = {}
+        """Pod → the group in which it was permitted."""
         self._taken_at = 0
         """The cluster's revision when the last IngestTaken landed."""
 
@@ -99,7 +102,7 @@ class Witness:
                 case ev.NodeObserved(name=name) | ev.NodeDeleted(name=name):
                     self._touched[name] = commit.sequence
                 case ev.PodObserved() | ev.PodAssigned() | ev.PodTerminating() | ev.PodFinished() | ev.PodDeleted():
-                    self._touch_pod(event, commit.sequence)
+                    self._touch_pod(event.uid, commit.sequence)
                 case ev.PodGroupObserved() | ev.PodGroupDeleted():
                     self._touched[f"{event.namespace}/{event.name}"] = commit.sequence
                 case ev.GangPermitted():
@@ -111,19 +114,21 @@ class Witness:
                 case ev.DisagreementDetected():
                     raise Violation(f"{commit.sequence}: planner and binder disagree: {event} (rule 4)")
 
-    def _touch_pod(self, event: ev.Facts, sequence: int) -> None:
-        uid = event.uid  # type: ignore[union-attr]
+    def _touch_pod(self, uid: str, sequence: int) -> None:
+        """A fact about a pod is one about its node and its gang, be it the gang that it leaves."""
         self._touched[uid] = sequence
-        node = getattr(event, "node", "")
         pod = self.state.pods.get(uid)
-        for key in (node, pod.node if pod is not None else "", pod.group if pod is not None else ""):
-            if key:
-                self._touched[key] = sequence
+        now = (pod.node, pod.group) if pod is not None else ("", "")
+        for key in (*self._where.get(uid, ()), *now):
+            self._touched[key] = sequence
+        self._where[uid] = now
 
     def _permitted(self, permit: ev.GangPermitted, commit: Commit, satisfied: set[str]) -> None:
         """7.2 and 7.3, but for what facts between the permit's basis and its place changed."""
         state, basis = self.state, commit.header.basis
         table = state.table
+        for assignment in permit.bindings:
+            self._permitted_in.update((binding.uid, permit.group) for binding in assignment.pods)
         for assignment in permit.bindings:
             if self._touched.get(assignment.node, 0) > basis:
                 continue
@@ -247,13 +252,13 @@ class Witness:
         for gang in state.gangs.values():
             if gang.satisfied:
                 continue
-            ours = [uid for uid in gang.members if state.pods[uid].status == BOUND and uid in self._by_muster]
+            ours = [
+                uid
+                for uid in gang.members
+                if state.pods[uid].status == BOUND and self._permitted_in.get(uid) == gang.key
+            ]
             if ours:
                 raise Violation(f"{gang.key} is half bound: {ours} (7.3)")
-
-    @property
-    def _by_muster(self) -> set[str]:
-        return {event.uid for stored in self.commits for event in _events(stored) if isinstance(event, ev.PodBound)}
 
     def verified(self) -> str:
         """The log decided again from its beginning; the digest."""
@@ -268,13 +273,6 @@ class Witness:
         if report.digest != digest:
             raise Violation(f"the log folds to {report.digest} and to {digest} (7.6)")
         return digest
-
-
-def _events(stored: Stored) -> list[ev.Event]:
-    try:
-        return envelope.decode(stored).events
-    except envelope.MalformedCommit:
-        return []
 
 
 def _status(pod: dict) -> str:  # type: ignore[type-arg]

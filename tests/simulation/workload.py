@@ -309,9 +309,7 @@ class Workload:
 
     def fail(self) -> None:
         """A pod that is on a node fails for good: refused by its kubelet, or on its own."""
-        pod = self._pick(
-            lambda pod: bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] in ("Pending", "Running")
-        )
+        pod = self._pick(lambda pod: bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Running")
         if pod is not None:
             reason = {"reason": "OutOfcpu"} if self.random.random() < 0.5 else {}
             self._patch(

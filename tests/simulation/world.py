@@ -130,7 +130,7 @@ class World:
                 outcome.violation = f"{type(error).__name__}: {error}"
                 if self.violation is None:
                     raise
-        self._dispose()
+            self._dispose()
         outcome.events, outcome.commits = self.witness.events, len(self.witness.commits)
         outcome.virtual_s = self.loop.now_s - START_S
         outcome.faults, outcome.seen = dict(self.faults.hits), dict(self.witness.seen)
@@ -231,9 +231,9 @@ class World:
             return f"the log at {state.sequence}"
         for entry in self.kube.api.pods.entries.values():
             pod = entry.object
-            ends = pod["spec"].get("nodeName") and (pod["metadata"].get("annotations") or {}).get(
-                "muster.dev/duration-ms"
-            )
+            ends = ("", pod["spec"].get("nodeName")) in self.kube.api.nodes.entries and (
+                pod["metadata"].get("annotations") or {}
+            ).get("muster.dev/duration-ms")
             if "deletionTimestamp" in pod["metadata"] or (ends and pod["status"]["phase"] in ("Pending", "Running")):
                 return f"pod {entry.key} is about to end"
         return ""
