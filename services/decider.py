@@ -25,13 +25,11 @@ from services.start import FOLD_EVENTS, state_at
 from services.state.clock import tick, wanted_in_ns
 from services.state.fold import State
 from services.state.records import Clock
-from services.writer import SteppedDown, Writer
+from services.writer import Spacing, SteppedDown, Writer
 
 if TYPE_CHECKING:
     from services.tracing import Traces
 
-DECISION_SPACING_S = 0.01
-"""Under load: between two commits of decisions. The first after a pause goes out at once."""
 LAG_EVERY_S = 5.0
 """How often the log is asked for its end, for the metric alone."""
 Decision = Generator[None, None, Sequence[Event]]
@@ -73,8 +71,6 @@ class Decider:
         self.tail_bytes = 0
         """What was folded since the snapshot from which the state was restored."""
         self.outcomes: deque[Event] = deque()
-        self.outcome_spacing_s = 0.0
-        """Under load: outcomes gather at least this long between two commits of them."""
         self.active = False
         """Whether the subject is taken and everything up to that is folded."""
         self._last_word: Event | None = None
@@ -88,11 +84,11 @@ class Decider:
         self._stirred = asyncio.Event()
         self._news = True
         """Whether something was folded since the core last had nothing to say."""
-        self._next_decision_s = 0.0
-        self._next_outcomes_s = 0.0
+        self._decisions = Spacing()
+        self._outcomes = Spacing()
 
     def report(self, outcome: Event) -> None:
-        """Append an outcome soon, with those that come within `outcome_spacing_s`; only the first wakes the loop."""
+        """Append an outcome soon, under load with those that come meanwhile; only the first wakes the loop."""
         self.outcomes.append(outcome)
         if len(self.outcomes) == 1:
             self._stirred.set()
@@ -225,19 +221,19 @@ class Decider:
         if due is not None:
             await self._append([due], "tick")
             return True
-        if self._news and time.monotonic() >= self._next_decision_s:
+        if self._news and time.monotonic() >= self._decisions.due_s:
             began_s = time.perf_counter()
             decided = await self._think()
             if decided:
-                self._next_decision_s = time.monotonic() + DECISION_SPACING_S
+                self._decisions.sent(time.monotonic())
                 self._deciding_s = time.perf_counter() - began_s
                 await self._append(decided, "decide")
                 telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
                 return True
             self._news = False
-        if self.outcomes and time.monotonic() >= self._next_outcomes_s:
+        if self.outcomes and time.monotonic() >= self._outcomes.due_s:
             gathered = [self.outcomes.popleft() for _ in range(min(len(self.outcomes), 2_000))]
-            self._next_outcomes_s = time.monotonic() + self.outcome_spacing_s
+            self._outcomes.sent(time.monotonic())
             await self._append(gathered, "outcome")
             return True
         if time.monotonic() >= self.writer.renew_at_s:
@@ -268,9 +264,9 @@ class Decider:
         """Until something is read or brought, or a tick, gathered outcomes or a renewal are due."""
         due_s = self.writer.renew_at_s
         if self._news:
-            due_s = min(due_s, self._next_decision_s)
+            due_s = min(due_s, self._decisions.due_s)
         if self.outcomes:
-            due_s = min(due_s, self._next_outcomes_s)
+            due_s = min(due_s, self._outcomes.due_s)
         timeout_s = max(0.0, due_s - time.monotonic())
         wanted_ns = wanted_in_ns(self._log_time, self._clock.now_ns())
         if wanted_ns is not None:

@@ -1,8 +1,8 @@
 """How a service appends to the log: taking its subject over, one commit in flight, stepping down when replaced.
 
 `Writer` knows the last sequence on its own subject and appends behind exactly that; the log refuses whoever is not the
-last writer any more (`events.log`). `Gather` is for what need not be one commit, facts and outcomes: alone, an event
-goes out at once; under load, what arrives within a few milliseconds shares a commit.
+last writer any more (`events.log`). `Gather` is for what need not be one commit: alone, an event goes out at once; under
+load, what arrives within a gap of `Spacing` shares a commit.
 """
 
 from __future__ import annotations
@@ -104,6 +104,28 @@ class Writer:
                 await self.append([Renewed()], basis=self.last, cause="renew")
 
 
+class Spacing:
+    """How far apart one writer's commits of one kind are. Times are seconds of a monotone clock.
+
+    A commit costs every reader a wake-up, and under load that is most of what it costs. So the first after a pause goes
+    out at once, and while they come back to back the gap doubles from 10 ms to 100 ms: the pods of a small gang share a
+    second commit 10 ms later, a flood of them is taken in ten times a second.
+    """
+
+    FIRST_S, LONGEST_S = 0.01, 0.1
+
+    def __init__(self) -> None:
+        self.due_s = float("-inf")
+        """When the next commit may go out."""
+        self._gap_s = 0.0
+
+    def sent(self, now_s: float) -> None:
+        """A commit goes out at `now_s`; there was a pause if it might have gone out a whole gap ago."""
+        paused = now_s - self.due_s > max(self._gap_s, self.FIRST_S)
+        self._gap_s = self.FIRST_S if paused else min(self._gap_s * 2, self.LONGEST_S)
+        self.due_s = now_s + self._gap_s
+
+
 class Gather:
     """Events that may share commits, in the order in which they were added. `run` sends them until it is cancelled."""
 
@@ -112,13 +134,11 @@ class Gather:
         writer: Writer,
         cause: str,
         *,
-        window_ms: float = 10.0,
         max_events: int = GATHERED_EVENTS,
         max_bytes: int = GATHERED_BYTES,
     ) -> None:
-        """At most one commit in `window_ms`, of at most `max_events` and (but for one large event) `max_bytes`."""
+        """Commits of at most `max_events` and (but for one large event) `max_bytes`."""
         self._writer, self._cause = writer, cause
-        self._window_s = window_ms / 1_000
         self._max_events, self._max_bytes = max_events, max_bytes
         self._pending: deque[bytes] = deque()
         self._added = self._sent = 0
@@ -159,13 +179,12 @@ class Gather:
             raise
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        next_at = 0.0
+        spacing = Spacing()
         while True:
             await self._more.wait()
-            if (wait_s := next_at - loop.time()) > 0 and len(self._pending) < self._max_events:
+            if (wait_s := spacing.due_s - time.monotonic()) > 0 and len(self._pending) < self._max_events:
                 await asyncio.sleep(wait_s)
-            next_at = loop.time() + self._window_s
+            spacing.sent(time.monotonic())
             await self._send(self._cut())
 
     def _cut(self) -> list[bytes]:

@@ -10,7 +10,7 @@ import pytest
 from events import Event, IngestTaken, PodDeleted, envelope
 from events.log import LogError, Unavailable
 from events.memory import MemoryLog
-from services.writer import Gather, SteppedDown, Writer
+from services.writer import Gather, Spacing, SteppedDown, Writer
 
 
 def deleted(number: int, text: str = "") -> PodDeleted:
@@ -143,3 +143,16 @@ async def test_a_log_that_is_away_is_told() -> None:
         await gather.flush()
     assert isinstance(task.exception(), Unavailable) or not task.done()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def test_commits_come_back_to_back_ever_more_seldom_and_at_once_after_a_pause() -> None:
+    spacing, now_s, gaps_ms = Spacing(), 5.0, []
+    for _ in range(6):
+        assert spacing.due_s <= now_s
+        spacing.sent(now_s)
+        gaps_ms.append(round((spacing.due_s - now_s) * 1_000))
+        now_s = spacing.due_s  # the next one waited for its turn
+    assert gaps_ms == [10, 20, 40, 80, 100, 100]
+    now_s = spacing.due_s + 0.11
+    spacing.sent(now_s)
+    assert spacing.due_s == pytest.approx(now_s + Spacing.FIRST_S)

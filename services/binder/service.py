@@ -42,7 +42,6 @@ from services.state.records import PERMITTED
 from services.writer import Writer
 
 logger = logging.getLogger("muster.binder")
-OUTCOME_SPACING_S = 0.02
 POD_GROUP = "coscheduling/v1alpha1"
 """The dialect whose objects have a status."""
 ROUND_S = 0.5
@@ -205,7 +204,6 @@ class Effects:
             return
 
     def _say(self, found: Event) -> None:
-        self._decider.outcome_spacing_s = OUTCOME_SPACING_S if self.in_flight > 1 else 0.0
         self._decider.report(found)
 
 
