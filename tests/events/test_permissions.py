@@ -11,7 +11,7 @@ import pytest
 from events import permissions, subjects
 from events.connection import Connection, Denied
 from events.jetstream import JetStreamLog
-from events.lease import Lease
+from events.lease import Lease, Watch, holder_of
 from events.server import EmbeddedServer
 from tests.events.writing import HEADER, append, collect, payload, sequences
 from tests.waiting import until
@@ -90,6 +90,21 @@ async def test_a_reader_reads_and_writes_nothing(guarded: EmbeddedServer) -> Non
         await append(reader, "admin", 6, sequence)
     await writer.close()
     await reader.close()
+
+
+async def test_the_binder_watches_the_planners_leases_and_a_reader_may_ask_of_them(guarded: EmbeddedServer) -> None:
+    planner, binder, reader = [await connect(guarded, role) for role in ("planner", "binder", "reader")]
+    held = Lease(planner, CLUSTER, "planner.5", "me")
+    await held.acquire()
+    assert await holder_of(reader, CLUSTER, "planner.5") == "me"
+    async with Watch(binder, CLUSTER, "planner.*", 60) as watch:
+        assert not await watch.is_free("planner.5")
+        await held.release()
+        await watch.given_back.wait()
+        assert await watch.is_free("planner.5")
+    assert binder.last_error is None
+    for connection in (planner, binder, reader):
+        await connection.close()
 
 
 async def test_a_subscriber_of_the_feed_does_not_see_the_log(guarded: EmbeddedServer) -> None:

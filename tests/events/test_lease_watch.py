@@ -1,0 +1,106 @@
+"""Leases seen from outside: the first that is free, and which are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from events.connection import Connection
+from events.lease import Lease, Watch, acquire_first, holder_of
+from events.server import EmbeddedServer
+from tests.waiting import until
+
+TTL_S = 1
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Connection]:
+    connection = await Connection(url).connect()
+    yield connection
+    await connection.close()
+
+
+def shards(connection: Connection, cluster: str, holder: str, count: int = 3) -> list[Lease]:
+    return [Lease(connection, cluster, f"planner.{number}", holder, 60) for number in range(count)]
+
+
+async def test_the_first_that_is_free_is_taken(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection:
+        taken = [await acquire_first(shards(connection, cluster, name)) for name in ("one", "two", "three")]
+        assert [lease.role for lease in taken] == ["planner.0", "planner.1", "planner.2"]
+        await taken[1].release()
+        again = await acquire_first(shards(connection, cluster, "four"))
+        assert again.role == "planner.1"
+        assert await holder_of(connection, cluster, "planner.1") == "four"
+        for lease in (taken[0], again, taken[2]):
+            assert not lease.lost.is_set()
+            await lease.release()
+
+
+async def test_of_many_at_once_each_has_its_own(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection, connected(server.url) as other:
+        taken = await asyncio.gather(
+            *(acquire_first(shards(where, cluster, f"h{n}", 6)) for n, where in enumerate([connection, other] * 3))
+        )
+        assert sorted(lease.role for lease in taken) == [f"planner.{n}" for n in range(6)]
+        for lease in taken:
+            await lease.release()
+
+
+async def test_while_all_are_held_one_waits(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection:
+        held = [await acquire_first(shards(connection, cluster, "first", 1))]
+        asked = [Lease(connection, cluster, "planner.0", "second", TTL_S)]
+        waiting = asyncio.ensure_future(acquire_first(asked))
+        await until(lambda: asked[0]._sequence == 0 and not waiting.done())
+        await held[0].release()
+        lease = await waiting
+        assert lease.role == "planner.0"
+        await lease.release()
+
+
+async def test_an_observer_hears_at_once_that_a_lease_was_given_back(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection, connected(server.url) as other:
+        held = await acquire_first(shards(connection, cluster, "first"))
+        async with Watch(other, cluster, "planner.*", 60) as watch:
+            assert not await watch.is_free("planner.0")
+            await held.release()
+            await watch.given_back.wait()
+            assert await watch.is_free("planner.0")
+
+
+async def test_an_observer_finds_a_dead_holders_lease_run_out(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection, connected(server.url) as other:
+        dead = Lease(connection, cluster, "planner.0", "dead", TTL_S)
+        await dead.acquire()
+        async with Watch(other, cluster, "planner.*", TTL_S) as watch:
+            await until(lambda: watch._heard)  # a renewal
+            assert not await watch.is_free("planner.0")
+            await connection.close()
+            for _ in range(6_000):
+                if await watch.is_free("planner.0"):
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                raise AssertionError("the lease of a dead holder is held for ever")
+        await dead.release()
+
+
+async def test_a_lease_that_nobody_ever_held_is_free(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection, Lease(connection, cluster, "binder", "me") as held:
+        async with Watch(connection, cluster, "planner.*", TTL_S) as watch:
+            assert await watch.is_free("planner.7")
+        assert not held.lost.is_set()
+
+
+async def test_while_the_server_is_away_no_lease_is_called_free(own_server: EmbeddedServer, cluster: str) -> None:
+    async with connected(own_server.url) as connection:
+        held = Lease(connection, cluster, "planner.0", "first", 60)
+        await held.acquire()
+        async with Watch(connection, cluster, "planner.*", TTL_S) as watch:
+            own_server.kill()
+            assert not await watch.is_free("planner.0")
+            assert not await watch.is_free("planner.1")
+        own_server.start()
+        await held.release()
