@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from events import Event
+from events import Event, objects
 from events.facts import (
     DeclarationRejected,
     NodeDeleted,
@@ -105,7 +105,7 @@ class Ingest:
                 kind, key = _identity(event)
                 self.named[kind][key] = event
                 self.rejected.pop((kind, *key), None)
-                self._versions[event.uid] = _version(event.resource_version)
+                self._versions[event.uid] = objects.version(event.resource_version)
             case NodeDeleted(name=name):
                 self._forget_named("Node", ("", name))
             case PodGroupDeleted(namespace=namespace, name=name):
@@ -120,13 +120,13 @@ class Ingest:
     def _remember(self, pod: PodObserved) -> None:
         self.pods[pod.uid] = pod
         self._holders[pod.namespace, pod.name] = pod.uid
-        self._versions[pod.uid] = _version(pod.resource_version)
+        self._versions[pod.uid] = objects.version(pod.resource_version)
         self.rejected.pop(("Pod", pod.namespace, pod.name), None)
 
     def _change(self, uid: str, resource_version: str, **changes: str) -> None:
         if pod := self.pods.get(uid):
             self.pods[uid] = msgspec.structs.replace(pod, resource_version=resource_version, **changes)
-            self._versions[uid] = _version(resource_version)
+            self._versions[uid] = objects.version(resource_version)
 
     def _forget(self, uid: str) -> None:
         if pod := self.pods.pop(uid, None):
@@ -193,7 +193,7 @@ class Ingest:
             return False
         if metadata.uid in self._deleted:
             return True
-        version = _version(metadata.resource_version)
+        version = objects.version(metadata.resource_version)
         if 0 <= version < self._versions.get(metadata.uid, 0):
             return True
         self._versions[metadata.uid] = version
@@ -220,7 +220,7 @@ class Ingest:
         old = self.named[kind].get(key)
         events: list[Event] = []
         if old is not None and old.uid != metadata.uid:
-            if _version(metadata.resource_version) < _version(old.resource_version):
+            if 0 <= objects.version(metadata.resource_version) < objects.version(old.resource_version):
                 return []
             self._bury(old.uid)
             events += self._gone(kind, old.uid, key)
@@ -243,7 +243,7 @@ class Ingest:
         holder = self._holders.get(key, metadata.uid)
         events: list[Event] = []
         if holder != metadata.uid:
-            if _version(metadata.resource_version) < self._versions.get(holder, 0):
+            if 0 <= objects.version(metadata.resource_version) < self._versions.get(holder, 0):
                 return []
             self._bury(holder)
             events += self._gone("Pod", holder, key)
@@ -345,8 +345,3 @@ def _same(old: T, new: T) -> bool:
     """Whether two facts say the same but for the resourceVersion at which they say it."""
     replaced: T = msgspec.structs.replace(old, resource_version=new.resource_version)  # type: ignore
     return replaced == new
-
-
-def _version(resource_version: str) -> int:
-    """A resourceVersion as the number that it is; -1 where a server has other ideas: taken as it comes."""
-    return int(resource_version) if resource_version.isdecimal() else -1

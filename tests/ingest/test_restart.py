@@ -1,0 +1,276 @@
+"""A new ingest takes what was written from the log's state, restored or folded: it is the fold of ingest's own events,
+and finds the same differences, byte for byte, whatever the binder knew meanwhile and whatever was missed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import events as ev
+from events import envelope
+from services.ingest.differ import Ingest
+from services.state import snapshot
+from services.state.fold import State
+from tests.ingest.objects import node, pod, pod_group, priority_class
+from tests.world import World
+
+OURS = ["muster"]
+KINDS = ("Node", "PriorityClass", "PodGroup", "Pod")
+MAKE: dict[str, Callable[..., Any]] = {
+    "Node": node,
+    "Pod": pod,
+    "PodGroup": pod_group,
+    "PriorityClass": priority_class,
+}
+
+
+class Api:
+    """Objects as an API server has them: kind → uid → keywords of the test's maker. Every change is a version."""
+
+    def __init__(self, source: random.Random) -> None:
+        self.random = source
+        self.objects: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
+        self.versions = self.made = 0
+
+    def write(self, kind: str, uid: str, **changes: Any) -> Any:
+        self.versions += 1
+        kept = self.objects[kind].setdefault(uid, {"uid": uid})
+        kept.update(changes, version=self.versions)
+        return MAKE[kind](**kept)
+
+    def seen(self, kind: str) -> list[Any]:
+        return [MAKE[kind](**kept) for kept in self.objects[kind].values()]
+
+    def pick(self, kind: str) -> str:
+        return self.random.choice(sorted(self.objects[kind]) or [""])
+
+    def by_name(self, kind: str, name: str) -> str:
+        """The UID of the object of that name; a new one if there is none."""
+        for uid, kept in self.objects[kind].items():
+            if kept.get("name") == name:
+                return uid
+        self.made += 1
+        return f"{kind}-{self.made}"
+
+    # ------------------------------------------------------------------------------------------------- what happens
+
+    def step(self) -> list[tuple[str, str, Any]]:
+        """(what, kind, object) for a watch."""
+        name = self.random.choice(
+            ["pod"] * 5
+            + ["edit"] * 3
+            + ["bind", "run", "end", "leave", "gone", "gone", "node", "group", "priority", "drop"]
+        )
+        found = getattr(self, f"step_{name}")()
+        return [found] if found is not None else []
+
+    def step_pod(self) -> Any:
+        name = f"p{self.random.randrange(8)}"
+        uid = self.by_name("Pod", name)
+        if uid in self.objects["Pod"]:
+            return None
+        labels = self.random.choice([{}, {"scheduling.x-k8s.io/pod-group": f"g{self.random.randrange(3)}"}, ODD])
+        scheduler = self.random.choice(["muster", "muster", "batch"])
+        requests = {"cpu": self.random.choice(["1", "500m"])}
+        return (
+            "MODIFIED",
+            "Pod",
+            self.write("Pod", uid, name=name, labels=labels, scheduler=scheduler, requests=requests),
+        )
+
+    def step_edit(self) -> Any:
+        """Of labels, gates or nothing that matters: a new version in any case."""
+        uid = self.pick("Pod")
+        if not uid:
+            return None
+        change = self.random.choice(
+            [{}, {"labels": {}}, {"labels": ODD}, {"schedulingGates": [{"name": "g"}]}, {"schedulingGates": []}]
+        )
+        return "MODIFIED", "Pod", self.write("Pod", uid, **change)
+
+    def step_bind(self) -> Any:
+        uid = self.pick("Pod")
+        if not uid or self.objects["Pod"][uid].get("node"):
+            return None
+        return "MODIFIED", "Pod", self.write("Pod", uid, node="n0")
+
+    def step_run(self) -> Any:
+        return self._phase("Running")
+
+    def step_end(self) -> Any:
+        return self._phase(self.random.choice(["Succeeded", "Failed"]))
+
+    def _phase(self, phase: str) -> Any:
+        uid = self.pick("Pod")
+        if not uid or not self.objects["Pod"][uid].get("node"):
+            return None
+        return "MODIFIED", "Pod", self.write("Pod", uid, phase=phase)
+
+    def step_leave(self) -> Any:
+        uid = self.pick("Pod")
+        return ("MODIFIED", "Pod", self.write("Pod", uid, deleting=True)) if uid else None
+
+    def step_gone(self) -> Any:
+        return self._delete("Pod")
+
+    def step_drop(self) -> Any:
+        return self._delete(self.random.choice(KINDS[:3]))
+
+    def _delete(self, kind: str) -> Any:
+        uid = self.pick(kind)
+        if not uid:
+            return None
+        last = self.write(kind, uid)
+        del self.objects[kind][uid]
+        return "DELETED", kind, last
+
+    def step_node(self) -> Any:
+        name = f"n{self.random.randrange(3)}"
+        allocatable = self.random.choice([{"cpu": "4", "pods": "9"}, {"cpu": "8", "pods": "9"}, {"cpu": "many"}])
+        made = {"name": name, "allocatable": allocatable, "labels": {"zone": self.random.choice("ab")}}
+        return "MODIFIED", "Node", self.write("Node", self.by_name("Node", name), **made)
+
+    def step_group(self) -> Any:
+        name = f"g{self.random.randrange(3)}"
+        minimum = self.random.choice([1, 2, 0])
+        return (
+            "MODIFIED",
+            "PodGroup",
+            self.write("PodGroup", self.by_name("PodGroup", name), name=name, minMember=minimum),
+        )
+
+    def step_priority(self) -> Any:
+        name = self.random.choice(["high", "low"])
+        made = {"name": name, "value": self.random.choice([1, 2])}
+        return "MODIFIED", "PriorityClass", self.write("PriorityClass", self.by_name("PriorityClass", name), **made)
+
+
+ODD = {"pod-group.scheduling.sigs.k8s.io/name": "g0", "pod-group.scheduling.sigs.k8s.io/min-available": "some"}
+
+
+def observed(core: Ingest, what: str, kind: str, seen: Any) -> list[ev.Event]:
+    return core.deleted(kind, seen.metadata) if what == "DELETED" else core.observe(seen)
+
+
+def listed(core: Ingest, api: Api, order: int) -> list[ev.Event]:
+    """Full lists of every kind, each in an order of its own."""
+    found: list[ev.Event] = []
+    for kind in KINDS:
+        seen = api.seen(kind)
+        random.Random(order).shuffle(seen)
+        for each in seen:
+            found += core.observe(each)
+        found += core.missing(kind, set(api.objects[kind]))
+    return found
+
+
+def binds(world: World, api: Api) -> None:
+    """The cores decide, and the binder hears of bindings and writes conditions before ingest sees any of it."""
+    world.plan()
+    world.judge()
+    for uid in list(world.state.permitted):
+        if uid in api.objects["Pod"]:
+            where = world.state.claims[uid].node
+            api.write("Pod", uid, node=where)
+            name = api.objects["Pod"][uid]["name"]
+            world.append("binder", [ev.PodBound(uid=uid, namespace="default", name=name, node=where)], cause="outcome")
+    for uid in sorted(api.objects["Pod"])[:1]:
+        api.write("Pod", uid)
+        version = str(api.objects["Pod"][uid]["version"])
+        world.append("binder", [ev.ConditionsReported(reason="Why", pods=((uid, version),))], cause="outcome")
+
+
+def of_own_events(world: World) -> Ingest:
+    """The naive way: everything that ingest ever wrote."""
+    core = Ingest(OURS)
+    for stored in world.log.commits:
+        if stored.subject.endswith(".ingest"):
+            for event in envelope.decode(stored).events:
+                core.fold(event)
+    return core
+
+
+def inside(core: Ingest) -> dict[str, Any]:
+    return {name: value for name, value in vars(core).items() if name != "_normalise_pod"}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_restart_from_the_state_finds_what_one_from_all_own_events_finds(seed: int) -> None:
+    source = random.Random(seed)
+    api, world = Api(source), World()
+    core = Ingest(OURS)
+    for _ in range(12):
+        watching = source.random() < 0.6
+        for _ in range(source.randrange(15)):
+            for what, kind, seen in api.step():
+                if watching and (events := observed(core, what, kind, seen)):
+                    world.facts(*events)
+            if source.random() < 0.2:
+                binds(world, api)
+        world.facts(ev.IngestTaken(holder="next"))
+        restored: State = snapshot.decode(snapshot.encode(world.state))
+        naive, core, again = of_own_events(world), Ingest.of(world.state, OURS), Ingest.of(restored, OURS)
+        assert inside(core) == inside(naive)
+        assert inside(again) == inside(naive)
+        order = source.randrange(1 << 30)
+        difference = envelope.encode_events(listed(naive, api, order))
+        found = listed(core, api, order)
+        assert envelope.encode_events(found) == difference
+        assert envelope.encode_events(listed(again, api, order)) == difference
+        if found:
+            world.facts(*found)
+        world.facts(ev.ClusterSynced(nodes=0, pods=0))
+
+
+def test_the_walks_have_something_of_everything() -> None:
+    world, api = World(), Api(random.Random(3))
+    core = Ingest(OURS)
+    kinds = set()
+    for _ in range(2_000):
+        for what, kind, seen in api.step():
+            if events := observed(core, what, kind, seen):
+                world.facts(*events)
+                kinds |= {type(event).__name__ for event in events}
+    assert kinds == {kind.__name__ for kind in FACTS}
+    assert not world.state.ignored
+
+
+FACTS = (
+    ev.NodeObserved,
+    ev.NodeDeleted,
+    ev.SchedulingClassObserved,
+    ev.PodObserved,
+    ev.PodAssigned,
+    ev.PodTerminating,
+    ev.PodFinished,
+    ev.PodDeleted,
+    ev.PodGroupObserved,
+    ev.PodGroupDeleted,
+    ev.PriorityClassObserved,
+    ev.PriorityClassDeleted,
+    ev.DeclarationRejected,
+    ev.RejectionEnded,
+)
+
+
+def test_a_terminating_pod_that_is_bound_stays_terminating() -> None:
+    """Its assignment said the less: the next observation wrote that it terminates once more."""
+    core = Ingest(OURS)
+    core.observe(pod(version=1))
+    core.observe(pod(version=2, deleting=True))
+    assert [type(event) for event in core.observe(pod(version=3, deleting=True, node="n1"))] == [ev.PodAssigned]
+    assert core.observe(pod(version=4, deleting=True, node="n1")) == []
+
+
+def test_missed_deletions_come_in_the_order_of_names() -> None:
+    """Not in that of what was seen first, which a state need not remember."""
+    one, other = Ingest(OURS), Ingest(OURS)
+    seen = [node("n1"), node("n2"), pod("a"), pod("b"), pod_group("g", minMember=0), pod_group("h", minMember=0)]
+    for core, order in ((one, seen), (other, reversed(seen))):
+        for each in order:
+            core.observe(each)
+    for kind in ("Node", "Pod", "PodGroup"):
+        assert one.missing(kind, set()) == other.missing(kind, set()) != []
