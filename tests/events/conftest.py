@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,27 +13,12 @@ from events.jetstream import JetStreamLog
 from events.log import EventLog
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
+from tests.nats_server import cluster, own_server, server
+
+__all__ = ["cluster", "own_server", "server"]
 
 settings.register_profile("muster", deadline=None)  # the machine may be busy: no example is timed
 settings.load_profile("muster")
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """Shared, and left alone: a test that stops its server takes `own_server`."""
-    with EmbeddedServer(tmp_path_factory.mktemp("nats")) as running:
-        yield running
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
-    with EmbeddedServer(tmp_path / "nats") as running:
-        yield running
-
-
-@pytest.fixture
-def cluster() -> str:
-    return f"test-{secrets.token_hex(4)}"
 
 
 @pytest.fixture(params=["memory", "sqlite", "jetstream"])

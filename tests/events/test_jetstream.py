@@ -17,7 +17,8 @@ from events.jetstream import JetStreamLog
 from events.log import Conflict, LogError, TooLarge, Unavailable
 from events.server import EmbeddedServer
 from tests.events.proxy import Proxy, proxy
-from tests.events.writing import HEADER, append, collect, fill, number_of, payload, sequences, until
+from tests.events.writing import HEADER, append, append_through, collect, fill, number_of, payload, sequences
+from tests.waiting import until
 
 # ---------------------------------------------------------------------------------------------------- lost answers
 
@@ -110,28 +111,16 @@ async def test_of_two_writers_at_one_place_one_wins(server: EmbeddedServer, log:
 
 
 async def test_kill_9_and_restart_lose_and_repeat_nothing(own_server: EmbeddedServer, cluster: str) -> None:
-    total = 300
     writer = await JetStreamLog.open(own_server.url, cluster)
     reader = await JetStreamLog.open(own_server.url, cluster)
-    written: list[int] = []
 
-    async def write() -> None:
-        for number in range(total):
-            written.append(await append(writer, "binder", number, written[-1] if written else 0))
-
-    async def follow() -> list[tuple[int, int]]:
-        async with aclosing(reader.follow()) as batches:
-            return [(commit.sequence, number_of(commit)) for commit in await collect(batches, total)]
-
-    async def crash() -> None:
+    async def crash(written: list[int]) -> None:
         for after in (60, 180):
             await until(lambda after=after: len(written) >= after)  # type: ignore[misc]
             own_server.kill()
             own_server.start()
 
-    _, seen, _ = await asyncio.gather(write(), follow(), crash())
-    assert written == list(range(1, total + 1))
-    assert seen == list(zip(written, range(total), strict=True))
+    await append_through(writer, reader, 300, crash)
     await writer.close()
     await reader.close()
 

@@ -13,7 +13,7 @@ from events.connection import Connection
 from events.lease import Lease
 from events.server import EmbeddedServer
 from tests.events.proxy import proxy
-from tests.events.writing import until
+from tests.waiting import until
 
 TTL_S = 1
 

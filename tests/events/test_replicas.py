@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -14,7 +13,8 @@ import pytest
 from events.jetstream import JetStreamLog
 from events.lease import Lease
 from events.server import EmbeddedServer
-from tests.events.writing import append, collect, number_of, until
+from tests.events.writing import append_through
+from tests.waiting import until
 
 REPLICAS = 3
 
@@ -48,26 +48,15 @@ async def test_a_leader_that_dies_loses_and_repeats_nothing(servers: dict[str, E
     url = ",".join(server.url for server in servers.values())
     writer = await JetStreamLog.open(url, cluster, replicas=REPLICAS)
     reader = await JetStreamLog.open(url, cluster)
-    written: list[int] = []
 
-    async def write() -> None:
-        for number in range(total):
-            written.append(await append(writer, "binder", number, written[-1] if written else 0))
-
-    async def follow() -> list[tuple[int, int]]:
-        async with aclosing(reader.follow()) as batches:
-            return [(commit.sequence, number_of(commit)) for commit in await collect(batches, total)]
-
-    async def crash() -> None:
+    async def crash(written: list[int]) -> None:
         await until(lambda: len(written) >= total // 3)
         killed = servers[await leader(writer)]
         killed.kill()
         await until(lambda: len(written) >= 2 * total // 3)
         killed.start()
 
-    _, seen, _ = await asyncio.gather(write(), follow(), crash())
-    assert written == list(range(1, total + 1))
-    assert seen == list(zip(written, range(total), strict=True))
+    await append_through(writer, reader, total, crash)
     async with Lease(writer.connection, cluster, "binder", "me", replicas=REPLICAS) as held:
         assert not held.lost.is_set()
     await writer.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 
 import msgspec
 
@@ -52,7 +53,23 @@ def sequences(commits: list[Stored]) -> list[int]:
     return [commit.sequence for commit in commits]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for what nothing announces."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.002)
+async def append_through(
+    writer: EventLog, reader: EventLog, total: int, crash: Callable[[list[int]], Awaitable[None]]
+) -> None:
+    """Appends `total` commits and follows them while `crash`, which is given the sequences so far, hurts the server.
+
+    Nothing is lost or repeated, neither by the writer nor by the reader.
+    """
+    written: list[int] = []
+
+    async def write() -> None:
+        for number in range(total):
+            written.append(await append(writer, "binder", number, written[-1] if written else 0))
+
+    async def follow() -> list[tuple[int, int]]:
+        async with aclosing(reader.follow()) as batches:
+            return [(commit.sequence, number_of(commit)) for commit in await collect(batches, total)]
+
+    _, seen, _ = await asyncio.gather(write(), follow(), crash(written))
+    assert written == list(range(1, total + 1))
+    assert seen == list(zip(written, range(total), strict=True))

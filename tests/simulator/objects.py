@@ -1,19 +1,10 @@
-"""Small objects, and waiting for what a cluster does with them."""
+"""Small objects."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 Object = dict[str, Any]
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
-    """Until the condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  what is waited for happens in the simulated cluster
-            await asyncio.sleep(0.005)
 
 
 def node(name: str, **allocatable: str) -> Object:

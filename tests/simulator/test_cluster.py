@@ -14,7 +14,8 @@ import pytest
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
 from tests.contract.client import Client, Endpoint
-from tests.simulator.objects import node, pod, until
+from tests.simulator.objects import node, pod
+from tests.waiting import until
 
 
 def in_default(cluster: SimulatedCluster, session: aiohttp.ClientSession, **headers: str) -> Client:

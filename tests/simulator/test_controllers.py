@@ -6,7 +6,8 @@ import pytest
 
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulator.objects import Object, node, template, until, workload
+from tests.simulator.objects import Object, node, template, workload
+from tests.waiting import until
 
 
 @pytest.fixture

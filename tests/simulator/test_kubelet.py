@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulator.objects import node, pod, until
+from tests.simulator.objects import node, pod
+from tests.waiting import until
 
 
 def phase(cluster: SimulatedCluster, name: str) -> str:

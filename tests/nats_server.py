@@ -1,0 +1,31 @@
+"""Fixtures of tests against a NATS server: a conftest.py imports those that its directory uses."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from events.server import EmbeddedServer
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """Shared, and left alone: a test that stops its server takes `own_server`."""
+    with EmbeddedServer(tmp_path_factory.mktemp("nats")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    """One that a test may stop."""
+    with EmbeddedServer(tmp_path / "nats") as running:
+        yield running
+
+
+@pytest.fixture
+def cluster() -> str:
+    """The name of a cluster whose log is empty."""
+    return f"test-{secrets.token_hex(4)}"
