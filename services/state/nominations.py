@@ -22,6 +22,11 @@ def claim_key(uid: str) -> str:
     return f"{NOMINATED}/{uid}"
 
 
+def replacement_key(uid: str) -> str:
+    """The key of the claim that keeps a failed member's room for its replacement."""
+    return f"replacement/{uid}"
+
+
 def nominated(state: State, event: ev.GroupNominated) -> None:
     """What was nominated for the group before is given back; the time of the first runs on."""
     if event.group not in state.groups:

@@ -118,9 +118,9 @@ def accept(state: State, claims: list[Claim], stage: str) -> None:
 
 
 def release(state: State, uid: str) -> Claim | None:
-    """Give the room back; wakes whoever was refused for room. Nominated room outlives its pod and is kept."""
+    """Give the room back; wakes whoever was refused for room. Nominated room has its own key and outlives its pod."""
     held = state.claims.get(uid)
-    if held is None or uid in state.nominations:
+    if held is None:
         return None
     del state.claims[uid]
     state.permitted.pop(uid, None)
@@ -316,8 +316,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
         occupy(state, event.uid, pod, event.assigned_node)
         return
     release(state, event.uid)
-    if event.reason == "PodGone":
-        _member_lost(state, pod.gang, held)
+    _member_lost(state, pod.gang, held)
     cohorts.failed_to_bind(state, event.uid, pod)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import SNAPSHOTS_KEPT, State
+from services.state.nominations import replacement_key
 from services.state.records import (
     AWAITING,
     BOUND_CLAIM,
@@ -76,7 +77,7 @@ def _claims_have_their_pods(state: State) -> None:
     permitted = []
     for uid, claim in state.claims.items():
         if claim.stage == NOMINATED:
-            bounded = uid in state.nominations or claim.group in state.group_nominations
+            bounded = uid.removeprefix("replacement/") in state.nominations or claim.group in state.group_nominations
             _require(bounded, f"nominated room {uid} has no bound (7.13)")
             continue
         pod = state.pods.get(uid)
@@ -94,7 +95,7 @@ def _claims_have_their_pods(state: State) -> None:
             _require(claim.stage == BOUND_CLAIM and claim.node == pod.node, f"pod {uid} is bound elsewhere (7.1)")
     _require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
     for uid in state.nominations:
-        _require(uid in state.claims, f"nomination {uid} holds no room")
+        _require(replacement_key(uid) in state.claims, f"nomination {uid} holds no room")
 
 
 def _groups_are_in_one_place(state: State) -> None:

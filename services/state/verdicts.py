@@ -8,6 +8,7 @@ import events as ev
 from events.objects import NodeAssignment, Place
 from services.state import cohorts, groups, membership, pods
 from services.state.clock import set_deadline
+from services.state.nominations import replacement_key
 from services.state.records import (
     AWAITING,
     HELD,
@@ -170,20 +171,21 @@ def permit_due(state: State, key: str) -> None:
 
 
 def nominated(state: State, event: ev.RoomNominated) -> None:
-    """The failed member's room is held under its UID, so that no stranger takes it."""
+    """The failed member's room is held under a key of its own, so that no stranger takes it: a member that was refused
+    by admission is still there and may be proposed again."""
     lost = state.lost.pop(event.pod, None)
-    if lost is None or event.node not in state.nodes or event.pod in state.claims:
+    if lost is None or event.node not in state.nodes or event.pod in state.claims or event.pod in state.nominations:
         state.ignore(event)
         return
     state.nominations[event.pod] = Nomination(event.pod, event.gang, event.node, lost.scheduling_class)
-    pods.nominate(state, event.pod, lost.scheduling_class, event.node, event.gang)
+    pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, event.node, event.gang)
     set_deadline(state.clock("binder"), "nomination", event.pod, event.waiting_ms)
 
 
 def nomination_ended(state: State, event: ev.NominationEnded) -> None:
     state.lost.pop(event.pod, None)
     if state.nominations.pop(event.pod, None) is not None:
-        pods.release(state, event.pod)
+        pods.release(state, replacement_key(event.pod))
 
 
 def nomination_due(state: State, key: str) -> None:

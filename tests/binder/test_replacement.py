@@ -8,6 +8,7 @@ import pytest
 import events as ev
 from events.objects import HostPort
 from events.policy import DEFAULT_POLICY
+from services.state.nominations import replacement_key
 from services.state.records import NOMINATED
 from tests.world import World, of_type
 
@@ -48,7 +49,7 @@ def test_a_failed_members_room_is_nominated(how: str) -> None:
     fail(world, uids[1], how)
     expected = ev.RoomNominated(gang="default/train", pod=uids[1], node=node, waiting_ms=30_000)
     assert world.judge() == [expected]
-    claim = world.state.claims[uids[1]]
+    claim = world.state.claims[replacement_key(uids[1])]
     assert (claim.stage, claim.node) == (NOMINATED, node)
     assert world.judge() == []
 
@@ -286,3 +287,59 @@ def test_a_waiting_members_room_is_nobodys() -> None:
     world.deleted(uids[0])
     assert of_type(world.judge(), ev.RoomNominated) == []
     assert not world.state.lost
+
+
+def refused_by_admission(world: World, uid: str) -> str:
+    """The binding of an open intent is refused for good; the node that it meant."""
+    node = world.state.claims[uid].node
+    no = ev.BindingFailed(
+        uid=uid,
+        namespace="default",
+        name=uid,
+        node=node,
+        reason="Forbidden",
+        message="a webhook's no",
+        assigned_node="",
+    )
+    world.append("binder", [no], cause="outcome")
+    return node
+
+
+def half_refused(replacement: str) -> tuple[World, list[str], str]:
+    """A gang of two that fills its nodes: one is bound, the other's binding refused by admission."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy=replacement, replacement_hold_ms=30_000)
+    world = World(policy)
+    for i in range(2):
+        world.node(f"n{i}", cpu=1)
+    uids = world.gang("train", 2, 2)
+    world.plan()
+    world.judge()
+    node = refused_by_admission(world, uids[0])
+    assert [(event.pod, event.node) for event in of_type(world.judge(), ev.RoomNominated)] == [(uids[0], node)]
+    world.bind()
+    return world, uids, node
+
+
+def test_the_room_of_a_binding_refused_by_admission_is_kept_while_its_pod_backs_off() -> None:
+    world, uids, node = half_refused("keep")
+    world.pod("stranger", priority=100)
+    world.settle()
+    assert world.where("stranger", uids[0]) == ["", ""]
+    world.pass_s(2)
+    world.settle()
+    assert world.where("stranger", uids[0]) == ["", node]
+    assert not world.state.nominations
+
+
+def test_a_binding_that_is_refused_again_keeps_no_room_beyond_the_first_hold() -> None:
+    world, uids, _ = half_refused("evict")
+    for _ in range(60):
+        world.pass_s(1)
+        world.plan()
+        if of_type(world.judge(), ev.EvictionIntended):
+            break
+        if uids[0] in world.state.permitted:
+            refused_by_admission(world, uids[0])
+            world.judge()
+    assert list(world.state.evictions) == [uids[1]]
+    assert not world.state.nominations
