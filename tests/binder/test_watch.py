@@ -1,0 +1,88 @@
+"""The binder's eye on the planners' leases."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import events as ev
+from events.lease import Watch
+from services.binder.service import watch_shards
+from services.decider import Decider
+from tests.waiting import until
+from tests.world import World
+
+
+class Leases:
+    """What a `Watch` would know."""
+
+    def __init__(self) -> None:
+        self.given_back = asyncio.Event()
+        self.free: set[str] = set()
+        self.asked: list[str] = []
+
+    async def is_free(self, role: str) -> bool:
+        self.asked.append(role)
+        return role in self.free
+
+    def give_back(self, role: str) -> None:
+        self.free.add(role)
+        self.given_back.set()
+
+
+class Watched:
+    def __init__(self, world: World, *, active: bool = True) -> None:
+        self.leases = Leases()
+        self.reported: list[ev.Event] = []
+        self.decider: Any = SimpleNamespace(active=active, state=world.state, report=self.reported.append)
+        watching = watch_shards(cast(Decider, self.decider), cast(Watch, self.leases))
+        self.task = asyncio.create_task(watching)
+
+
+@pytest.fixture
+async def world() -> Any:
+    yield World(shards=("a", "b"))
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+async def test_a_shard_whose_lease_is_given_back_is_lost_at_once_and_once(world: World) -> None:
+    watched = Watched(world)
+    watched.leases.give_back("planner.b")
+    await until(lambda: watched.reported, "the loss to be reported")
+    for _ in range(3):
+        watched.leases.give_back("planner.b")
+        asked = len(watched.leases.asked)
+        await until(lambda asked=asked: len(watched.leases.asked) > asked, "another look")  # type: ignore[misc]
+    assert watched.reported == [ev.ShardLost(shard="b", taken=world.state.shards["b"])]
+
+
+async def test_a_lease_that_runs_out_is_found_by_looking(world: World) -> None:
+    watched = Watched(world)
+    await until(lambda: "planner.a" in watched.leases.asked, "a look")
+    assert not watched.reported
+    watched.leases.free.add("planner.a")
+    await until(lambda: watched.reported, "the loss to be reported")
+    assert watched.reported == [ev.ShardLost(shard="a", taken=world.state.shards["a"])]
+
+
+async def test_the_next_process_of_the_shard_may_be_lost_as_well(world: World) -> None:
+    watched = Watched(world)
+    watched.leases.give_back("planner.a")
+    await until(lambda: watched.reported, "the loss to be reported")
+    world.lose("a")
+    world.join("a")
+    watched.leases.given_back.set()
+    await until(lambda: len(watched.reported) == 2, "the second loss to be reported")
+    assert watched.reported[1] == ev.ShardLost(shard="a", taken=world.state.shards["a"])
+
+
+async def test_a_standby_looks_at_nothing(world: World) -> None:
+    watched = Watched(world, active=False)
+    watched.leases.give_back("planner.a")
+    await until(lambda: not watched.leases.given_back.is_set(), "the word to be heard")
+    assert watched.leases.asked == []
+    assert watched.reported == []
