@@ -1,0 +1,162 @@
+"""Standbys and shards as processes over a real NATS server: who takes over when one is killed.
+
+The cluster is simulated, in this process. No test measures a time: a takeover that never comes fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import events as ev
+from events.envelope import decode
+from events.homes import open_log
+from events.log import EventLog
+from services.console.processes import Child, stop
+from services.console.verify import verify
+from services.simulator.cluster import SimulatedCluster
+from tests.console.test_simulate import node, pod
+from tests.waiting import until
+
+CLUSTER = "standby"
+
+
+class Muster:
+    """Processes of Muster over one log, which this follows."""
+
+    def __init__(self, nats: str, log: EventLog, cluster: SimulatedCluster, directory: Path) -> None:
+        self.nats, self.log, self.cluster, self.directory = nats, log, cluster, directory
+        self.children: list[Child] = []
+        self.commits: list[tuple[str, ev.Event]] = []
+        """(writer, event), in the log's order."""
+        self._pods = 0
+
+    def start(self, role: str, *flags: str) -> Child:
+        where = ["--nats", self.nats, "--cluster", CLUSTER]
+        access = [] if role == "planner" else ["--kubeconfig", str(self.directory / "kubeconfig")]
+        name = f"{role}-{len(self.children)}"
+        child = Child(name, ["services", role, *where, *access, *flags], self.directory / f"{name}.log")
+        self.children.append(child)
+        return child
+
+    async def follow(self) -> None:
+        async for batch in self.log.follow():
+            for stored in batch:
+                commit = decode(stored)
+                self.commits += [(commit.header.writer, event) for event in commit.events]
+
+    def said(self, kind: type) -> list[Any]:
+        return [event for _, event in self.commits if isinstance(event, kind)]
+
+    async def taken(self, kind: type, times: int) -> str:
+        """Wait until a role was taken so often; by whom last."""
+        await until(lambda: len(self.said(kind)) >= times, f"{kind.__name__} {times}")
+        return str(self.said(kind)[-1].holder)
+
+    async def bind_one_more(self) -> None:
+        """A pod that is made now is bound: every role is at work."""
+        self._pods += 1
+        name = f"p{self._pods}"
+        made = pod(name)
+        made["spec"]["schedulerName"] = "muster"
+        self.cluster.create(made)
+        await until(lambda: self.cluster.get("Pod", name)["spec"].get("nodeName"), f"{name} to be bound")
+
+
+def kill(child: Child) -> None:
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+@pytest.fixture
+async def muster(nats: str, tmp_path: Path) -> AsyncIterator[Muster]:
+    async with SimulatedCluster() as cluster:
+        for i in range(4):
+            cluster.create(node(f"n{i}"))
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        log = await open_log(nats, CLUSTER, create=True)
+        services = Muster(nats, log, cluster, tmp_path)
+        following = asyncio.create_task(services.follow())
+        try:
+            yield services
+        finally:
+            stop(services.children)
+            following.cancel()
+            await asyncio.wait({following})
+            report = await verify(log)
+            await log.close()
+            assert report.verified, report.difference or report.violation
+
+
+@pytest.mark.parametrize(
+    ("role", "taken"), [("ingest", ev.IngestTaken), ("binder", ev.BinderTaken), ("planner", ev.PlannerTaken)]
+)
+async def test_a_second_process_waits_and_takes_over_when_the_first_is_killed(
+    muster: Muster, role: str, taken: type
+) -> None:
+    children = {name: muster.start(name) for name in ("ingest", "planner", "binder")}
+    await muster.bind_one_more()
+    first = await muster.taken(taken, 1)
+    standby = muster.start(role)
+    await muster.bind_one_more()
+    assert len(muster.said(taken)) == 1, "the standby wrote something"
+    kill(children[role])
+    assert await muster.taken(taken, 2) != first
+    await muster.bind_one_more()
+    standby.check()
+
+
+async def test_shards_take_free_names_and_share_and_one_that_is_killed_leaves_its_partitions(muster: Muster) -> None:
+    for role in ("ingest", "binder"):
+        muster.start(role)
+    planners = [muster.start("planner", "--shard", "auto") for _ in range(3)]
+    await until(lambda: set(owners(muster)) == {"0", "1", "2"}, "three shards to share the partitions")
+    await muster.bind_one_more()
+    kill(planners[1])
+    await until(lambda: muster.said(ev.ShardLost), "the loss to be noticed")
+    (lost,) = muster.said(ev.ShardLost)
+    await until(lambda: set(owners(muster)) == {"0", "1", "2"} - {lost.shard}, "its partitions to change hands")
+    for _ in range(3):
+        await muster.bind_one_more()
+    muster.start("planner", "--shard", "auto")
+    await until(lambda: set(owners(muster)) == {"0", "1", "2"}, "the free name to be taken again")
+    await muster.bind_one_more()
+
+
+async def test_a_shard_that_is_told_to_end_leaves_at_once(muster: Muster) -> None:
+    for role in ("ingest", "binder"):
+        muster.start(role)
+    planners = [muster.start("planner", "--shard", "auto") for _ in range(2)]
+    await until(lambda: set(owners(muster)) == {"0", "1"}, "two shards to share the partitions")
+    planners[0].terminate()
+    assert planners[0].wait() == 0
+    await until(lambda: muster.said(ev.PlannerLeft), "the shard to say that it leaves")
+    (left,) = muster.said(ev.PlannerLeft)
+    await until(lambda: set(owners(muster)) == {"0", "1"} - {left.shard}, "its partitions to change hands")
+    assert not muster.said(ev.ShardLost)
+    await muster.bind_one_more()
+
+
+async def test_a_shard_that_was_stopped_and_lost_steps_down_when_it_wakes(muster: Muster) -> None:
+    for role in ("ingest", "binder"):
+        muster.start(role)
+    planners = [muster.start("planner", "--shard", "auto") for _ in range(2)]
+    await until(lambda: set(owners(muster)) == {"0", "1"}, "two shards to share the partitions")
+    os.kill(planners[0].pid, signal.SIGSTOP)
+    await until(lambda: muster.said(ev.ShardLost), "the loss to be noticed")
+    await muster.bind_one_more()
+    os.kill(planners[0].pid, signal.SIGCONT)
+    assert await asyncio.to_thread(planners[0].wait) == 3
+    assert "stepped down" in planners[0].tail()
+    await muster.bind_one_more()
+
+
+def owners(muster: Muster) -> tuple[str, ...]:
+    assigned = muster.said(ev.PartitionsAssigned)
+    return assigned[-1].owners if assigned else ()
