@@ -48,7 +48,8 @@ def _judge(state: State, policy: Policy, bench: Bench) -> list[Verdict]:
         if pods >= policy.cycle_pods:
             break
         verdicts += bench.judge(proposal)
-        pods += sum(len(assignment.pods) for assignment in (*proposal.required, *proposal.optional))
+        for assignment in (*proposal.required, *proposal.optional):
+            pods += len(assignment.pods)
     return verdicts
 
 

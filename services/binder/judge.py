@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from services.binder.rules.coscheduling import permit
@@ -43,13 +41,21 @@ class Fault(NamedTuple):
     pod: str
 
 
+Wanted = dict[str, dict[int, int]]
+"""Scheduling class → row → pods of it that go there."""
+
+
 class Bench:
     """The room as this decision's verdicts leave it."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.free: Ints = state.table.allocatable - state.table.held
-        self.touched: set[str] = set()
+        self._free: Ints = state.table.allocatable - state.table.held
+        """As the state says, before any verdict."""
+        self._left: dict[int, list[int]] = {}
+        """row → what these verdicts leave of each resource; from `_free` when one first asks."""
+        self._touched: set[int] = set()
+        """Rows whose room these verdicts took."""
         self.taken_ports: dict[str, list[tuple[str, int, str]]] = {}
         """node → ports that these verdicts open."""
         self.spare_ports: dict[str, Counter[tuple[str, int, str]]] = {}
@@ -87,18 +93,19 @@ class Bench:
                     accepted.append(alone)
                 else:
                     dropped.append(uid)
+        dropped += [claim.uid for claim in broken]
         taken: list[Verdict] = [
             ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken") for nomination in spent
         ]
         if group.key in self.state.group_nominations:
             taken.append(ev.GroupNominationEnded(group=group.key, reason="Taken"))
-        return taken + self._permit(group, place, good, accepted, [*dropped, *(claim.uid for claim in broken)])
+        return taken + self._permit(group, place, good, accepted, dropped)
 
     def _reached(self, group: Group, good: Sequence[NodeAssignment], proposed: Sequence[NodeAssignment]) -> bool:
         """Whether each gang of the group has its minimum with these; what is optional is optional beyond that only."""
         state = self.state
-        pods = sum(len(assignment.pods) for assignment in proposed)
         for key in group.gangs:
+            pods = sum(len(assignment.pods) for assignment in proposed)
             held = sum(state.pods[uid].gang == key for assignment in good for uid in assignment.pods)
             if not permit.quorum(state, state.gangs[key], held, pods):
                 return False
@@ -141,7 +148,8 @@ class Bench:
     def _crowded(self, node: str, info: ClassInfo) -> bool:
         """Whether the node has less than its claims hold of something that the class asks for, its ports included."""
         row = self.state.table.rows[node]
-        if any(self.free[row, column] < 0 for column, _ in info.columns):
+        left = self._room(row)
+        if any(left[column] < 0 for column, _ in info.columns):
             return True
         own = Counter((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
         others = self._ports_held(node) - own if own else own
@@ -155,67 +163,90 @@ class Bench:
     def _bindings(self, assignments: Iterable[NodeAssignment]) -> tuple[NodeBindings, ...]:
         pods = self.state.pods
         return tuple(
-            NodeBindings(assignment.node, tuple(Binding(uid, pods[uid].resource_version) for uid in assignment.pods))
-            for assignment in assignments
+            [
+                NodeBindings(
+                    assignment.node, tuple([Binding(uid, pods[uid].resource_version) for uid in assignment.pods])
+                )
+                for assignment in assignments
+            ]
         )
 
     # ----------------------------------------------------------------------------------------------------- assignments
 
     def _accept(self, proposal: Proposal, assignments: tuple[NodeAssignment, ...]) -> Fault | None:
         """Take the room of all of them, or none and say why."""
-        state, table = self.state, self.state.table
-        counts: dict[str, dict[int, int]] = {}
+        claims, table = self.state.claims, self.state.table
+        wanted: Wanted = {}
         for assignment in assignments:
-            row = table.rows.get(assignment.node)
+            node = assignment.node
+            row = table.rows.get(node)
             for uid in assignment.pods:
-                fault = self._pod_fault(uid, assignment.node, PROPOSED, proposal.place)
+                fault = self._pod_fault(uid, node, PROPOSED, proposal.place)
                 if fault is not None:
                     return fault
                 if row is None:
-                    return Fault("NodeGone", assignment.node, uid)
-                digest = state.pods[uid].fact.scheduling_class
-                of_class = counts.get(digest)
+                    return Fault("NodeGone", node, uid)
+                digest = claims[uid].scheduling_class
+                of_class = wanted.get(digest)
                 if of_class is None:
-                    of_class = counts[digest] = {}
+                    of_class = wanted[digest] = {}
                 of_class[row] = of_class.get(row, 0) + 1
-        infos = [(table.classes[digest], of_class) for digest, of_class in counts.items()]
-        for info, of_class in infos:
-            good = fits.feasible(table, info)[list(of_class)]
-            if info.fact.unsupported or not good.all():
-                return Fault("NodeUnfit", self._name(list(of_class)[int(good.argmin())]), "")
-        fault = self._no_room(infos)
-        if fault is None:
-            self.touched.update(assignment.node for assignment in assignments)
-        return fault
+        for digest, of_class in wanted.items():
+            info = table.classes[digest]
+            fit = fits.feasible(table, info)
+            for row in of_class:
+                if not fit[row]:
+                    return Fault("NodeUnfit", table.names[row], "")
+            if info.fact.unsupported:
+                return Fault("NodeUnfit", assignments[0].node, "")
+        return self._no_room(wanted)
 
-    def _no_room(self, infos: list[tuple[ClassInfo, dict[int, int]]]) -> Fault | None:
-        """Take the classes' room (pods by row), or say where it lacks."""
-        if not infos:
-            return None
-        index = list(infos[0][1]) if len(infos) == 1 else sorted({row for _, of_class in infos for row in of_class})
-        need = np.zeros((len(index), self.free.shape[1]), np.int64)
-        for info, of_class in infos:
-            pods = np.array([of_class.get(row, 0) for row in index])
-            need += pods[:, None] * info.request
-        good = fits.fits(self.free[index], need)
-        if not good.all():
-            return Fault(
-                "NoRoom", min(self._name(row) for row, enough in zip(index, good, strict=True) if not enough), ""
-            )
+    def _no_room(self, wanted: Wanted) -> Fault | None:
+        """Take room and ports, or say where they lack."""
+        lacking = self._take(wanted, 1)
+        node = min(self.state.table.names[row] for row in lacking) if lacking else self._ports_taken(wanted)
+        if node:
+            self._take(wanted, -1)
+            return Fault("NoRoom", node, "")
+        for of_class in wanted.values():
+            self._touched.update(of_class)
+        return None
+
+    def _take(self, wanted: Wanted, sign: int) -> list[int]:
+        """Take the room (1) or give it back (-1); the rows that have too little."""
+        lacking = []
+        for digest, of_class in wanted.items():
+            info = self.state.table.classes[digest]
+            for row, pods in of_class.items():
+                if not fits.take(self._room(row), info, sign * pods):
+                    lacking.append(row)
+        return lacking
+
+    def _room(self, row: int) -> list[int]:
+        left = self._left.get(row)
+        if left is None:
+            left = self._left[row] = self._free[row].tolist()
+        return left
+
+    def _ports_taken(self, wanted: Wanted) -> str:
+        """Open the classes' ports; the first node where one is taken, and then none is opened."""
+        table = self.state.table
         opened: dict[str, list[ClassInfo]] = {}
-        for info, of_class in infos:
+        for digest, of_class in wanted.items():
+            info = table.classes[digest]
             if info.fact.host_ports:
-                for row, pods_there in of_class.items():
-                    opened.setdefault(self._name(row), []).extend([info] * pods_there)
+                for row, pods in of_class.items():
+                    opened.setdefault(table.names[row], []).extend([info] * pods)
+        if not opened:
+            return ""
         ports: dict[str, list[tuple[str, int, str]]] = {}
         for node, of_node in opened.items():
             taken = self._open_ports(node, of_node)
             if taken is None:
-                return Fault("NoRoom", node, "")
+                return node
             ports[node] = taken
         self.taken_ports.update(ports)
-        self.free[index] -= need
-        return None
+        return ""
 
     def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[tuple[str, int, str]] | None:
         """The ports that these verdicts open on the node, with those of several pods more; None if two collide."""
@@ -256,10 +287,7 @@ class Bench:
     def nominate(self, node: str, info: ClassInfo) -> bool:
         """Keep room and ports for a replacement, if they are there; whether they are."""
         row = self.state.table.rows.get(node)
-        if row is None or self._no_room([(info, {row: 1})]) is not None:
-            return False
-        self.touched.add(node)
-        return True
+        return row is not None and self._no_room({info.fact.digest: {row: 1}}) is None
 
     def _spend_nominations(self, group: Group, proposal: Proposal) -> list[Nomination]:
         """Give the proposal the room kept for its gang where it goes there; one nomination for one pod."""
@@ -314,7 +342,7 @@ class Bench:
         if row is None:
             return
         info = self.state.table.classes[kept.scheduling_class]
-        self.free[row] += sign * info.request
+        fits.take(self._room(row), info, -sign)
         for port in info.fact.host_ports:
             spare = self.spare_ports.setdefault(kept.node, Counter())
             spare[port.protocol, port.port, port.host_ip] += sign
@@ -324,7 +352,8 @@ class Bench:
     def _refuse(self, proposal: Proposal, place: Place, fault: Fault) -> list[Verdict]:
         verdicts: list[Verdict] = [_refusal(proposal, place, fault)]
         node = self.state.nodes.get(fault.node)
-        untouched = node is not None and node.touched <= proposal.basis and fault.node not in self.touched
+        row = self.state.table.rows.get(fault.node)
+        untouched = node is not None and node.touched <= proposal.basis and row not in self._touched
         if fault.reason in ABOUT_ROOM and untouched:
             verdicts.append(ev.DisagreementDetected(group=proposal.group, proposal=place, node=fault.node))
         return verdicts

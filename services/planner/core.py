@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterator
-from itertools import islice
 
 from events import GangPlaced, GroupsRefused
 from events.objects import NodeAssignment
@@ -130,7 +129,8 @@ class Cycle:
         placed = self.room.place(info, len(batch), _seed(batch[0]))
         if self.silent:
             return
-        nodes = [self._name(row) for row, pods in placed for _ in range(pods)]
+        names = self.state.table.names
+        nodes = [names[row] for row, pods in placed for _ in range(pods)]
         for group, node in zip(batch, nodes, strict=False):
             assignment = NodeAssignment(node, (group.pod,))
             self.placed.append(
@@ -248,17 +248,17 @@ class Cycle:
         for node, uid in taken:
             (must if left > 0 else may).append(NodeAssignment(node, (uid,)))
             left -= 1
+        names = self.state.table.names
         for digest, rows in placed:
-            uids = iter(classes[digest])
+            uids, done = tuple(classes[digest]), 0
             for row, pods in rows:
-                node = self._name(row)
-                here = tuple(islice(uids, min(pods, max(left, 0))))
-                if here:
-                    must.append(NodeAssignment(node, here))
-                rest = tuple(islice(uids, pods - len(here)))
-                if rest:
-                    may.append(NodeAssignment(node, rest))
+                split, end = done + min(pods, max(left, 0)), done + pods
+                if split > done:
+                    must.append(NodeAssignment(names[row], uids[done:split]))
+                if end > split:
+                    may.append(NodeAssignment(names[row], uids[split:end]))
                 left -= pods
+                done = end
         self.placed.append(
             GangPlaced(group=group.key, partition=group.partition, required=tuple(must), optional=tuple(may))
         )
@@ -301,11 +301,6 @@ class Cycle:
 
     def _info(self, uid: str) -> ClassInfo:
         return self.state.table.classes[self.state.pods[uid].fact.scheduling_class]
-
-    def _name(self, row: int) -> str:
-        fact = self.state.table.facts[row]
-        assert fact is not None
-        return fact.name
 
 
 def _unsupported(info: ClassInfo) -> str:

@@ -200,7 +200,7 @@ class Room:
     def _taken_by_one(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
         """For each shape what one pod of the class takes from the share of these resources."""
         shapes = self._shapes()
-        return cast(Ints, sum((int(info.request[c]) >> shapes.shifts[c]) * shapes.inverse[:, c] for c in columns))
+        return cast(Ints, sum((info.amounts.get(c, 0) >> shapes.shifts[c]) * shapes.inverse[:, c] for c in columns))
 
     def _preference(self, info: ClassInfo) -> Ints | None:
         """Preferred node affinity and PreferNoSchedule taints, 0 … `PREFERENCE_WEIGHT` or below 0; None: none asked."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import events as ev
 from services.state import groups
 from services.state.clock import set_deadline
-from services.state.membership import members, placeable
+from services.state.membership import unplaced
 from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
 
 if TYPE_CHECKING:
@@ -155,6 +155,6 @@ def give_up(state: State, group: Group, reason: str, message: str) -> None:
 def failed_to_bind(state: State, uid: str, pod: Pod) -> None:
     """The pod is tried again after a backoff, unless an edit of its label takes it elsewhere."""
     group = state.groups.get(pod.group)
-    if group is not None and group.phase in (IDLE, READY, PARKED) and placeable(state, members(state, group)):
+    if group is not None and group.phase in (IDLE, READY, PARKED) and unplaced(state, group):
         give_up(state, group, "BindingFailed", "the binding failed")
     groups.settled(state, uid, pod)

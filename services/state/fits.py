@@ -158,9 +158,17 @@ def has_room(free: Ints, info: ClassInfo) -> Mask:
     return np.ones(len(free), np.bool_) if mask is None else mask
 
 
-def fits(free: Ints, need: Ints) -> Mask:
-    """For each row whether `need` goes into `free` (both k × resources); what is not asked for may be overdrawn."""
-    return cast(Mask, ((need <= free) | (need == 0)).all(axis=1))
+def take(left: list[int], info: ClassInfo, pods: int) -> bool:
+    """Take the room of `pods` pods of the class (below 0: give it back) from what one node has `left`, by column.
+
+    Whether it was there: of all that the class asks for. What it doesn't ask for may be overdrawn.
+    """
+    enough = True
+    for column, amount in info.columns:
+        rest = left[column] = left[column] - pods * amount
+        if rest < 0:
+            enough = False
+    return enough
 
 
 def ports_collide(one: HostPort, held: tuple[str, int, str]) -> bool:

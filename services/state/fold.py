@@ -215,7 +215,7 @@ def _node_observed(state: State, event: ev.NodeObserved) -> None:
     if not known:
         for uid in node.claims:
             claim = state.claims[uid]
-            state.table.claim([row], state.table.classes[claim.scheduling_class], 1, claim.stage == "proposed")
+            state.table.claim(row, state.table.classes[claim.scheduling_class], 1, claim.stage == "proposed")
     node.touched = state.sequence
     state.room_sequence = state.sequence
     state.rejections.pop(f"Node//{event.name}", None)

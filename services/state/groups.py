@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state.membership import members, placeable, total
+from services.state.membership import placeable, total, unplaced
 from services.state.partitions import partition_of
 from services.state.records import (
     AWAITING,
@@ -152,18 +152,12 @@ def settled(state: State, uid: str, pod: Pod) -> None:
         return
     group = state.groups.get(pod.group)
     if group is not None:
-        let_go(state, group, uid)
+        if group.held:
+            let_go(state, group, uid)
         if group.phase == READY:
             _reconsider(state, group)
     if pod.fact.candidate and key_of(pod.fact) != pod.group:
         changed(state, uid, pod)
-
-
-def succeeded(state: State, pod: Pod) -> None:
-    """A member is bound: what fails next fails for the first time. A permit alone is no success; bindings fail, too."""
-    group = state.groups.get(pod.group)
-    if group is not None:
-        group.attempts = 0
 
 
 def shrunk(state: State, pod: Pod) -> None:
@@ -197,7 +191,7 @@ def wake(state: State, group: Group, uid: str = "") -> None:
     """
     group.changed = state.sequence
     if group.phase == IDLE:
-        if uid and placeable(state, (uid,)):
+        if uid and placeable(state, uid):
             group.phase = READY
             state.ready[group.key] = None
     elif group.phase == PARKED:
@@ -218,11 +212,11 @@ def _too_few(state: State, group: Group) -> bool:
 
 def _reconsider(state: State, group: Group) -> None:
     """Fewer pods than before: nothing left to place, or another reason to refuse."""
-    if group.phase == READY and not placeable(state, members(state, group)):
+    if group.phase == READY and not unplaced(state, group):
         state.ready.pop(group.key, None)
         group.phase = IDLE
     elif group.phase == PARKED:
-        if placeable(state, members(state, group)):
+        if unplaced(state, group):
             wake(state, group)
         else:
             _unpark(state, group)
@@ -232,7 +226,7 @@ def _reconsider(state: State, group: Group) -> None:
 def make_ready(state: State, group: Group) -> None:
     """Ready if it has something to place, else idle."""
     _unpark(state, group)
-    if placeable(state, members(state, group)):
+    if unplaced(state, group):
         group.phase = READY
         state.ready[group.key] = None
     else:

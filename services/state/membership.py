@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from services.state.records import BOUND, HELD, PENDING, PERMITTED, SUCCEEDED, TERMINATING, Gang, Group
@@ -18,10 +17,19 @@ def members(state: State, group: Group) -> list[str]:
     return [uid for key in group.gangs for uid in state.gangs[key].members]
 
 
-def placeable(state: State, uids: Iterable[str]) -> list[str]:
-    """Those that may be proposed now: pending, not gated, without a claim."""
-    pods, claims = state.pods, state.claims
-    return [uid for uid in uids if (pod := pods[uid]).status == PENDING and uid not in claims and not pod.fact.gated]
+def placeable(state: State, uid: str) -> bool:
+    """Whether the pod may be proposed now: pending, not gated, without a claim."""
+    pod = state.pods[uid]
+    return uid not in state.claims and pod.status == PENDING and not pod.fact.gated
+
+
+def unplaced(state: State, group: Group) -> bool:
+    """Whether the group has something to place."""
+    if group.pod:
+        return placeable(state, group.pod)
+    claims = state.claims
+    unclaimed = (uid for key in group.gangs for uid in state.gangs[key].members if uid not in claims)
+    return any(placeable(state, uid) for uid in unclaimed)
 
 
 class Census(NamedTuple):
@@ -38,12 +46,11 @@ class Census(NamedTuple):
 def census(state: State, gang: Gang) -> Census:
     """One pass over the members."""
     pods, claims = state.pods, state.claims
-    total = have = 0
+    leaving = have = 0
     by_class: dict[str, list[str]] = {}
     for uid in gang.members:
         pod = pods[uid]
         status = pod.status
-        total += status != TERMINATING
         if status == PENDING:
             claim = claims.get(uid)
             if claim is not None:
@@ -54,9 +61,11 @@ def census(state: State, gang: Gang) -> Census:
                     by_class[fact.scheduling_class] = [uid]
                 else:
                     of_class.append(uid)
+        elif status == TERMINATING:
+            leaving += 1
         else:
             have += status in (BOUND, SUCCEEDED)
-    return Census(total, have, by_class)
+    return Census(len(gang.members) - leaving, have, by_class)
 
 
 def running(state: State, gang: Gang) -> tuple[int, int]:

@@ -12,7 +12,7 @@ look-up table over the distinct values and one gather over the rows. Taints work
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +27,26 @@ BASE_RESOURCES = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes", "pods"
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 
 
+HELD, PROPOSED = 0, 1
+"""The two kinds of claims that the table counts: by the binder and the planners, and by the planners alone."""
+PENDING = 1 << 15
+"""Three times the claims that wait to be counted before the next one counts them."""
+
+
 class ClassInfo:
     """A scheduling class, ready for arithmetic."""
 
-    __slots__ = ("columns", "constraint", "fact", "request")
+    __slots__ = ("amounts", "columns", "constraint", "fact", "number")
 
-    def __init__(self, fact: SchedulingClassObserved, request: Ints, constraint: int) -> None:
+    def __init__(self, fact: SchedulingClassObserved, amounts: dict[int, int], constraint: int, number: int) -> None:
         self.fact = fact
-        self.request = request
-        """Length: the table's resources when it was made; columns that came later are 0."""
-        self.columns: list[tuple[int, int]] = [(int(c), int(request[c])) for c in np.flatnonzero(request)]
-        """(column, amount) of what is asked for."""
+        self.amounts = amounts
+        """column → amount of what is asked for, in order of the columns; what is asked for is never 0."""
+        self.columns = list(amounts.items())
         self.constraint = constraint
         """Classes with an equal constraint share their masks."""
+        self.number = number
+        """Its row in the table's `requests`, from 1."""
 
 
 class NodeTable:
@@ -49,10 +56,17 @@ class NodeTable:
         self.resources: dict[str, int] = {name: column for column, name in enumerate(BASE_RESOURCES)}
         self.rows: dict[str, int] = {}
         self.facts: list[NodeObserved | None] = []
+        self.names: list[str] = []
+        """The node of each row; an empty row keeps its last."""
         self.size = 0
         self.allocatable: Ints = np.zeros((0, len(BASE_RESOURCES)), np.int64)
-        self.held: Ints = self.allocatable.copy()
-        self.proposed: Ints = self.allocatable.copy()
+        self.requests: Ints = np.zeros((1, len(BASE_RESOURCES)), np.int64)
+        """What one pod of each class asks for: classes (by `ClassInfo.number`) × resources."""
+        self._claimed: Ints = np.zeros((2, 0, len(BASE_RESOURCES)), np.int64)
+        """What claims take, as far as it is counted: held and proposed × rows × resources."""
+        self._pending: list[int] = []
+        """Claims that are not counted yet: `HELD` or `PROPOSED`, row, number of the class (negative: it gives room back);
+        and so on. They are counted when somebody looks, many in one step."""
         self.present: Mask = np.zeros(0, np.bool_)
         self.version = 0
         """Raised when a node comes, goes, or changes its labels, taints or allocatable."""
@@ -68,6 +82,23 @@ class NodeTable:
         self.cache: dict[Any, Any] = {}
         """Masks and scores by constraint, valid for this `version`; emptied when it rises."""
 
+    @property
+    def held(self) -> Ints:
+        """What permitted, bound, nominated and held claims take: rows × resources."""
+        return cast(Ints, self._counted()[HELD])
+
+    @property
+    def proposed(self) -> Ints:
+        """What proposals without a verdict take: rows × resources."""
+        return cast(Ints, self._counted()[PROPOSED])
+
+    def _counted(self) -> Ints:
+        if self._pending:
+            kinds, rows, classes = np.array(self._pending).reshape(-1, 3).T
+            np.add.at(self._claimed, (kinds, rows), self.requests[np.abs(classes)] * np.sign(classes)[:, None])
+            self._pending.clear()
+        return self._claimed
+
     # ----------------------------------------------------------------------------------------------------------- nodes
 
     def put(self, fact: NodeObserved) -> int:
@@ -78,6 +109,7 @@ class NodeTable:
             self.rows[fact.name] = row
             self._rank = None
         self.facts[row] = fact
+        self.names[row] = fact.name
         for name in fact.allocatable:
             self.column(name)
         self.allocatable[row] = self._vector(fact.allocatable)
@@ -92,7 +124,8 @@ class NodeTable:
     def remove(self, name: str) -> None:
         row = self.rows.pop(name)
         self.facts[row] = None
-        self.allocatable[row] = self.held[row] = self.proposed[row] = 0
+        self.allocatable[row] = 0
+        self._counted()[:, row] = 0
         self.present[row] = False
         self.ports.pop(row, None)
         self._free_rows.append(row)
@@ -108,12 +141,12 @@ class NodeTable:
             more = max(64, self.size)
             wide = ((0, more), (0, 0))
             self.allocatable = np.pad(self.allocatable, wide)
-            self.held = np.pad(self.held, wide)
-            self.proposed = np.pad(self.proposed, wide)
+            self._claimed = np.pad(self._claimed, ((0, 0), *wide))
             self.present = np.pad(self.present, (0, more))
             self.taint_codes = np.pad(self.taint_codes, (0, more))
             self._labels = {key: (codes, np.pad(column, (0, more))) for key, (codes, column) in self._labels.items()}
         self.facts.append(None)
+        self.names.append("")
         self.size += 1
         return self.size - 1
 
@@ -126,10 +159,8 @@ class NodeTable:
             column = self.resources[name] = len(self.resources)
             wide = ((0, 0), (0, 1))
             self.allocatable = np.pad(self.allocatable, wide)
-            self.held = np.pad(self.held, wide)
-            self.proposed = np.pad(self.proposed, wide)
-            for info in self.classes.values():
-                info.request = np.pad(info.request, (0, 1))
+            self.requests = np.pad(self.requests, wide)
+            self._claimed = np.pad(self._claimed, ((0, 0), *wide))
             self.cache.clear()
         return column
 
@@ -140,31 +171,34 @@ class NodeTable:
         return vector
 
     def add_class(self, fact: SchedulingClassObserved) -> None:
-        for name, amount in fact.requests.items():
-            if amount:
-                self.column(name)
-        asked = {name: amount for name, amount in fact.requests.items() if amount}
+        asked = sorted((self.column(name), amount) for name, amount in fact.requests.items() if amount)
         constraint = (
             tuple(sorted(fact.node_selector.items())),
             fact.required_affinity,
             fact.preferred_affinity,
             fact.tolerations,
         )
-        number = self._constraints.setdefault(constraint, len(self._constraints))
-        self.classes[fact.digest] = ClassInfo(fact, self._vector(asked), number)
+        constraint_number = self._constraints.setdefault(constraint, len(self._constraints))
+        number = len(self.classes) + 1
+        self.classes[fact.digest] = ClassInfo(fact, dict(asked), constraint_number, number)
+        if number == len(self.requests):
+            self.requests = np.pad(self.requests, ((0, number), (0, 0)))
+        for column, amount in asked:
+            self.requests[number, column] = amount
 
-    def claim(self, rows: list[int], info: ClassInfo, sign: int, proposed: bool) -> None:
-        """Count one more (`sign` 1) or one fewer (-1) pod of the class for each entry of `rows`; rows may repeat."""
-        room = self.proposed if proposed else self.held
-        if len(rows) == 1:
-            room[rows[0]] += info.request if sign > 0 else -info.request
-        else:
-            pods = np.bincount(rows)
-            used = np.flatnonzero(pods)
-            room[used] += (sign * pods[used])[:, None] * info.request
+    def claim(self, row: int, info: ClassInfo, sign: int, proposed: bool) -> None:
+        """Count one more (`sign` 1) or one fewer (-1) pod of the class on the row."""
+        self._pending += (PROPOSED if proposed else HELD, row, sign * info.number)
+        if len(self._pending) > PENDING:
+            self._counted()
         if info.fact.host_ports and not proposed:
-            for row in rows:
-                self._count_ports(row, info, sign)
+            self._count_ports(row, info, sign)
+
+    def accept(self, row: int, info: ClassInfo) -> None:
+        """Count a proposed claim as held from now on."""
+        self._pending += (PROPOSED, row, -info.number, HELD, row, info.number)
+        if info.fact.host_ports:
+            self._count_ports(row, info, 1)
 
     def _count_ports(self, row: int, info: ClassInfo, sign: int) -> None:
         held = self.ports.setdefault(row, {})

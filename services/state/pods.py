@@ -58,7 +58,7 @@ def claim(state: State, pod: Pod, uid: str, node_name: str) -> None:
     table = state.table
     row = table.rows.get(node_name)
     if row is not None:
-        table.claim([row], table.classes[pod.fact.scheduling_class], 1, False)
+        table.claim(row, table.classes[pod.fact.scheduling_class], 1, False)
 
 
 def _record(state: State, pod: Pod, uid: str, node_name: str, stage: str, proposal: int) -> None:
@@ -69,20 +69,17 @@ def _record(state: State, pod: Pod, uid: str, node_name: str, stage: str, propos
     state.claims[uid] = Claim(uid, node_name, pod.fact.scheduling_class, stage, pod.group, proposal)
 
 
-def propose(state: State, wanted: list[tuple[str, str]], group: str, proposal: int) -> None:
-    """Take room for the (uid, node) of a proposal, for planners only; pods that are gone are left out."""
-    rows: dict[str, list[int]] = {}
-    pods, nodes = state.pods, state.table.rows
-    for uid, node_name in wanted:
+def propose(state: State, wanted: dict[str, str], group: str, proposal: int) -> None:
+    """Take room for the pods (uid → node) of a proposal, for planners only; those that are gone are left out."""
+    pods, table = state.pods, state.table
+    for uid, node_name in wanted.items():
         pod = pods.get(uid)
         if pod is None or pod.group != group or pod.status != PENDING:
             continue
         _record(state, pod, uid, node_name, PROPOSED, proposal)
-        row = nodes.get(node_name)
+        row = table.rows.get(node_name)
         if row is not None:
-            rows.setdefault(pod.fact.scheduling_class, []).append(row)
-    for digest, of_class in rows.items():
-        state.table.claim(of_class, state.table.classes[digest], 1, True)
+            table.claim(row, table.classes[pod.fact.scheduling_class], 1, True)
 
 
 def nominate(state: State, key: str, digest: str, node_name: str, group: str) -> None:
@@ -95,26 +92,18 @@ def nominate(state: State, key: str, digest: str, node_name: str, group: str) ->
     state.claims[key] = Claim(key, node_name, digest, NOMINATED, group)
     row = state.table.rows.get(node_name)
     if row is not None:
-        state.table.claim([row], state.table.classes[digest], 1, False)
+        state.table.claim(row, state.table.classes[digest], 1, False)
 
 
-def accept(state: State, claims: list[Claim], stage: str) -> None:
-    """Move claims on to `held` or `permitted`: the binder counts them from now on."""
-    rows: dict[str, list[int]] = {}
-    table, nodes = state.table, state.nodes
-    for held in claims:
-        if held.stage == PROPOSED:
-            row = table.rows.get(held.node)
-            if row is not None:
-                rows.setdefault(held.scheduling_class, []).append(row)
-                nodes[held.node].touched = state.sequence
-        held.stage = stage
-        if stage == PERMITTED:
-            state.permitted[held.uid] = None
-    for digest, of_class in rows.items():
-        info = table.classes[digest]
-        table.claim(of_class, info, -1, True)
-        table.claim(of_class, info, 1, False)
+def accept(state: State, held: Claim, stage: str) -> None:
+    """Move the claim on to `stage`: from `held` on the binder counts it."""
+    if held.stage == PROPOSED:
+        table = state.table
+        row = table.rows.get(held.node)
+        if row is not None:
+            table.accept(row, table.classes[held.scheduling_class])
+            state.nodes[held.node].touched = state.sequence
+    held.stage = stage
 
 
 def release(state: State, uid: str) -> Claim | None:
@@ -133,7 +122,7 @@ def release(state: State, uid: str) -> Claim | None:
     table = state.table
     row = table.rows.get(held.node)
     if row is not None:
-        table.claim([row], table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
+        table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
         state.room_sequence = state.sequence
     return held
 
@@ -143,14 +132,17 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
     held = state.claims.get(uid)
     if held is not None and held.node == node:
         if held.stage != BOUND_CLAIM:
-            accept(state, [held], BOUND_CLAIM)
+            accept(state, held, BOUND_CLAIM)
             state.permitted.pop(uid, None)
     else:
         if held is not None:
             release(state, uid)
         claim(state, pod, uid, node)
         groups.shrunk(state, pod)
-    groups.succeeded(state, pod)
+    group = state.groups.get(pod.group)
+    if group is not None:
+        # What fails next fails for the first time. A permit alone is no success; bindings fail, too.
+        group.attempts = 0
     groups.settled(state, uid, pod)
 
 
@@ -203,8 +195,8 @@ def _reclass(state: State, uid: str, old: str, new: str) -> None:
     table = state.table
     row = table.rows.get(held.node)
     if row is not None:
-        table.claim([row], table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
-        table.claim([row], table.classes[new], 1, held.stage == PROPOSED)
+        table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
+        table.claim(row, table.classes[new], 1, held.stage == PROPOSED)
         state.nodes[held.node].touched = state.sequence
         state.room_sequence = state.sequence
     held.scheduling_class = new
@@ -263,14 +255,14 @@ def deleted(state: State, event: ev.PodDeleted) -> None:
         return
     held = release(state, event.uid)
     state.evictions.pop(event.uid, None)
-    state.rejections.pop(f"Pod/{event.namespace}/{event.name}", None)
+    if state.rejections:
+        state.rejections.pop(f"Pod/{event.namespace}/{event.name}", None)
     gang = pod.gang
     if pod.group:
         groups.leave(state, event.uid, pod)
     if held is not None:
         _member_lost(state, gang, held)
-    found = state.classes[pod.fact.scheduling_class]
-    found.pods -= 1
+    state.classes[pod.fact.scheduling_class].pods -= 1
 
 
 def _member_lost(state: State, gang_key: str, held: Claim) -> None:

@@ -143,13 +143,10 @@ def _derive(state: State, resources: list[str]) -> None:
     for node in state.nodes.values():
         if node.fact is not None:
             table.put(node.fact)
-    rows: dict[tuple[str, bool], list[int]] = {}
     for claim in state.claims.values():
         row = table.rows.get(claim.node)
         if row is not None:
-            rows.setdefault((claim.scheduling_class, claim.stage == PROPOSED), []).append(row)
-    for (digest, proposed), of_class in rows.items():
-        table.claim(of_class, table.classes[digest], 1, proposed)
+            table.claim(row, table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
 
 
 def encode(state: State) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import SNAPSHOTS_KEPT, State
+from services.state.nodes import Ints, NodeTable
 from services.state.nominations import replacement_key
 from services.state.records import (
     AWAITING,
@@ -42,16 +43,18 @@ def validate_state(state: State) -> None:
 
 
 def _table_counts_the_claims(state: State) -> None:
-    table = state.table
-    held, proposed = np.zeros_like(table.held), np.zeros_like(table.proposed)
+    table, nodes = state.table, state.nodes
+    held: list[tuple[int, int]] = []
+    proposed: list[tuple[int, int]] = []
     for uid, claim in state.claims.items():
-        _require(uid in state.nodes[claim.node].claims, f"claim {uid} is not listed by node {claim.node}")
+        if uid not in nodes[claim.node].claims:
+            raise Violated(f"claim {uid} is not listed by node {claim.node}")
         row = table.rows.get(claim.node)
         if row is not None:
-            request = table.classes[claim.scheduling_class].request
-            (proposed if claim.stage == PROPOSED else held)[row] += request
-    _require(bool((held == table.held).all()), "the table's held room is not the sum of the claims")
-    _require(bool((proposed == table.proposed).all()), "the table's proposed room is not the sum of the claims")
+            number = table.classes[claim.scheduling_class].number
+            (proposed if claim.stage == PROPOSED else held).append((row, number))
+    _require(_adds_up(table, held, table.held), "the table's held room is not the sum of the claims")
+    _require(_adds_up(table, proposed, table.proposed), "the table's proposed room is not the sum of the claims")
     _require(
         _ports(state) == {row: held for row, held in table.ports.items() if held},
         "the table's ports are not the claims'",
@@ -60,13 +63,25 @@ def _table_counts_the_claims(state: State) -> None:
     _require(listed == len(state.claims), "a node lists a claim that does not exist (7.13)")
 
 
+def _adds_up(table: NodeTable, claims: list[tuple[int, int]], room: Ints) -> bool:
+    """Whether the claims, (row, class) each, take just this room."""
+    taken = np.zeros_like(room)
+    if claims:
+        rows, classes = np.array(claims).T
+        np.add.at(taken, rows, table.requests[classes])
+    return bool((taken == room).all())
+
+
 def _ports(state: State) -> dict[int, dict[tuple[str, int, str], int]]:
     """The host ports that the claims hold, by row."""
     ports: dict[int, dict[tuple[str, int, str], int]] = {}
+    opening = {digest: found.fact.host_ports for digest, found in state.classes.items() if found.fact.host_ports}
+    if not opening:
+        return ports
     for claim in state.claims.values():
         row = state.table.rows.get(claim.node)
         if row is not None and claim.stage != PROPOSED:
-            for port in state.classes[claim.scheduling_class].fact.host_ports:
+            for port in opening.get(claim.scheduling_class, ()):
                 held = ports.setdefault(row, {})
                 key = (port.protocol, port.port, port.host_ip)
                 held[key] = held.get(key, 0) + 1
@@ -81,11 +96,12 @@ def _claims_have_their_pods(state: State) -> None:
             _require(bounded, f"nominated room {uid} has no bound (7.13)")
             continue
         pod = state.pods.get(uid)
-        _require(pod is not None, f"claim {uid} has no pod (7.13)")
-        assert pod is not None
-        _require(pod.status not in ("succeeded", "failed"), f"finished pod {uid} holds room (7.13)")
-        if claim.stage == PROPOSED:
-            _require(claim.proposal in state.proposals, f"proposed claim {uid} has no proposal (7.13)")
+        if pod is None:
+            raise Violated(f"claim {uid} has no pod (7.13)")
+        if pod.status in ("succeeded", "failed"):
+            raise Violated(f"finished pod {uid} holds room (7.13)")
+        if claim.stage == PROPOSED and claim.proposal not in state.proposals:
+            raise Violated(f"proposed claim {uid} has no proposal (7.13)")
         if claim.stage == HELD:
             group = state.groups.get(pod.group)
             _require(group is not None and uid in group.held, f"held claim {uid} is not held by its group (7.4)")
@@ -100,14 +116,16 @@ def _claims_have_their_pods(state: State) -> None:
 
 def _groups_are_in_one_place(state: State) -> None:
     for key, group in state.groups.items():
-        _require(group.phase in (IDLE, READY, AWAITING, PARKED), f"group {key} is in phase {group.phase}")
-        _require((key in state.ready) == (group.phase == READY), f"group {key} is {group.phase}, listed otherwise")
-        _require((group.cohort != 0) == (group.phase == PARKED), f"group {key} is {group.phase} in a cohort or without")
-        if group.cohort:
-            _require(key in state.cohorts[group.cohort].groups, f"group {key} is not in its cohort")
-        _require(
-            (key in state.holding) == bool(group.held), f"group {key} is listed as waiting, or not, otherwise (7.4)"
-        )
+        if group.phase not in (IDLE, READY, AWAITING, PARKED):
+            raise Violated(f"group {key} is in phase {group.phase}")
+        if (key in state.ready) != (group.phase == READY):
+            raise Violated(f"group {key} is {group.phase}, listed otherwise")
+        if (group.cohort != 0) != (group.phase == PARKED):
+            raise Violated(f"group {key} is {group.phase} in a cohort or without")
+        if group.cohort and key not in state.cohorts[group.cohort].groups:
+            raise Violated(f"group {key} is not in its cohort")
+        if (key in state.holding) != bool(group.held):
+            raise Violated(f"group {key} is listed as waiting, or not, otherwise (7.4)")
         for uid in group.held:
             held = state.claims.get(uid)
             _require(held is not None and held.stage == HELD, f"group {key} holds {uid} without a claim")
@@ -120,7 +138,8 @@ def _groups_are_in_one_place(state: State) -> None:
             _require(ticks, f"group {key} waits on the clock of {cohort.shard}, which does not own it (7.12)")
     awaiting = {proposal.group for proposal in state.proposals.values()}
     for key, group in state.groups.items():
-        _require(group.phase != AWAITING or key in awaiting, f"group {key} awaits a verdict on nothing (7.12)")
+        if group.phase == AWAITING and key not in awaiting:
+            raise Violated(f"group {key} awaits a verdict on nothing (7.12)")
 
 
 def _gangs_know_their_pod_groups(state: State) -> None:

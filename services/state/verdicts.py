@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from events.objects import NodeAssignment, Place
+from events.objects import Place
 from services.state import cohorts, groups, membership, pods
 from services.state.clock import set_deadline
 from services.state.nominations import replacement_key
@@ -33,10 +33,6 @@ def place_of(place: Place) -> int:
     return place.sequence << 20 | place.index
 
 
-def _assigned(assignments: tuple[NodeAssignment, ...]) -> list[tuple[str, str]]:
-    return [(uid, assignment.node) for assignment in assignments for uid in assignment.pods]
-
-
 def placed(state: State, event: ev.GangPlaced) -> None:
     """A proposal takes its room for every planner. Not current at its own place: ignored and counted."""
     group = state.groups.get(event.group)
@@ -50,8 +46,8 @@ def placed(state: State, event: ev.GangPlaced) -> None:
     ):
         state.ignore(event)
         return
-    wanted = _assigned(event.required) + _assigned(event.optional)
-    if any(uid in state.claims for uid, _ in wanted):
+    wanted = {uid: assignment.node for assignment in (*event.required, *event.optional) for uid in assignment.pods}
+    if not state.claims.keys().isdisjoint(wanted):
         state.ignore(event)
         return
     place = state.place
@@ -65,10 +61,11 @@ def placed(state: State, event: ev.GangPlaced) -> None:
 def _own_claims(state: State, proposal: Proposal) -> list[Claim]:
     """The claims that this proposal still holds."""
     found = []
-    for uid, _ in _assigned(proposal.required) + _assigned(proposal.optional):
-        held = state.claims.get(uid)
-        if held is not None and held.stage == PROPOSED and held.proposal == proposal.place:
-            found.append(held)
+    for assignment in (*proposal.required, *proposal.optional):
+        for uid in assignment.pods:
+            held = state.claims.get(uid)
+            if held is not None and held.stage == PROPOSED and held.proposal == proposal.place:
+                found.append(held)
     return found
 
 
@@ -85,7 +82,8 @@ def _settle(state: State, place: Place) -> tuple[Group | None, list[Claim]]:
 
 def held(state: State, event: ev.GangHeld) -> None:
     group, claims = _settle(state, event.proposal)
-    pods.accept(state, claims, HELD)
+    for claim in claims:
+        pods.accept(state, claim, HELD)
     if group is None:
         return
     group.conflicts = 0
@@ -98,18 +96,22 @@ def held(state: State, event: ev.GangHeld) -> None:
 
 def permitted(state: State, event: ev.GangPermitted) -> None:
     """Quorum: the claims named are permitted, with the intents' preconditions; whatever else was proposed is released."""
-    settled = [_settle(state, place) for place in event.proposals]
-    group = settled[-1][0] if settled else state.groups.get(event.group)
-    granted = []
     for assignment in event.bindings:
         for binding in assignment.pods:
             claim = state.claims.get(binding.uid)
             if claim is not None and claim.node == assignment.node and claim.stage in (PROPOSED, HELD):
                 claim.resource_version = binding.resource_version
-                granted.append(claim)
-    pods.accept(state, granted, PERMITTED)
-    given_back = [claim.uid for _, claims in settled for claim in claims if claim.stage == PROPOSED]
-    given_back += [uid for uid in event.dropped if (claim := state.claims.get(uid)) is not None and claim.stage == HELD]
+                pods.accept(state, claim, PERMITTED)
+                state.permitted[claim.uid] = None
+    group = None if event.proposals else state.groups.get(event.group)
+    given_back: list[str] = []
+    for place in event.proposals:
+        group, claims = _settle(state, place)
+        given_back += [claim.uid for claim in claims]
+    for uid in event.dropped:
+        claim = state.claims.get(uid)
+        if claim is not None and claim.stage == HELD:
+            given_back.append(uid)
     _release(state, given_back)
     if group is not None:
         for key in group.gangs:
@@ -140,7 +142,7 @@ def released(state: State, event: ev.GangReleased) -> None:
     if group is not None:
         for uid in event.pods:
             groups.let_go(state, group, uid)
-        if not group.held and group.phase != AWAITING and membership.placeable(state, membership.members(state, group)):
+        if not group.held and group.phase != AWAITING and membership.unplaced(state, group):
             text = f"{len(event.pods)} pods were given back: {event.reason}"
             cohorts.give_up(state, group, event.reason, text)
     _settled(state, given_back)

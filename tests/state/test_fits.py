@@ -194,7 +194,7 @@ def test_capacity_is_how_often_has_room_says_yes(left: list[int], asked: list[in
     taken = 0
     room = free.copy()
     while fits.has_room(room, info)[0]:
-        room -= info.request
+        room -= table.requests[info.number]
         taken += 1
     assert fits.capacity(free, info)[0] == taken
 

@@ -151,7 +151,7 @@ def test_large_quantities_stay_exact() -> None:
     )
     table.add_class(asked)
     for _ in range(1_000):
-        table.claim([0], table.classes["x"], 1, False)
+        table.claim(0, table.classes["x"], 1, False)
     assert int(table.held[0, 1]) == 1_000 * ((1 << 52) - 1)
 
 

@@ -191,7 +191,7 @@ class Walk:
         shard = state.owner(group)
         if shard not in state.shards:
             return
-        uids = membership.placeable(state, membership.members(state, group))
+        uids = [uid for uid in membership.members(state, group) if membership.placeable(state, uid)]
         if f"planner.{shard}" in self.in_flight or not uids:
             return
         room = Room(state.table, "binpack")
