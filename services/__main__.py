@@ -28,7 +28,7 @@ Schedulers = Annotated[
 Log = Annotated[str, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="LOG")]
 JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on the last line of stdout")]
-Shard = Annotated[str | None, typer.Option(help="the planner's shard", metavar="NAME")]
+Shard = Annotated[str | None, typer.Option(help="the planner's shard; auto: the first free one", metavar="NAME|auto")]
 
 
 def _serve(role: str, as_json: bool, **flags: Any) -> None:

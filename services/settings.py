@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cluster: Cluster = "default"
     """The name of the cluster in the log: letters, digits, '-' and '_'."""
     shard: Cluster = "0"
-    """The planner's shard."""
+    """The planner's shard; auto: the first of 0 … 63 that is free."""
     kubeconfig: str = ""
     """Path; empty: the pod's service account, else Kubernetes' own defaults."""
     scheduler_names: Annotated[tuple[Text, ...], Meta(min_length=1)] = ("muster",)
