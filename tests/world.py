@@ -21,6 +21,7 @@ from services.state.clock import tick
 from services.state.fold import State
 from services.state.partitions import partition_of
 from services.state.validate import validate_state
+from tests.facts import pod_group, scheduling_class
 
 GI = 1 << 30
 SECOND_NS = 1_000_000_000
@@ -130,12 +131,11 @@ class World:
         digest = f"{asked}{selector}{affinity}{tolerations}{ports}{unsupported}"
         if digest not in self.state.classes:
             self.facts(
-                ev.SchedulingClassObserved(
-                    digest=digest,
-                    requests=asked,
-                    node_selector=selector or {},
+                scheduling_class(
+                    digest,
+                    asked,
+                    node_selector=selector,
                     required_affinity=affinity,
-                    preferred_affinity=(),
                     tolerations=tolerations,
                     host_ports=ports,
                     unsupported=unsupported,
@@ -185,17 +185,7 @@ class World:
 
     def pod_group(self, name: str, minimum: int, waiting_time_ms: int = 0) -> None:
         """The PodGroup ``default/name``; its UID is ``pg-name``."""
-        self.facts(
-            ev.PodGroupObserved(
-                namespace="default",
-                name=name,
-                uid=f"pg-{name}",
-                resource_version=self.version(),
-                dialect="coscheduling/v1alpha1",
-                created_ns=0,
-                declaration=Declaration(min_member=minimum, waiting_time_ms=waiting_time_ms),
-            )
-        )
+        self.facts(pod_group(name, self.version(), minimum, waiting_time_ms))
 
     def pod_group_deleted(self, name: str) -> None:
         self.facts(

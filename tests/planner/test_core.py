@@ -14,6 +14,7 @@ from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from events.policy import DEFAULT_POLICY, Policy
 from services.planner import core
 from services.state.fits import NO_LIMIT
+from tests.facts import scheduling_class
 from tests.world import World, of_type
 
 
@@ -387,18 +388,7 @@ def test_deciding_changes_nothing() -> None:
 def test_a_pod_that_asks_for_nothing_goes_anywhere() -> None:
     world = World()
     digest = "nothing"
-    world.facts(
-        ev.SchedulingClassObserved(
-            digest=digest,
-            requests={},
-            node_selector={},
-            required_affinity=None,
-            preferred_affinity=(),
-            tolerations=(),
-            host_ports=(),
-            unsupported=(),
-        )
-    )
+    world.facts(scheduling_class(digest, {}))
     world.node("n0", cpu=0, memory_gi=0, pods=0)
     for i in range(3):
         world.pod(f"p{i}", of=digest)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from services.planner.placement import CHUNK_PODS, Placed, Room
 from services.state import snapshot
 from services.state.fold import State
 from services.state.nodes import NodeTable
+from tests.facts import scheduling_class
 from tests.world import World
 
 GIB = 1 << 30
@@ -54,7 +56,7 @@ def node(name: str, cpu_milli: int, memory_bytes: int, gpu: int, zone: str) -> e
 
 
 def class_of(ask: Ask) -> ev.SchedulingClassObserved:
-    return ev.SchedulingClassObserved(
+    return scheduling_class(
         digest=str((ask.cpu_milli, ask.memory_bytes, ask.gpu, ask.zone, ask.ports)),
         requests={
             "cpu_milli": ask.cpu_milli,
@@ -63,11 +65,7 @@ def class_of(ask: Ask) -> ev.SchedulingClassObserved:
             "nvidia.com/gpu": ask.gpu,
         },
         node_selector={"zone": ask.zone} if ask.zone else {},
-        required_affinity=None,
-        preferred_affinity=(),
-        tolerations=(),
         host_ports=WEB if ask.ports else (),
-        unsupported=(),
     )
 
 
@@ -257,11 +255,7 @@ def test_a_preferred_node_goes_before_an_emptier_one() -> None:
     )
     fact = world.state.classes[world.scheduling_class()].fact
     wish = (PreferredTerm(weight=1, term=term),)
-    world.facts(
-        ev.SchedulingClassObserved(
-            **{**{n: getattr(fact, n) for n in fact.__struct_fields__}, "digest": "wish", "preferred_affinity": wish}
-        )
-    )
+    world.facts(msgspec.structs.replace(fact, digest="wish", preferred_affinity=wish))
     world.pod("plain")
     world.pod("picky", of="wish")
     world.settle()

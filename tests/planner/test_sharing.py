@@ -16,6 +16,7 @@ from services.planner.placement import Room
 from services.planner.sharing import own_nodes
 from services.state.nodes import NodeTable
 from services.state.partitions import partition_of
+from tests.facts import scheduling_class
 from tests.world import World, of_type
 
 GIB = 1 << 30
@@ -219,16 +220,7 @@ def table_of(nodes: list[Node], wishes: list[tuple[int, str]]) -> NodeTable:
         for weight, zone in wishes
     )
     table.add_class(
-        ev.SchedulingClassObserved(
-            digest="one",
-            requests={"cpu_milli": 256, "memory_bytes": 128 << 20, "pods": 1},
-            node_selector={},
-            required_affinity=None,
-            preferred_affinity=preferred,
-            tolerations=(),
-            host_ports=(),
-            unsupported=(),
-        )
+        scheduling_class("one", {"cpu_milli": 256, "memory_bytes": 128 << 20, "pods": 1}, preferred_affinity=preferred)
     )
     return table
 

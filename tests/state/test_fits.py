@@ -13,6 +13,7 @@ import events as ev
 from events.objects import HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.state import fits
 from services.state.nodes import NodeTable
+from tests.facts import scheduling_class
 from tests.state import naive
 from tests.world import World
 
@@ -175,17 +176,7 @@ def test_the_table_agrees_with_one_node_and_one_pod_at_a_time(classes: list[dict
 def test_capacity_is_how_often_has_room_says_yes(left: list[int], asked: list[int]) -> None:
     table = NodeTable()
     requests = dict(zip(("cpu_milli", "memory_bytes", "pods"), asked, strict=True))
-    fact = ev.SchedulingClassObserved(
-        digest="x",
-        requests=requests,
-        node_selector={},
-        required_affinity=None,
-        preferred_affinity=(),
-        tolerations=(),
-        host_ports=(),
-        unsupported=(),
-    )
-    table.add_class(fact)
+    table.add_class(scheduling_class("x", requests))
     info = table.classes["x"]
     free = np.array([[left[0], left[1], 0, left[2]]], np.int64)
     if not any(asked):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from services.state.nodes import NodeTable
+from tests.facts import scheduling_class
 from tests.world import GI, World
 
 
@@ -139,17 +140,7 @@ def test_large_quantities_stay_exact() -> None:
     """Quantities up to 2^52: sums of them are exact in 64 bits."""
     table = NodeTable()
     table.put(fact("n0", memory_bytes=(1 << 52) - 1))
-    asked = ev.SchedulingClassObserved(
-        digest="x",
-        requests={"memory_bytes": (1 << 52) - 1},
-        node_selector={},
-        required_affinity=None,
-        preferred_affinity=(),
-        tolerations=(),
-        host_ports=(),
-        unsupported=(),
-    )
-    table.add_class(asked)
+    table.add_class(scheduling_class("x", {"memory_bytes": (1 << 52) - 1}))
     for _ in range(1_000):
         table.claim(0, table.classes["x"], 1, False)
     assert int(table.held[0, 1]) == 1_000 * ((1 << 52) - 1)

@@ -13,6 +13,7 @@ import msgspec
 
 import events as ev
 from events.objects import Declaration, Membership, Taint
+from tests.facts import pod_group
 from tests.world import GI
 
 DEDICATED = Taint(key="dedicated", value="x", effect="NoSchedule")
@@ -149,19 +150,7 @@ class Cluster:
 
     def declare(self, name: str, minimum: int) -> None:
         self.made += 1
-        self.inbox.append(
-            [
-                ev.PodGroupObserved(
-                    namespace="default",
-                    name=name,
-                    uid=f"pg-{name}",
-                    resource_version=self.version(),
-                    dialect="coscheduling/v1alpha1",
-                    created_ns=0,
-                    declaration=Declaration(min_member=minimum, waiting_time_ms=0),
-                )
-            ]
-        )
+        self.inbox.append([pod_group(name, self.version(), minimum)])
 
     def pick(self, fits: Callable[[Kept], bool]) -> Kept | None:
         found = [pod for pod in self.pods.values() if fits(pod)]

@@ -1,0 +1,43 @@
+"""Facts as ingest writes them, with no more in them than a test asks for."""
+
+from __future__ import annotations
+
+import events as ev
+from events.objects import Declaration, HostPort, PreferredTerm, SelectorTerm, Toleration
+
+
+def scheduling_class(
+    digest: str,
+    requests: dict[str, int],
+    *,
+    node_selector: dict[str, str] | None = None,
+    required_affinity: tuple[SelectorTerm, ...] | None = None,
+    preferred_affinity: tuple[PreferredTerm, ...] = (),
+    tolerations: tuple[Toleration, ...] = (),
+    host_ports: tuple[HostPort, ...] = (),
+    unsupported: tuple[str, ...] = (),
+) -> ev.SchedulingClassObserved:
+    """A class without constraints, but for those that are given."""
+    return ev.SchedulingClassObserved(
+        digest=digest,
+        requests=requests,
+        node_selector=node_selector or {},
+        required_affinity=required_affinity,
+        preferred_affinity=preferred_affinity,
+        tolerations=tolerations,
+        host_ports=host_ports,
+        unsupported=unsupported,
+    )
+
+
+def pod_group(name: str, version: str, minimum: int, waiting_time_ms: int = 0) -> ev.PodGroupObserved:
+    """The PodGroup ``default/name``; its UID is ``pg-name``."""
+    return ev.PodGroupObserved(
+        namespace="default",
+        name=name,
+        uid=f"pg-{name}",
+        resource_version=version,
+        dialect="coscheduling/v1alpha1",
+        created_ns=0,
+        declaration=Declaration(min_member=minimum, waiting_time_ms=waiting_time_ms),
+    )
