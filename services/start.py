@@ -38,36 +38,43 @@ class Start(NamedTuple):
     """What was folded behind it."""
 
 
-async def state_at(log: EventLog, until: int | None = None, *, oldest: bool = False) -> Start:
-    """The state after commit `until` (default: the log's end as of now), from the newest snapshot that allows it.
+async def state_at(log: EventLog, until: int | None = None) -> Start:
+    """The state after commit `until` (default: the log's end as of now), from the newest good snapshot at or before it.
 
-    `oldest`: from the farthest place back that the log and its snapshots still allow.
     Raises NoStart, LogError, UnknownCommit.
     """
     end = await log.end()
     place = end if until is None else min(until, end)
     first = await log.first()
-    if first > 1 or not oldest:
-        listed = [kept for kept in await log.snapshots.listed() if first - 1 <= kept.sequence <= place]
-        for kept in reversed(listed) if oldest else listed:
-            state = await restored(log, kept)
-            if state is not None:
-                tail_bytes = await fold(log, state, place)
-                if _confirmed(state, kept):
-                    return Start(state, kept, tail_bytes)
+    for kept in await log.snapshots.listed():
+        if first - 1 <= kept.sequence <= place and (state := await restored(log, kept)) is not None:
+            tail_bytes = await fold(log, state, place)
+            if _confirmed(state, kept):
+                return Start(state, kept, tail_bytes)
     if first > 1:
-        raise NoStart(
-            f"the log begins at {first}, and none of its snapshots from {first - 1} to {place} can be used: "
-            f"import an archive of it (`muster export` wrote one before the purge) into a new log"
-        )
+        raise NoStart(f"the log begins at {first}, and no snapshot from there to {place} can be used")
     state = State()
     return Start(state, None, await fold(log, state, place))
+
+
+async def beginning(log: EventLog) -> Start:
+    """From where the log can still be folded: an empty state, or that of a purged log's oldest good snapshot.
+
+    Raises NoStart, LogError.
+    """
+    first = await log.first()
+    if first == 1:
+        return Start(State(), None, 0)
+    for kept in reversed(await log.snapshots.listed()):
+        if first - 1 <= kept.sequence and (state := await restored(log, kept)) is not None:
+            return Start(state, kept, 0)
+    raise NoStart(f"the log begins at {first}, and none of its snapshots can be used")
 
 
 async def restored(log: EventLog, kept: Kept) -> State | None:
     """The state of this snapshot; None, and told, when it is not good. Raises LogError but for BrokenSnapshot."""
     if kept.state != STATE_VERSION:
-        logger.warning("snapshot left out", extra={"at": kept.sequence, "because": f"state version {kept.state}"})
+        _left_out(kept, f"it is of state version {kept.state}, this is {STATE_VERSION}")
         return None
     try:
         slices = snapshot.unpack(await log.snapshots.get(kept), kept.digest)
@@ -81,7 +88,7 @@ async def restored(log: EventLog, kept: Kept) -> State | None:
         if state.sequence != kept.sequence:
             raise snapshot.Damaged(f"it is of {state.sequence}")
     except (snapshot.Damaged, BrokenSnapshot) as error:
-        logger.warning("snapshot left out", extra={"at": kept.sequence, "because": str(error)})
+        _left_out(kept, str(error))
         return None
     return state
 
@@ -107,5 +114,9 @@ def _confirmed(state: State, base: Kept) -> bool:
     taken = state.snapshots.get(base.sequence)
     if taken is None or taken.digest == base.digest:
         return True
-    logger.warning("snapshot left out", extra={"at": base.sequence, "because": f"the log says {taken.digest}"})
+    _left_out(base, f"its digest is {base.digest}, the log says {taken.digest}")
     return False
+
+
+def _left_out(kept: Kept, why: str) -> None:
+    logger.warning("snapshot %d is left out: %s", kept.sequence, why)

@@ -1,0 +1,142 @@
+"""Taking snapshots: off the hot path, in a process of its own.
+
+The binder is responsible for them. When enough was written since the last one, and no load is on if that can wait, its
+`SnapshotKeeper` starts ``muster snapshot`` as a child of lower priority. The child restores the newest good snapshot,
+folds what follows up to the log's end (`services.start`), stores the state under its sequence, reads it back as a start
+would, and says what it stored; so every snapshot is a replay of the whole log, by induction. Then the binder appends
+`SnapshotTaken`, whose digest `muster verify` compares with its own fold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from events import SnapshotTaken
+from events.envelope import STATE_VERSION
+from events.log import EventLog, LogError
+from events.snapshots import Kept
+from services.decider import Decider
+from services.start import restored, state_at
+from services.state import snapshot
+
+logger = logging.getLogger("muster.snapshots")
+KEPT = 3
+"""The two that the log confirmed, and the one that it is about to."""
+LOOK_EVERY_S = 1.0
+OVERDUE = 4
+"""A load is not waited for any more when so many times what makes a snapshot due was written."""
+TAKEN_WITHIN_S = 1800.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
+"""After an attempt that failed."""
+COMMAND = (sys.executable, "-m", "services", "snapshot", "--json")
+
+
+async def take(log: EventLog) -> Kept:
+    """Keep the state at the log's end as of now, unless the newest snapshot is that already.
+
+    Raises LogError, also when what was stored does not come back as it was; then it is deleted.
+    """
+    started = await state_at(log)
+    sequence = started.state.sequence
+    if not sequence:
+        raise LogError("the log is empty: there is no state to keep")
+    if started.base is not None and started.base.sequence == sequence:
+        return started.base
+    data, digest = await asyncio.to_thread(snapshot.pack, started.state)
+    del started  # room for the one that is read back
+    kept = Kept(sequence=sequence, digest=digest, state=STATE_VERSION, bytes=len(data))
+    await log.snapshots.put(kept, data)
+    if await restored(log, kept) is None:
+        await log.snapshots.delete(kept)
+        raise LogError(f"snapshot {sequence} did not come back as it was stored")
+    await _drop_old(log)
+    return kept
+
+
+async def _drop_old(log: EventLog) -> None:
+    """All but the last few, and the one on which a purged log's beginning stands."""
+    listed = await log.snapshots.listed()
+    first = await log.first()
+    standing = [kept.sequence for kept in listed if kept.sequence >= first - 1]
+    for kept in listed[KEPT:]:
+        if first == 1 or kept.sequence != standing[-1]:
+            await log.snapshots.delete(kept)
+
+
+class SnapshotKeeper:
+    """The binder's part: when a snapshot is due, and what the log is told of it."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        busy: Callable[[], bool],
+        *,
+        after_bytes: int,
+        environment: Mapping[str, str],
+    ) -> None:
+        """`after_bytes` of the log since the last snapshot make one due. `environment` gives the child the settings."""
+        self._decider, self._busy = decider, busy
+        self._after_bytes, self._environment = after_bytes, dict(environment)
+        self._taken_at_bytes = 0
+        self._not_before_s = float("-inf")
+        self._pause_s = FIRST_PAUSE_S
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if self._is_due():
+                await self._take()
+
+    def _is_due(self) -> bool:
+        written = self._decider.tail_bytes - self._taken_at_bytes
+        if not self._decider.active or written < self._after_bytes or time.monotonic() < self._not_before_s:
+            return False
+        return written >= OVERDUE * self._after_bytes or not self._busy()
+
+    async def _take(self) -> None:
+        """A failure costs nothing but the next attempt's waiting."""
+        at_bytes = self._decider.tail_bytes
+        try:
+            async with asyncio.timeout(TAKEN_WITHIN_S):
+                taken = _decode(await self._run_child())
+        except (ChildFailed, TimeoutError, OSError, ValueError, msgspec.DecodeError) as error:
+            logger.warning("no snapshot was taken: %s", str(error) or type(error).__name__)
+            self._not_before_s = time.monotonic() + self._pause_s
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+            return
+        self._taken_at_bytes, self._pause_s = at_bytes, FIRST_PAUSE_S
+        if taken.sequence not in self._decider.state.snapshots:
+            self._decider.report(
+                SnapshotTaken(sequence=taken.sequence, digest=taken.digest, bytes=taken.bytes, state=taken.state)
+            )
+            logger.info("snapshot taken", extra={"at": taken.sequence, "bytes": taken.bytes})
+
+    async def _run_child(self) -> bytes:
+        """The last line that it says. It ends with this task."""
+        child = await asyncio.create_subprocess_exec(
+            *COMMAND, env=self._environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            said, _ = await child.communicate()
+        finally:
+            if child.returncode is None:
+                with suppress(ProcessLookupError):
+                    child.kill()
+                await child.wait()
+        if child.returncode:
+            raise ChildFailed(f"{' '.join(COMMAND[1:])} ended with {child.returncode}")
+        return said.rstrip().rpartition(b"\n")[2]
+
+
+class ChildFailed(Exception):
+    """The process that was to take a snapshot did not."""
+
+
+_decode = msgspec.json.Decoder(Kept).decode

@@ -1,0 +1,193 @@
+"""How a state is got at a place of a log: from the newest good snapshot and its tail, over all three homes."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+import events as ev
+from events import envelope
+from events.envelope import STATE_VERSION, Stored
+from events.log import EventLog, Purged
+from events.snapshots import Kept
+from services.binder import core as binder
+from services.planner import core as planner
+from services.start import NoStart, beginning, fold, state_at
+from services.state import snapshot
+from services.state.fold import State
+from tests.homes import folded, put_commits, put_snapshot
+from tests.walk.walk import Walk
+
+# ------------------------------------------------------------------------------------------------------- where to begin
+
+
+async def test_without_a_snapshot_the_whole_log_is_folded(log: EventLog, commits: list[Stored]) -> None:
+    await put_commits(log, commits)
+    state, base, tail_bytes = await state_at(log)
+    assert base is None
+    assert snapshot.digest(state) == snapshot.digest(folded(commits, len(commits)))
+    stored = [one async for batch in log.read() for one in batch]
+    assert tail_bytes == sum(len(one.header) + len(one.payload) for one in stored)
+
+
+async def test_an_empty_log_is_an_empty_state(log: EventLog) -> None:
+    state, base, tail_bytes = await state_at(log)
+    assert (state.sequence, base, tail_bytes) == (0, None, 0)
+
+
+async def test_the_newest_snapshot_and_its_tail(log: EventLog, commits: list[Stored]) -> None:
+    await put_commits(log, commits)
+    end = len(commits)
+    for place in (end // 3, end // 2, end - 5):
+        await put_snapshot(log, folded(commits, place))
+    state, base, tail_bytes = await state_at(log)
+    assert base is not None
+    assert base.sequence == end - 5
+    assert tail_bytes == sum(len(one.header) + len(one.payload) for one in commits[-5:])
+    assert snapshot.digest(state) == snapshot.digest(folded(commits, end))
+
+
+async def test_a_place_in_the_past_begins_at_the_snapshot_before_it(log: EventLog, commits: list[Stored]) -> None:
+    await put_commits(log, commits)
+    end = len(commits)
+    early = await put_snapshot(log, folded(commits, end // 3))
+    late = await put_snapshot(log, folded(commits, end // 2))
+    for until, base in ((end // 2 - 1, early), (end // 2, late), (end // 3 - 1, None), (0, None)):
+        found = await state_at(log, until)
+        assert found.base == base
+        assert found.state.sequence == until
+        assert snapshot.digest(found.state) == snapshot.digest(folded(commits, until))
+
+
+async def test_a_crash_between_store_and_event_leaves_a_snapshot_that_is_good(
+    log: EventLog, commits: list[Stored]
+) -> None:
+    """Nothing in the log speaks of it; what counts is that it is what it says."""
+    await put_commits(log, commits)
+    kept = await put_snapshot(log, folded(commits, len(commits) - 1))
+    assert (await state_at(log)).base == kept
+
+
+# -------------------------------------------------------------------------------------------------- what is not good
+
+
+@pytest.mark.parametrize("fault", ["digest", "version", "torn", "sequence"])
+async def test_what_is_not_good_is_told_and_the_one_before_is_taken(
+    log: EventLog, commits: list[Stored], fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put_commits(log, commits)
+    end = len(commits)
+    good = await put_snapshot(log, folded(commits, end // 2))
+    late = folded(commits, end - 3)
+    if fault == "digest":
+        await put_snapshot(log, late, digest="0" * 64)
+        why = "its digest is .* not 0000"
+    elif fault == "version":
+        await put_snapshot(log, late, state=STATE_VERSION + 1)
+        why = f"state version {STATE_VERSION + 1}, this is {STATE_VERSION}"
+    elif fault == "sequence":
+        await put_snapshot(log, folded(commits, end // 3), sequence=end - 3)
+        why = f"it is of {end // 3}"
+    else:
+        data, digest = snapshot.pack(late)
+        torn = Kept(sequence=end - 3, digest=digest, state=STATE_VERSION, bytes=len(data) // 2)
+        await log.snapshots.put(torn, data[: len(data) // 2])
+        why = "not gzip"
+    state, base, _ = await state_at(log)
+    assert base == good
+    assert snapshot.digest(state) == snapshot.digest(folded(commits, end))
+    assert re.search(f"snapshot {end - 3} is left out: .*{why}", caplog.text)
+
+
+async def test_one_of_which_the_log_says_otherwise_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """It was replaced by another that is whole in itself."""
+    walk = Walk(11)
+    walk.walk(60)
+    world = walk.world
+    place = world.state.sequence
+    kept = await put_snapshot(world.log, folded(world.log.commits, place))
+    taken = ev.SnapshotTaken(sequence=place, digest="of the true one", bytes=kept.bytes, state=STATE_VERSION)
+    world.append("binder", [taken], cause="outcome")
+    state, base, _ = await state_at(world.log)
+    assert base is None
+    assert snapshot.digest(state) == snapshot.digest(world.state)
+    assert "the log says of the true one" in caplog.text
+
+
+# ------------------------------------------------------------------------------------------------------------- purged
+
+
+async def test_a_purged_log_stands_on_its_snapshot(log: EventLog, commits: list[Stored]) -> None:
+    await put_commits(log, commits)
+    end = len(commits)
+    places = (end // 3, end // 2, end - 5)
+    for place in places:
+        await put_snapshot(log, folded(commits, place))
+    await log.purge(end // 2 + 1)
+    state, base, _ = await state_at(log)
+    assert base is not None
+    assert base.sequence == end - 5
+    assert snapshot.digest(state) == snapshot.digest(folded(commits, end))
+    oldest = await beginning(log)
+    assert (oldest.state.sequence, oldest.base is not None) == (end // 2, True)
+    with pytest.raises(NoStart, match=f"the log begins at {end // 2 + 1}"):
+        await state_at(log, end // 2 - 1)
+
+
+async def test_a_purged_log_without_a_good_snapshot_cannot_be_started_from(
+    log: EventLog, commits: list[Stored]
+) -> None:
+    await put_commits(log, commits)
+    end = len(commits)
+    await put_snapshot(log, folded(commits, end // 3))
+    await put_snapshot(log, folded(commits, end - 5), digest="0" * 64)
+    await log.purge(end // 2)
+    for start in (state_at(log), beginning(log)):
+        with pytest.raises(NoStart, match=f"the log begins at {end // 2}, and no"):
+            await start
+
+
+async def test_a_log_that_is_purged_while_it_is_read_does_not_lose_what_is_between(
+    log: EventLog, commits: list[Stored]
+) -> None:
+    await put_commits(log, commits)
+    await log.purge(9)
+    with pytest.raises(Purged, match="begins at 9: what follows 0 was purged"):
+        await fold(log, State(), len(commits))
+
+
+# ------------------------------------------------------------------------------------------------- deciding from there
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_from_a_snapshot_at_any_place_the_same_state_and_the_same_decisions(seed: int) -> None:
+    """Planner and binder, restored at random places of a random walk, decide the bytes that one decides who never
+    stopped."""
+    source = random.Random(seed)
+    walk = Walk(seed)
+    for _ in range(6):
+        walk.walk(40)
+        world = walk.world
+        cut = source.randrange(1, world.state.sequence)
+        kept = await put_snapshot(world.log, folded(world.log.commits, cut))
+        state, base, _ = await state_at(world.log)
+        assert base == kept
+        assert snapshot.encode(state) == snapshot.encode(world.state)
+        for shard in ("a", "b"):
+            live = envelope.encode_events(planner.decide_now(world.state, shard))
+            assert envelope.encode_events(planner.decide_now(state, shard)) == live
+        assert envelope.encode_events(binder.decide(state)) == envelope.encode_events(binder.decide(world.state))
+        await world.log.snapshots.delete(kept)
+
+
+async def test_deciding_changes_nothing_that_a_snapshot_holds() -> None:
+    """So the child that takes one, and never decides, finds the digest of those who do."""
+    walk = Walk(5)
+    for _ in range(10):
+        walk.walk(25)
+        assert snapshot.encode(folded(walk.world.log.commits, walk.state.sequence)) == snapshot.encode(walk.state)
+        planner.decide_now(walk.state, "a")
+        binder.decide(walk.state)
+        assert snapshot.encode(folded(walk.world.log.commits, walk.state.sequence)) == snapshot.encode(walk.state)
