@@ -51,10 +51,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = START_S
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
         self.set_task_factory(_task)
 
     def time(self) -> float:
         return self.now_s
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """In a heap of tuples, which are compared without a call; equal times in the order in which they were set."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
 
     def at(self, when_s: float, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
         """Outside of all processes."""
@@ -73,7 +83,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready = self._ready  # type: ignore[attr-defined]
         if not ready:
             self._jump()
-        for _ in range(len(ready)):
+        while ready and not self._stopping:  # type: ignore[attr-defined]
             handle = ready.popleft()
             if handle._cancelled:
                 continue
@@ -85,15 +95,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _jump(self) -> None:
         """To the next timer, and make ready everything that is due then."""
-        scheduled, ready = self._scheduled, self._ready  # type: ignore[attr-defined]
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
-        if not scheduled:
+        timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not timers:
             raise Stuck("nothing is ready and nothing is due: everybody waits for ever")
-        self.now_s = max(self.now_s, scheduled[0]._when)
-        while scheduled and scheduled[0]._when <= self.now_s:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
+        now_s = self.now_s = max(self.now_s, timers[0][0])
+        while timers and timers[0][0] <= now_s:
+            handle = heapq.heappop(timers)[2]
             if not handle._cancelled:
                 ready.append(handle)
 

@@ -47,8 +47,8 @@ class Witness:
         """Node, pod or gang → the sequence of the last fact about it."""
         self._where: dict[str, tuple[str, str]] = {}
         """Pod → its node and group after the last fact about it."""
-        self._permitted_in: dict[str, str] = {}
-        """Pod → the group in which it was permitted."""
+        self._permitted_in: dict[str, tuple[str, int]] = {}
+        """Pod → the group in which it was permitted, and since when that is there."""
         self._taken_at = 0
         """The cluster's revision when the last IngestTaken landed."""
 
@@ -127,8 +127,11 @@ class Witness:
         """7.2 and 7.3, but for what facts between the permit's basis and its place changed."""
         state, basis = self.state, commit.header.basis
         table = state.table
-        for assignment in permit.bindings:
-            self._permitted_in.update((binding.uid, permit.group) for binding in assignment.pods)
+        group = state.groups.get(permit.group)
+        if group is not None:
+            for assignment in permit.bindings:
+                named = dict.fromkeys((binding.uid for binding in assignment.pods), (group.key, group.since))
+                self._permitted_in.update(named)
         for assignment in permit.bindings:
             if self._touched.get(assignment.node, 0) > basis:
                 continue
@@ -144,7 +147,6 @@ class Witness:
                 for column, _ in table.classes[pod.fact.scheduling_class].columns:
                     if table.held[row, column] > table.allocatable[row, column]:
                         raise Violation(f"{commit.sequence}: {permit} exceeds {assignment.node} (7.2)")
-        group = state.groups.get(permit.group)
         if group is None or self._touched.get(permit.group, 0) > basis:
             return
         for key in group.gangs:
@@ -250,12 +252,13 @@ class Witness:
     def _no_gang_half_bound(self, state: State) -> None:
         """A gang that never reached its minimum has no pod on a node but those that others put there (7.3)."""
         for gang in state.gangs.values():
-            if gang.satisfied:
+            group = state.groups.get(gang.key)
+            if gang.satisfied or group is None:
                 continue
             ours = [
                 uid
                 for uid in gang.members
-                if state.pods[uid].status == BOUND and self._permitted_in.get(uid) == gang.key
+                if state.pods[uid].status == BOUND and self._permitted_in.get(uid) == (gang.key, group.since)
             ]
             if ours:
                 raise Violation(f"{gang.key} is half bound: {ours} (7.3)")
