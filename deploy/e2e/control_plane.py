@@ -14,6 +14,7 @@ import ssl
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from deploy.e2e.build import BIN, STAGES
 from deploy.e2e.processes import Process, answers, free_port, wait_until
@@ -27,7 +28,7 @@ NATIVE_GANGS = (
 
 
 class ControlPlane:
-    """Etcd and kube-apiserver, from `start` to `stop`; logs and kubeconfigs stand in `directory`."""
+    """Etcd and kube-apiserver, from `start` to `stop`, or in a ``with``; logs and kubeconfigs stand in `directory`."""
 
     def __init__(self, directory: Path, apiserver_flags: Sequence[str] = ()) -> None:
         self.directory = directory
@@ -36,6 +37,17 @@ class ControlPlane:
         self.admin_token = secrets.token_urlsafe()
         self.etcd_port, self.peer_port, self.port = free_port(), free_port(), free_port()
         self.processes: dict[str, Process] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def url(self) -> str:

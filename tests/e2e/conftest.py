@@ -39,12 +39,8 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     """Etcd and kube-apiserver."""
     if not (BIN / "kube-apiserver").exists():
         pytest.fail("no control plane in .build/bin: run `make e2e`, or first `python -m deploy.e2e.build`")
-    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"))
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture

@@ -19,12 +19,8 @@ from tests.contract.suite import *
 @pytest.fixture(scope="module")
 def fresh_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows no PodGroups yet."""
-    plane = ControlPlane(tmp_path_factory.mktemp("contract"))
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("contract")) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture

@@ -38,16 +38,6 @@ from tests.world import World
 PARTS = ["bind", "gang", "ingest", "permit", "plan"]
 
 
-@pytest.fixture
-def spans() -> InMemorySpanExporter:
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-def metrics() -> InMemoryMetricReader:
-    return InMemoryMetricReader()
-
-
 @pytest.fixture(autouse=True)
 def on(spans: InMemorySpanExporter, metrics: InMemoryMetricReader) -> Iterator[None]:
     telemetry.attach(Sdk("test", "test", [SimpleSpanProcessor(spans)], [metrics]))

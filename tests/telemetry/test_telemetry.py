@@ -23,16 +23,6 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
-def spans() -> InMemorySpanExporter:
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-def metrics() -> InMemoryMetricReader:
-    return InMemoryMetricReader()
-
-
-@pytest.fixture
 def process(spans: InMemorySpanExporter) -> Iterator[Process]:
     """From here on this is the process of the service that is named; what it emits goes to `spans`."""
 
