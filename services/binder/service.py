@@ -36,6 +36,7 @@ from services.binder.report import (
 from services.decider import Decider, Decision, LogTime
 from services.kubernetes.client import Client, Regarding
 from services.kubernetes.errors import ApiError, Conflict, NotFound
+from services.snapshots import SnapshotKeeper, Taking
 from services.state import membership
 from services.state.fold import State
 from services.state.records import PERMITTED
@@ -373,7 +374,9 @@ class WriteBehind:
     async def _write_condition(self, uid: str, due: Condition) -> int:
         """The condition, and FailedScheduling for the first pod of a group and reason."""
         state = self._decider.state
-        pod = state.pods[uid]
+        pod = state.pods.get(uid)
+        if pod is None or condition(state, uid) != due:
+            return 0  # a commit was folded since this was chosen
         fact, version = pod.fact, pod.resource_version
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
         status = {"conditions": [said]}
@@ -442,11 +445,12 @@ async def run(
     leases: Watch | None = None,
     concurrency: int = 64,
     rates: Rates = DEFAULT_RATES,
+    snapshots: Taking | None = None,
     clock_offset_ms: int = 0,
 ) -> None:
     """Judge and bind, once it is this process's `turn`, until another takes over (SteppedDown) or this task is cancelled.
 
-    `leases` are the planners': without them no shard is ever found lost.
+    `leases` are the planners': without them no shard is ever found lost. Without `snapshots` none are taken.
     """
 
     def decide(state: State) -> Decision:
@@ -482,5 +486,7 @@ async def run(
         tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
         if leases is not None:
             tasks.create_task(watch_shards(decider, leases))
+        if snapshots is not None:
+            tasks.create_task(SnapshotKeeper(decider, lambda: effects.busy, snapshots).run())
         tasks.create_task(effects.run())
         tasks.create_task(behind.run())

@@ -65,6 +65,18 @@ async def test_a_burst_of_events_keeps_no_pod_from_hearing_why_it_waits(world: W
     assert [type(outcome) for outcome in outcomes] == [ev.ConditionsReported]
 
 
+async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: World) -> None:
+    """The simulator of faults found it, seed 462: the write begins a turn of the loop after it was chosen."""
+    client = Client()
+    writer, _ = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    chosen = list(writer._due_conditions(10))
+    world.deleted("waits")
+    assert [await write for write in chosen] == [0]
+    assert client.conditions == []
+
+
 async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) -> None:
     client = Client()
     writer, _ = behind(world, client)
