@@ -1,13 +1,15 @@
-"""Fixtures of tests against a NATS server: a conftest.py imports those that its directory uses."""
+"""Tests against a NATS server: fixtures, of which a conftest.py imports those that its directory uses, and a connection."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from events.connection import Connection
 from events.server import EmbeddedServer
 
 
@@ -29,3 +31,10 @@ def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
 def cluster() -> str:
     """The name of a cluster whose log is empty."""
     return f"test-{secrets.token_hex(4)}"
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Connection]:
+    connection = await Connection(url).connect()
+    yield connection
+    await connection.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,16 +11,10 @@ from events.connection import Connection
 from events.lease import Lease
 from events.server import EmbeddedServer
 from tests.events.proxy import proxy
+from tests.nats_server import connected
 from tests.waiting import until
 
 TTL_S = 1
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Connection]:
-    connection = await Connection(url).connect()
-    yield connection
-    await connection.close()
 
 
 async def test_a_free_lease_is_taken_and_kept_beyond_its_time(server: EmbeddedServer, cluster: str) -> None:

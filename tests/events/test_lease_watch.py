@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from events.connection import Connection
 from events.lease import Lease, Watch, acquire_first, holder_of
 from events.server import EmbeddedServer
+from tests.nats_server import connected
 from tests.waiting import until
 
 TTL_S = 1
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Connection]:
-    connection = await Connection(url).connect()
-    yield connection
-    await connection.close()
 
 
 def shards(connection: Connection, cluster: str, holder: str, count: int = 3) -> list[Lease]:
