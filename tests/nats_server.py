@@ -1,4 +1,4 @@
-"""Tests against a NATS server: fixtures, of which a conftest.py imports those that its directory uses, and a connection."""
+"""A NATS server for tests: fixtures, of which a conftest.py imports those that its directory uses, and a connection."""
 
 from __future__ import annotations
 
