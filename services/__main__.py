@@ -171,6 +171,20 @@ def subscribe(
     )
 
 
+@app.command()
+def status(
+    log: Annotated[str | None, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="[LOG]")] = None,
+    nats: Nats = None,
+    cluster: Cluster = None,
+    watch: Annotated[bool, typer.Option("--watch", help="every second, until interrupted")] = False,
+    as_json: Json = False,
+) -> None:
+    """Who holds what, how far behind, decisions and conflicts a second, and who waits. Writes nothing."""
+    from services.console import commands
+
+    raise typer.Exit(commands.status(log or nats, cluster, watch=watch, as_json=as_json))
+
+
 policy = typer.Typer(help="The policy in the log: every bound and default that a decision depends on.")
 app.add_typer(policy, name="policy", no_args_is_help=True)
 

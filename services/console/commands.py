@@ -182,6 +182,39 @@ def set_policy(location: str | None, cluster: str | None, changes: Mapping[str, 
     return 0
 
 
+# ---------------------------------------------------------------------------------------------------------- status
+
+
+def status(location: str | None, cluster: str | None, *, watch: bool = False, as_json: bool = False) -> int:
+    """Once, or every second until interrupted; as JSON one object a line."""
+    from services.console import status as looking
+
+    async def once(log: EventLog) -> dict[str, Any]:
+        return await (await looking.Observer.of(log)).status(log.cluster)
+
+    async def again(log: EventLog) -> None:
+        from rich.live import Live
+
+        with Live(console=show.console(), auto_refresh=False) if not as_json else contextlib.nullcontext() as live:
+            async with contextlib.aclosing(looking.watch(log)) as looks:
+                async for found in looks:
+                    if live is None:
+                        show.json_line(found)
+                    else:
+                        live.update(looking.picture(found), refresh=True)
+
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+            run(_with_log(location, cluster, again))
+        return 0
+    found = run(_with_log(location, cluster, once))
+    if as_json:
+        show.json_line(found)
+    else:
+        show.console().print(looking.picture(found))
+    return 0
+
+
 # ------------------------------------------------------------------------------------------------------- subscribe
 
 

@@ -1,0 +1,253 @@
+"""Status: who holds what, how fast it goes, and who waits — of a log that runs, or of one in a file.
+
+Everything but the holders of leases is in the log. A writer's *lag* is how many commits its last decision had not seen:
+what the others appended while it decided. Rates are of the last seconds before now; of a file, before its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from events import ProposalRefused, envelope, subjects
+from events.envelope import Commit, Stored
+from events.jetstream import JetStreamLog
+from events.lease import holder_of
+from events.log import EventLog, LogError
+from services.console import show
+from services.console.summary import refusals
+from services.start import state_at
+from services.state import cohorts
+from services.state.fold import State
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+WINDOW_S = 10
+"""Rates are counted over so long."""
+TAIL_COMMITS = 2_000
+"""Read again for the rates of a log that is only looked at once; under more load than that the window is shorter."""
+EVERY_S = 1.0
+"""How often a status that is watched is told anew."""
+
+
+class Last(NamedTuple):
+    """A writer's last commit."""
+
+    sequence: int
+    time_ns: int
+    cause: str
+    lag: int
+
+
+class Moment(NamedTuple):
+    """What one commit adds to the rates."""
+
+    time_ns: int
+    events: int
+    decisions: int
+    refused: int
+
+
+class Observer:
+    """The fold of a log up to now, and what its last commits say about its writers."""
+
+    def __init__(self, state: State, leases: JetStreamLog | None) -> None:
+        self.state = state
+        self._leases = leases
+        """Where leases are asked for; None: nobody holds any."""
+        self._last: dict[str, Last] = {}
+        self._recent: deque[Moment] = deque()
+
+    @classmethod
+    async def of(cls, log: EventLog) -> Observer:
+        """At the log's end as of now. Raises LogError, UnknownCommit."""
+        observer = cls((await state_at(log)).state, log if isinstance(log, JetStreamLog) else None)
+        end = observer.state.sequence
+        async for batch in log.read(max(await log.first() - 1, end - TAIL_COMMITS), end):
+            for stored in batch:
+                observer._note_stored(stored)
+        for writer in ("admin", *observer.state.holders):
+            if writer not in observer._last:
+                before = await log.last(subjects.subject(log.cluster, writer))
+                if before is not None:
+                    observer._note_stored(before)
+        return observer
+
+    def fold(self, batch: Iterable[Stored]) -> None:
+        """Raises UnknownCommit."""
+        for stored in batch:
+            commit = self.state.apply_stored(stored)
+            if commit is not None:
+                self._note(commit)
+
+    def _note_stored(self, stored: Stored) -> None:
+        if envelope.header_of(stored) is not None:
+            self._note(envelope.decode(stored))
+
+    def _note(self, commit: Commit) -> None:
+        header = commit.header
+        self._last[header.writer] = Last(commit.sequence, header.time_ns, header.cause, _lag(commit))
+        self._recent.append(_moment(commit))
+        while self._recent[-1].time_ns - self._recent[0].time_ns > WINDOW_S * 1_000_000_000:
+            self._recent.popleft()
+
+    # ------------------------------------------------------------------------------------------------------- the answer
+
+    async def status(self, cluster: str) -> dict[str, Any]:
+        """Ready for JSON."""
+        state = self.state
+        newest_ns = max((last.time_ns for last in self._last.values()), default=0)
+        now_ns = newest_ns if self._leases is None else max(newest_ns, time.time_ns())
+        return {
+            "cluster": cluster,
+            "end": state.sequence,
+            "age_s": _seconds(now_ns - newest_ns),
+            "synced": state.synced,
+            "policy": None if state.policy is None else state.policy.profile.name,
+            "epoch": state.epoch,
+            "writers": {writer: await self._writer(cluster, writer, now_ns) for writer in self._writers()},
+            "shards": self._shards(),
+            **self._rates(now_ns),
+            "proposals": len(state.proposals),
+            "open_intents": len(state.permitted),
+            "waiting": {"not tried yet": len(state.ready), **refusals(state)},
+            "nominated_groups": len(state.group_nominations),
+            "ignored": dict(sorted(state.ignored.items())),
+            "set_aside": state.set_aside,
+        }
+
+    def _writers(self) -> list[str]:
+        """All but the shards that are gone and own nothing."""
+        shards = set(self.state.shards) | set(self.state.owners)
+        known = sorted(set(self.state.holders) | set(self._last))
+        return [w for w in known if not w.startswith("planner.") or w.partition(".")[2] in shards]
+
+    async def _writer(self, cluster: str, writer: str, now_ns: int) -> dict[str, Any]:
+        last = self._last.get(writer)
+        return {
+            "holder": self.state.holders.get(writer, ""),
+            "lease": await self._holder(cluster, writer),
+            "last": last.sequence if last is not None else None,
+            "cause": last.cause if last is not None else None,
+            "age_s": _seconds(now_ns - last.time_ns) if last is not None else None,
+            "lag": last.lag if last is not None else None,
+        }
+
+    async def _holder(self, cluster: str, writer: str) -> str | None:
+        """Who holds the lease; None where there are none, or they cannot be asked for."""
+        if self._leases is None or writer == "admin":
+            return None
+        with suppress(LogError):
+            return await holder_of(self._leases.connection, cluster, writer)
+        return None
+
+    def _shards(self) -> dict[str, dict[str, Any]]:
+        state = self.state
+        owned = Counter(state.owners)
+        to_try = Counter(state.owner(group) for group in cohorts.waiting(state))
+        parked = Counter(state.owner(state.groups[key]) for cohort in state.cohorts.values() for key in cohort.groups)
+        return {
+            shard: {
+                "alive": shard in state.shards,
+                "partitions": owned[shard],
+                "to_try": to_try[shard],
+                "refused": parked[shard],
+            }
+            for shard in sorted({*state.shards, *state.owners} - {""})
+        }
+
+    def _rates(self, now_ns: int) -> dict[str, Any]:
+        recent = [moment for moment in self._recent if now_ns - moment.time_ns <= WINDOW_S * 1_000_000_000]
+        return {
+            "window_s": WINDOW_S,
+            "events_per_s": sum(moment.events for moment in recent) / WINDOW_S,
+            "decisions_per_s": sum(moment.decisions for moment in recent) / WINDOW_S,
+            "conflicts_per_s": sum(moment.refused for moment in recent) / WINDOW_S,
+        }
+
+
+def _lag(commit: Commit) -> int:
+    """Of an input that names no basis: none."""
+    return commit.sequence - 1 - commit.header.basis if commit.header.cause in ("decide", "outcome", "tick") else 0
+
+
+def _moment(commit: Commit) -> Moment:
+    decisions = len(commit.events) if commit.header.cause == "decide" else 0
+    refused = sum(type(event) is ProposalRefused for event in commit.events)
+    return Moment(commit.header.time_ns, len(commit.events), decisions, refused)
+
+
+def _seconds(ns: int) -> float:
+    return round(max(0, ns) / 1e9, 1)
+
+
+async def watch(log: EventLog) -> AsyncGenerator[dict[str, Any]]:
+    """The status, again and again. Raises LogError, UnknownCommit."""
+    observer = await Observer.of(log)
+
+    async def follow() -> None:
+        async for batch in log.follow(observer.state.sequence):
+            observer.fold(batch)
+
+    following = asyncio.create_task(follow(), name="following the log")
+    try:
+        while not following.done():
+            yield await observer.status(log.cluster)
+            await asyncio.wait({following}, timeout=EVERY_S)
+        following.result()
+    finally:
+        following.cancel()
+
+
+# --------------------------------------------------------------------------------------------------------- for people
+
+
+def picture(found: dict[str, Any]) -> Group:
+    """The status as tables."""
+    from rich.console import Group
+    from rich.text import Text
+
+    head = f"{found['cluster']}: commit {found['end']}, {found['age_s']} s ago"
+    rates = (
+        f"in the last {found['window_s']} s: {found['decisions_per_s']:.1f} decisions/s, "
+        f"{found['conflicts_per_s']:.1f} of them refused proposals; {found['events_per_s']:.1f} events/s\n"
+        f"now: {found['proposals']} proposals to judge, {found['open_intents']} bindings under way, "
+        f"{found['nominated_groups']} groups with room nominated"
+    )
+    if not found["synced"]:
+        head += "; ingest reads the cluster, nobody decides"
+    wrong = show.counts(found["ignored"])
+    counted = f"ignored: {wrong}; set aside: {found['set_aside']}; epoch {found['epoch']}, policy {found['policy']}"
+    return Group(
+        Text(head, style="bold"),
+        show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
+        show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
+        show.table("Waiting groups", ("reason", "groups"), found["waiting"].items()),
+        Text(rates),
+        Text(counted, style="dim"),
+    )
+
+
+def _writer_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for writer, said in found["writers"].items():
+        lease = {None: "–", "": "free", said["holder"]: "his"}.get(said["lease"], said["lease"])
+        cells = (_or_dash(said[name]) for name in ("last", "age_s", "lag"))
+        rows.append((writer, said["holder"] or "–", lease, *cells))
+    return rows
+
+
+def _shard_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:
+    return [
+        (shard, "yes" if said["alive"] else "no", said["partitions"], said["to_try"], said["refused"])
+        for shard, said in found["shards"].items()
+    ]
+
+
+def _or_dash(value: object) -> object:
+    return "–" if value is None else value

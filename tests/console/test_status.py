@@ -1,0 +1,151 @@
+"""Status: of a log in a file, of one that runs, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import events as ev
+from events.homes import open_log
+from events.jetstream import JetStreamLog
+from events.lease import Lease
+from services.__main__ import app
+from services.console.status import Observer, watch
+from tests.world import World
+
+runner = CliRunner()
+
+
+def said(*arguments: str) -> dict:
+    result = runner.invoke(app, ["status", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+async def of(world: World) -> dict:
+    return await (await Observer.of(world.log)).status("test")
+
+
+async def test_writers_shards_and_who_waits_as_the_log_says() -> None:
+    world = World(shards=("a", "b"))
+    world.node("n0", cpu=2)
+    world.gang("large", 3, 3)
+    for i in range(5):
+        world.pod(f"p{i}")
+    for shard in ("a", "b"):
+        world.plan(shard)
+    world.lose("b")
+    found = await of(world)
+    assert found["end"] == world.state.sequence
+    assert set(found["writers"]) == {"admin", "ingest", "planner.a", "planner.b", "binder"}
+    binder = found["writers"]["binder"]
+    assert (binder["holder"], binder["last"], binder["cause"], binder["lag"]) == ("test", found["end"], "outcome", 0)
+    assert [(shard["alive"], shard["partitions"]) for shard in found["shards"].values()] == [(True, 32), (False, 32)]
+    waiting = {group.phase for group in world.state.groups.values()}
+    assert waiting == {"awaiting", "parked"}
+    assert found["proposals"] == len(world.state.proposals)
+    assert found["waiting"]["InsufficientRoom"] == sum(shard["refused"] for shard in found["shards"].values())
+    assert found["waiting"]["not tried yet"] == sum(shard["to_try"] for shard in found["shards"].values()) == 0
+    assert "planner.b" not in (await of(_gone(world)))["writers"]
+
+
+def _gone(world: World) -> World:
+    """Its partitions have changed hands."""
+    world.judge()
+    return world
+
+
+async def test_lag_is_what_the_last_decision_had_not_seen() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("p")
+    decided, basis = world.plan_without_appending(), world.state.sequence
+    for i in range(3):
+        world.node(f"m{i}")
+    world.append("planner.a", decided, cause="decide", basis=basis)
+    assert (await of(world))["writers"]["planner.a"]["lag"] == 3
+
+
+async def test_rates_are_of_the_last_seconds() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod("p")
+    world.pod("q")
+    before = await of(world)
+    basis = world.state.sequence
+    for uid in ("p", "q"):
+        world.propose(f"pod/default/{uid}", {uid: "n0"}, basis=basis)
+    judged = world.judge()
+    assert [type(event) for event in judged] == [ev.GangPermitted, ev.ProposalRefused]
+    found = await of(world)
+    assert found["conflicts_per_s"] == 1 / found["window_s"]
+    assert round((found["decisions_per_s"] - before["decisions_per_s"]) * found["window_s"]) == 2
+    assert found["open_intents"] == 1
+
+
+async def test_what_was_ignored_and_set_aside_is_counted() -> None:
+    world = World(shards=("a",))
+    world.append("binder", [ev.ShardLost(shard="z", taken=1)], cause="outcome")
+    found = await of(world)
+    assert (found["ignored"], found["set_aside"]) == ({"ShardLost": 1}, 0)
+
+
+def test_of_a_file_there_are_no_leases(log: Path) -> None:
+    found = said(str(log))
+    assert found["cluster"] == "simulated"
+    assert found["age_s"] == 0
+    assert {writer["lease"] for writer in found["writers"].values()} == {None}
+    assert found["waiting"] == {"not tried yet": 0, "InsufficientRoom": 1}
+    assert found["shards"] == {"0": {"alive": True, "partitions": 64, "to_try": 0, "refused": 1}}
+
+
+def test_for_people_it_is_tables(log: Path) -> None:
+    shown = runner.invoke(app, ["status", str(log)])
+    assert shown.exit_code == 0, shown.output
+    for word in ("planner.0", "InsufficientRoom", "partitions", "decisions/s"):
+        assert word in shown.stdout
+
+
+@pytest.mark.parametrize("how", ["argument", "flag"])
+def test_of_a_live_log_leases_have_their_holders(log: Path, nats: str, how: str) -> None:
+    assert runner.invoke(app, ["import", str(log), nats]).exit_code == 0
+    where = [nats] if how == "argument" else ["--nats", nats]
+
+    async def look() -> dict:
+        live = await open_log(nats, "simulated")
+        assert isinstance(live, JetStreamLog)
+        async with Lease(live.connection, "simulated", "planner.0", "somebody else", 60):
+            found = await asyncio.to_thread(said, *where, "--cluster", "simulated")
+        await live.close()
+        return found
+
+    writers = asyncio.run(look())["writers"]
+    assert writers["planner.0"]["lease"] == "somebody else"
+    assert writers["planner.0"]["holder"] == "simulate"
+    assert writers["binder"]["lease"] == ""
+    assert writers["binder"]["age_s"] > 0
+
+
+async def test_watching_goes_on_with_the_log() -> None:
+    world = World()
+    looks = watch(world.log)
+    assert (await anext(looks))["end"] == world.state.sequence
+    world.node("n0")
+    while (await anext(looks))["end"] != world.state.sequence:
+        pass
+    await looks.aclose()
+
+
+def test_watching_as_json_is_one_object_a_line(log: Path) -> None:
+    command = [sys.executable, "-m", "services", "status", str(log), "--watch", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        lines = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        watching.terminate()
+    assert lines[0]["end"] == lines[1]["end"] > 0
