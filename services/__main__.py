@@ -109,6 +109,21 @@ def replay(
     raise typer.Exit(commands.replay(log, cluster, at=at, as_json=as_json))
 
 
+@app.command()
+def snapshot(
+    log: Annotated[str | None, typer.Argument(help="default: the settings' NATS server", metavar="LOG")] = None,
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """Keep the state at the log's end beside the log, and read it back; services start from there.
+
+    The binder runs it by itself, now and then. It gives way to everything else on the machine.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.take_snapshot(log, cluster, as_json=as_json))
+
+
 @app.command("export")
 def export_log(
     log: Log,

@@ -72,6 +72,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     group_patches_per_second: PerSecond = 20.0
     """Writes behind the bindings: PodGroup status."""
 
+    snapshot_after_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
+    """How much of the log since the last snapshot makes the binder take another; 0: none."""
+    retention_days: Annotated[int, Meta(ge=0)] = 0
+    """How many days of its log `muster retention` leaves at least; 0: all of it, for ever."""
+
     feed_max_age_s: Annotated[int, Meta(ge=60)] = 7 * 24 * 3600
     """How long the feed keeps an event."""
     feed_max_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
@@ -96,6 +101,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "user_credentials": self.nats_credentials_file,
         }
         return {name: value for name, value in options.items() if value}
+
+    def environment(self) -> dict[str, str]:
+        """This process's environment with these settings: for a child, whose command line everybody can read."""
+        chosen = {PREFIX + name.upper(): _text(getattr(self, name)) for name in self.__struct_fields__}
+        return {**os.environ, **chosen}
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 class InvalidSetting(ValueError):

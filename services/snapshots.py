@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -70,6 +71,15 @@ async def _drop_old(log: EventLog) -> None:
             await log.snapshots.delete(kept)
 
 
+class Taking(NamedTuple):
+    """How a binder takes snapshots."""
+
+    after_bytes: int
+    """So much of the log since the last one makes the next one due."""
+    environment: Mapping[str, str]
+    """The child's: it has the settings, which its command line does not."""
+
+
 class SnapshotKeeper:
     """The binder's part: when a snapshot is due, and what the log is told of it."""
 
@@ -77,13 +87,10 @@ class SnapshotKeeper:
         self,
         decider: Decider,
         busy: Callable[[], bool],
-        *,
-        after_bytes: int,
-        environment: Mapping[str, str],
+        taking: Taking,
     ) -> None:
-        """`after_bytes` of the log since the last snapshot make one due. `environment` gives the child the settings."""
         self._decider, self._busy = decider, busy
-        self._after_bytes, self._environment = after_bytes, dict(environment)
+        self._after_bytes, self._environment = taking
         self._taken_at_bytes = 0
         self._not_before_s = float("-inf")
         self._pause_s = FIRST_PAUSE_S

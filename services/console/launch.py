@@ -231,10 +231,18 @@ async def _run(role: str, settings: Settings, log: Any, seat: Seat) -> None:
                         settings.kubernetes_events_per_second,
                         settings.group_patches_per_second,
                     ),
+                    snapshots=_taking(settings),
                     clock_offset_ms=settings.clock_offset_ms,
                 )
         case "feed":
             await _run_feed(settings, log)
+
+
+def _taking(settings: Settings) -> Any:
+    from services.snapshots import Taking
+
+    chosen = settings.snapshot_after_bytes
+    return Taking(chosen, settings.environment()) if chosen else None
 
 
 async def _run_feed(settings: Settings, log: Any) -> None:

@@ -13,6 +13,9 @@ from tests.walk.walk import Walk
 __all__ = ["cluster", "each_home", "own_server", "server"]
 
 
+COMMITS = 250
+
+
 @pytest.fixture
 def log(each_home: EventLog) -> EventLog:
     return each_home
@@ -21,5 +24,6 @@ def log(each_home: EventLog) -> EventLog:
 @pytest.fixture(scope="session")
 def commits() -> list[Stored]:
     walk = Walk(11)
-    walk.walk(160)
+    while walk.state.sequence < COMMITS:
+        walk.walk(50)
     return walk.world.log.commits

@@ -1,0 +1,220 @@
+"""Taking snapshots: what is stored, what stays, and the binder's child process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import events as ev
+from events import envelope
+from events.envelope import STATE_VERSION, Stored
+from events.jetstream import JetStreamLog
+from events.log import EventLog, LogError
+from events.memory import MemoryLog
+from events.server import EmbeddedServer
+from events.snapshots import Kept
+from services import settings, snapshots
+from services.binder import core
+from services.decider import Decider
+from services.snapshots import KEPT, SnapshotKeeper, Taking, take
+from services.start import state_at
+from services.state import snapshot
+from services.writer import Writer
+from tests.homes import folded, put_commits
+from tests.waiting import until
+
+
+async def grow(log: EventLog, commits: list[Stored], by: int) -> None:
+    """The next commits of the walk, behind those that are there."""
+    end = await log.end()
+    for one in commits[end : end + by]:
+        writer = one.subject.split(".", 2)[2]
+        subject = f"muster.{log.cluster}.{writer}"
+        last = await log.last(subject)
+        await log.append(subject, envelope.decode_header(one), one.payload, last.sequence if last else 0)
+
+
+async def test_a_snapshot_is_the_fold_of_the_log(log: EventLog, commits: list[Stored]) -> None:
+    await put_commits(log, commits)
+    kept = await take(log)
+    state = folded(commits, len(commits))
+    assert (kept.sequence, kept.digest, kept.state) == (len(commits), snapshot.digest(state), STATE_VERSION)
+    assert await log.snapshots.listed() == [kept]
+    assert len(await log.snapshots.get(kept)) == kept.bytes
+
+
+async def test_each_stands_on_the_one_before_it(commits: list[Stored]) -> None:
+    """By induction it is the fold of the whole log, although only the tail was folded."""
+    log = MemoryLog("test")
+    for _ in range(6):
+        await grow(log, commits, 40)
+        kept = await take(log)
+        assert kept.digest == snapshot.digest(folded(commits, kept.sequence))
+        await log.purge(kept.sequence)  # nothing before it can be read any more
+
+
+async def test_without_anything_new_the_last_one_is_it(commits: list[Stored]) -> None:
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+    assert await take(log) == await take(log)
+    assert len(await log.snapshots.listed()) == 1
+
+
+async def test_the_last_few_stay(log: EventLog, commits: list[Stored]) -> None:
+    taken = []
+    for _ in range(KEPT + 2):
+        await grow(log, commits, 20)
+        taken.append(await take(log))
+    assert await log.snapshots.listed() == taken[::-1][:KEPT]
+
+
+async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored]) -> None:
+    log = MemoryLog("test")
+    await grow(log, commits, 20)
+    base = await take(log)
+    await grow(log, commits, 20)
+    await log.purge(base.sequence + 1)
+    taken = []
+    for _ in range(KEPT + 2):
+        await grow(log, commits, 20)
+        taken.append(await take(log))
+    assert await log.snapshots.listed() == [*taken[::-1][:KEPT], base]
+    await log.purge(taken[-1].sequence + 1 - 5)
+    await grow(log, commits, 20)
+    taken.append(await take(log))
+    assert await log.snapshots.listed() == taken[::-1][:KEPT]
+
+
+async def test_an_empty_log_has_no_state_to_keep(log: EventLog) -> None:
+    with pytest.raises(LogError, match="the log is empty"):
+        await take(log)
+
+
+async def test_what_does_not_come_back_is_deleted(commits: list[Stored], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+
+    async def torn(kept: Kept) -> bytes:
+        return b"torn"
+
+    monkeypatch.setattr(log.snapshots, "get", torn)
+    with pytest.raises(LogError, match=f"snapshot {len(commits)} did not come back as it was stored"):
+        await take(log)
+    assert await log.snapshots.listed() == []
+
+
+# ------------------------------------------------------------------------------------------------- the binder's child
+
+
+def environment(server: EmbeddedServer, cluster: str) -> Mapping[str, str]:
+    return settings.read({"nats_url": server.url, "cluster": cluster, "log_level": "info"}).environment()
+
+
+@asynccontextmanager
+async def keeping(log: EventLog, taking: Taking, *, busy: bool = False) -> AsyncIterator[Decider]:
+    """A binder's decider and its keeper."""
+
+    def decide(state: Any) -> Any:
+        yield from ()
+        return core.decide(state)
+
+    decider = Decider(log, Writer(log, "binder"), decide)
+    async with asyncio.TaskGroup() as tasks:
+        running = [
+            tasks.create_task(decider.run(ev.BinderTaken(holder="test"))),
+            tasks.create_task(SnapshotKeeper(decider, lambda: busy, taking).run()),
+        ]
+        try:
+            yield decider
+        finally:
+            for task in running:
+                task.cancel()
+
+
+async def test_the_child_takes_it_and_the_log_says_so(
+    server: EmbeddedServer, cluster: str, commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.01)
+    log = await JetStreamLog.open(server.url, cluster)
+    await put_commits(log, commits)
+    async with keeping(log, Taking(1_000, environment(server, cluster))) as decider:
+        await until(lambda: decider.state.snapshots, "SnapshotTaken")
+    (taken,) = decider.state.snapshots.values()
+    (kept,) = await log.snapshots.listed()
+    assert (kept.sequence, kept.digest, kept.bytes) == (taken.sequence, taken.digest, taken.bytes)
+    started = await state_at(log)
+    assert started.base == kept
+    whole = folded([one async for batch in log.read() for one in batch], taken.sequence)
+    assert taken.digest == snapshot.digest(whole)
+    await log.close()
+
+
+async def test_nothing_is_taken_before_enough_was_written(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(snapshots, "COMMAND", ("/no/such/command",))
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+    written = sum(len(one.header) + len(one.payload) for one in log.commits)
+    for after_bytes, busy, due in (
+        (written * 2, False, False),
+        (written // 2, True, False),
+        (written // 2, False, True),
+        (written // 8, True, True),
+    ):
+        async with keeping(log, Taking(after_bytes, {}), busy=busy) as decider:
+            await until(lambda: decider.active, "an active binder")
+            keeper = SnapshotKeeper(decider, lambda: busy, Taking(after_bytes, {}))  # noqa: B023
+            assert keeper._is_due() is due, (after_bytes, busy)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("raise SystemExit(2)", "ended with 2"),
+        ("print('no json')", "no snapshot was taken"),
+        ("print('{\"sequence\": 1}')", "no snapshot was taken"),
+        ("", "no snapshot was taken"),
+        ("import os; os.kill(os.getpid(), 9)", "ended with -9"),
+    ],
+)
+async def test_a_child_that_fails_costs_a_line_and_is_tried_again_later(
+    commits: list[Stored],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    script: str,
+    told: str,
+) -> None:
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(snapshots, "COMMAND", (sys.executable, "-c", script))
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+    async with keeping(log, Taking(1, dict(os.environ))) as decider:
+        await until(lambda: told in caplog.text, told)
+        assert not decider.state.snapshots
+    monkeypatch.setattr(snapshots, "FIRST_PAUSE_S", 0.01)
+    caplog.clear()
+    async with keeping(log, Taking(1, dict(os.environ))):
+        await until(lambda: caplog.text.count("no snapshot was taken") >= 3, "attempts")
+
+
+async def test_the_child_ends_with_the_binder(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.01)
+    pid_file = tmp_path / "pid"
+    script = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    monkeypatch.setattr(snapshots, "COMMAND", (sys.executable, "-c", script))
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+    async with keeping(log, Taking(1, dict(os.environ))):
+        await until(lambda: pid_file.exists() and pid_file.read_text(), "the child")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
