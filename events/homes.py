@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from events import subjects
 from events.log import EventLog, LogError
+from events.snapshots import BrokenSnapshot
 
 SCHEMES = ("nats", "tls", "ws", "wss")
 SUFFIX = ".db"
@@ -43,19 +45,41 @@ async def open_log(
 async def copy(source: EventLog, target: EventLog) -> int:
     """Copies all commits at their own sequences (export, import); returns how many.
 
-    An interrupted copy is taken up where it ended. Raises LogError when `target` holds something else, or is of another
-    cluster: subjects and message ids would lie.
+    What `target` holds already is left alone: an interrupted copy is taken up where it ended, and an archive grows by
+    what is new, be its beginning purged in `source` by now. A log that begins behind 1 comes with the snapshot on which
+    its beginning stands.
+    Raises LogError when `target` holds something else, ends before `source` begins, or is of another cluster: subjects
+    and message ids would lie.
     """
     if source.cluster != target.cluster:
         raise LogError(f"the log of cluster {source.cluster!r} cannot become that of {target.cluster!r}")
-    done = await target.end()
+    done, first = await target.end(), await source.first()
     if done:
-        await _check_prefix(source, target, done)
+        if done < first - 1:
+            raise LogError(
+                f"the source begins at {first} and the target ends at {done}: what is between was purged. "
+                f"Copy into an empty log"
+            )
+        if done >= first:
+            await _check_prefix(source, target, done)
     copied = 0
     async for batch in source.read(done):
         await _append(target, batch)
         copied += len(batch)
+    await _copy_base(source, target)
     return copied
+
+
+async def _copy_base(source: EventLog, target: EventLog) -> None:
+    """The oldest snapshot from which what `target` holds can be folded, unless it has one or begins at 1."""
+    first = await target.first()
+    if first == 1 or any(kept.sequence >= first - 1 for kept in await target.snapshots.listed()):
+        return
+    for kept in reversed(await source.snapshots.listed()):
+        if kept.sequence >= first - 1:
+            with suppress(BrokenSnapshot):  # then the next one; what lies before it can be read, not folded
+                await target.snapshots.put(kept, await source.snapshots.get(kept))
+                return
 
 
 async def _check_prefix(source: EventLog, target: EventLog, end: int) -> None:

@@ -13,9 +13,10 @@ import pytest
 from events.envelope import Stored
 from events.homes import copy, open_log
 from events.jetstream import JetStreamLog
-from events.log import Conflict, LogError, Unavailable
+from events.log import Conflict, EventLog, LogError, Unavailable
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
+from events.snapshots import Kept
 from events.sqlite import SqliteLog
 from tests.events.writing import append, collect, fill, number_of, sequences
 
@@ -234,6 +235,60 @@ async def test_a_purged_log_keeps_its_sequences(server: EmbeddedServer, log: Jet
     assert await append(again, "admin", 1, 49) == 50
     await file.close()
     await again.close()
+
+
+async def test_an_archive_grows_although_its_beginning_was_purged(each_home: EventLog, tmp_path: Path) -> None:
+    """Exported again and again, and purged in between, even up to the archive's end: the log is there as a whole."""
+    archive = await open_log(str(tmp_path / "archive.db"), each_home.cluster, create=True)
+    sequence, original = 0, []
+    for number in range(60):
+        sequence = await append(each_home, "binder", number, sequence)
+        original += await collect(each_home.read(sequence - 1))
+        if number % 10 == 9:
+            assert await copy(each_home, archive) == 10
+            await each_home.purge(sequence - number % 3)
+    assert await collect(archive.read()) == original
+    sequence = await append(each_home, "binder", 60, sequence)
+    sequence = await append(each_home, "binder", 61, sequence)
+    await each_home.purge(61)
+    assert await copy(each_home, archive) == 2  # what is left follows the archive's last commit at once
+    await append(each_home, "binder", 62, sequence)
+    await append(each_home, "binder", 63, sequence + 1)
+    await each_home.purge(64)
+    with pytest.raises(LogError, match="begins at 64 and the target ends at 62: what is between was purged"):
+        await copy(each_home, archive)
+    await archive.close()
+
+
+async def test_a_copy_of_a_purged_log_has_what_its_beginning_stands_on(each_home: EventLog, tmp_path: Path) -> None:
+    await fill(each_home, "binder", 30)
+    kept = [Kept(sequence=sequence, digest=f"d{sequence}", state=1, bytes=4) for sequence in (5, 10, 20)]
+    for one in kept:
+        await each_home.snapshots.put(one, b"data")
+    whole = await open_log(str(tmp_path / "whole.db"), each_home.cluster, create=True)
+    await copy(each_home, whole)
+    assert await whole.snapshots.listed() == []
+    await each_home.purge(8)
+    rest = await open_log(str(tmp_path / "rest.db"), each_home.cluster, create=True)
+    await copy(each_home, rest)
+    assert (await rest.first(), await rest.snapshots.listed()) == (8, [kept[1]])
+    assert await rest.snapshots.get(kept[1]) == b"data"
+    await each_home.purge(15)
+    await append(each_home, "binder", 31, 30)
+    assert await copy(each_home, rest) == 1
+    assert await rest.snapshots.listed() == [kept[1]]
+    await whole.close()
+    await rest.close()
+
+
+async def test_a_purged_archive_is_imported_with_its_snapshot(log: JetStreamLog, tmp_path: Path) -> None:
+    file = SqliteLog(tmp_path / "a.db", log.cluster, create=True)
+    file.append_stored([stored(sequence, log.cluster) for sequence in range(41, 50)])
+    one = Kept(sequence=40, digest="d", state=1, bytes=1)
+    await file.snapshots.put(one, b"x")
+    assert await copy(file, log) == 9
+    assert (await log.first(), await log.snapshots.listed()) == (41, [one])
+    await file.close()
 
 
 async def test_what_does_not_continue_is_refused(log: JetStreamLog, tmp_path: Path) -> None:
