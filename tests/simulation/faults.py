@@ -210,6 +210,7 @@ DRAWS = (
     Draw(1, "crash of all"),
     Draw(3, "stop", slots=WRITERS, for_s=(0.5, 45.0)),
     Draw(2, "restart", slots=WRITERS),
+    Draw(4, "join", for_s=(0.5, 25.0), what=("c", "d")),
     Draw(4, "double", slots=WRITERS, for_s=(0.0, 4.0)),
     Draw(2, "clock jump", slots=WRITERS, for_s=(-3_600.0, 3_600.0)),
     Draw(3, "lag", slots=WRITERS, for_s=(1.0, 10.0)),

@@ -30,12 +30,19 @@ class Process:
         self.decider: Any = None
         """The service's `Decider`, if it has one."""
         self.task: asyncio.Task[None] | None = None
+        self.told_to_stop = asyncio.Event()
+        self.cut_off = False
+        """Whether it cannot renew its lease."""
         self.over = False
         """Whether it is dead or has ended."""
 
     @property
     def running(self) -> bool:
         return not self.over and self.condition is RUNNING
+
+    @property
+    def renews(self) -> bool:
+        return self.running and not self.cut_off
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

@@ -39,6 +39,7 @@ from tests.simulation import faults as faulty
 from tests.simulation.broker import Broker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kube import ApiServer, SimulatedClient, Watch
+from tests.simulation.leases import Eye, Leases
 from tests.simulation.loop import PROCESS, START_S, STOPPED, Stuck, VirtualLoop
 from tests.simulation.processes import Process
 from tests.simulation.witness import Violation, Witness
@@ -52,6 +53,10 @@ EVENTS, FAULTS = 300, 5
 TROUBLE_S = 40.0
 REST_WITHIN_S = 150.0
 CONCURRENCY = 4
+STANDBY = 0.15
+"""How many roles have a standby from the beginning."""
+LEAVE_WITHIN_S = 3.0
+"""After so long a planner that was told to stop is not waited for any more."""
 PING_S = 3.0
 """After so long without an answer to its pings, nats-py gives up a connection."""
 
@@ -106,6 +111,7 @@ class World:
         self.witness.api = self.kube.api
         self.workload = Workload(self.kube)
         self.processes: dict[str, list[Process]] = {slot: [] for slot in SLOTS}
+        self.leases = Leases(self.loop, self.source, self._end)
         self.calm = self.over = False
         self._all: list[Process] = []
         self.violation: BaseException | None = None
@@ -170,7 +176,8 @@ class World:
         self.workload.begin(self.plan.seed)
         if self.source.random() < 0.9:
             self._set_policy()
-        for slot in SLOTS:
+        standbys = [slot for slot in SLOTS if self.source.random() < STANDBY]
+        for slot in (*SLOTS, *standbys):
             self.loop.after(self.source.uniform(0.0, 1.0), self.start, slot)
 
     def _set_policy(self) -> None:
@@ -220,10 +227,9 @@ class World:
         """What keeps the history from being at rest."""
         state = self.witness.state
         for slot, processes in self.processes.items():
-            if len([one for one in processes if one.running]) != 1 or any(
-                one.condition is STOPPED for one in processes
-            ):
-                return f"{slot}: {processes}"
+            holder = self.leases.holders.get(slot)
+            if (slot in SLOTS) != (holder is not None) or not all(one.renews for one in processes):
+                return f"{slot}: held by {holder} of {processes}"
         for process in self._deciders():
             if process.decider.state.sequence != state.sequence:
                 return f"{process} has read {process.decider.state.sequence} of {state.sequence}"
@@ -239,7 +245,7 @@ class World:
         return ""
 
     def _deciders(self) -> list[Process]:
-        return [one for slot in SLOTS[1:] for one in self.processes[slot] if one.running and one.decider is not None]
+        return [one for one in self._alive() if one.decider is not None]
 
     def _live_states_agree(self) -> None:
         digest = snapshot.digest(self.witness.state)
@@ -287,33 +293,41 @@ class World:
 
     # -------------------------------------------------------------------------------------------------------- processes
 
-    def start(self, slot: str, lacks: str = "") -> None:
-        """Another process for the slot, unless one holds its lease."""
-        if any(one.running for one in self.processes[slot]):
-            return
-        self._start(slot, lacks)
-
-    def _start(self, slot: str, lacks: str = "") -> None:
+    def start(self, slot: str, *, lacks: str = "", seize: bool = False) -> Process:
+        """Another process for the slot, which waits for its lease unless it may `seize` it."""
         self._ran[slot] += 1
         source = random.Random(f"{self.plan.seed}/{slot}/{self._ran[slot]}")
         skew_ns = source.choice([0, source.randint(-50, 50), source.randint(-10_000, 10_000)]) * 1_000_000
         process = Process(slot, self._ran[slot], source, skew_ns, lacks)
         process.link = self.broker.link(process, random.Random(f"{process.name}/{self.plan.seed}"))
-        self.processes[slot].append(process)
+        self.processes.setdefault(slot, []).append(process)
         self._all.append(process)
+        if seize:
+            self.leases.seize(process)
         process.start(self.loop, self._serve(process), lambda task: self._ended(process, task))
+        return process
 
     async def _serve(self, process: Process) -> None:
+        """As `services.console.launch` does, with leases of its own."""
         log = JetStreamLog(await process.link.open(), CLUSTER)
         role, _, shard = process.slot.partition(".")
+
+        async def turn() -> None:
+            if self.leases.holders.get(process.slot) is not process:
+                await self.leases.acquire(process)
+
+        client = SimulatedClient(self.kube, process)
+        holder, stop = process.name, process.told_to_stop
         try:
-            if role == "planner":
-                await planner.run(log, shard=shard, holder=process.name)
-            elif role == "ingest":
-                await ingest.run(log, SimulatedClient(self.kube, process), holder=process.name)
-            else:
-                client = SimulatedClient(self.kube, process)
-                await binder.run(log, client, holder=process.name, concurrency=CONCURRENCY)
+            match role:
+                case "planner":
+                    await planner.run(log, shard=shard, holder=holder, turn=turn, stop=stop)
+                case "ingest":
+                    await turn()
+                    await ingest.run(log, client, holder=holder)
+                case _:
+                    leases: Any = Eye(self.leases, process)
+                    await binder.run(log, client, holder=holder, turn=turn, leases=leases, concurrency=CONCURRENCY)
         finally:
             await log.close()
 
@@ -321,15 +335,26 @@ class World:
         """A process has ended by itself: somebody starts it again."""
         if self.over:
             return
-        process.over = True
-        self.processes[process.slot].remove(process)
+        self._over(process)
+        self.leases.give_back(process)
         if not task.cancelled():
             error = _first(task.exception())
-            if isinstance(error, (SteppedDown, LogError, ApiError, UnknownCommit)):
-                self._ran[f"ended: {type(error).__name__}"] += 1
-            else:
-                self._fail(error or Violation(f"{process} ended without a word"))
-        self.loop.after(self.source.uniform(0.2, 3.0), self.start, process.slot)
+            if error is None and not process.told_to_stop.is_set():
+                self._fail(Violation(f"{process} ended without a word"))
+            elif error is not None and not isinstance(error, (SteppedDown, LogError, ApiError, UnknownCommit)):
+                self._fail(error)
+
+    def _over(self, process: Process) -> None:
+        """It is dead or has ended; somebody starts another in its place."""
+        process.over = True
+        self.processes[process.slot].remove(process)
+        if process.slot in SLOTS:
+            self.loop.after(self.source.uniform(0.2, 3.0), self._replace, process.slot)
+
+    def _replace(self, slot: str) -> None:
+        """Another one, unless there is one."""
+        if not any(one.running for one in self.processes[slot]):
+            self.start(slot)
 
     def kill(self, process: Process) -> None:
         if process.over:
@@ -337,29 +362,37 @@ class World:
         process.kill()
         process.link.is_closed = True
         self.broker.forget(process.link)
-        self.processes[process.slot].remove(process)
-        self.loop.after(self.source.uniform(0.2, 3.0), self.start, process.slot)
+        self._over(process)
+        self.leases.fall_silent(process)
 
     def stop(self, process: Process, for_s: float) -> None:
-        """SIGSTOP; its lease runs out meanwhile."""
+        """SIGSTOP; its lease may run out meanwhile, and another process be started."""
         if not process.running:
             return
         process.condition = STOPPED
-        self.loop.after(3.0 + self.source.random(), self.start, process.slot)
+        self.leases.fall_silent(process)
+        if process.slot in SLOTS:
+            self.loop.after(3.0 + self.source.random(), self._replace, process.slot)
         self.loop.after(for_s, self._wake, process)
 
     def _wake(self, process: Process) -> None:
-        """SIGCONT; if somebody else has its lease it is told so a moment later, and ends."""
-        if process.over or process.condition is not STOPPED:
-            return
-        replaced = any(one.running for one in self.processes[process.slot])
-        self.loop.resume(process)
-        if replaced:
-            self.loop.after(self.source.uniform(0.0, 1.5), self._lose_lease, process)
+        """SIGCONT."""
+        if not process.over and process.condition is STOPPED:
+            self.loop.resume(process)
+            self.leases.speak_again(process)
 
-    def _lose_lease(self, process: Process) -> None:
+    def _end(self, process: Process) -> None:
+        """Its lease is lost, or it is told to end and has nothing more to say."""
         if process.running and process.task is not None:
             process.task.cancel()
+
+    def _tell_to_stop(self, process: Process) -> None:
+        """SIGTERM: a planner says that it leaves."""
+        if process.slot.startswith("planner") and self.leases.holders.get(process.slot) is process:
+            self.loop.call_soon(process.told_to_stop.set, context=process.context)
+            self.loop.after(LEAVE_WITHIN_S, self._end, process)
+        else:
+            self._end(process)
 
     # ----------------------------------------------------------------------------------------------------------- faults
 
@@ -385,6 +418,8 @@ class World:
                 self.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
             case "double":
                 self._double(fault)
+            case "join":
+                self._join(fault)
             case "API server restart":
                 self.kube.restart(fault.for_s)
             case "history dropped":
@@ -416,7 +451,7 @@ class World:
             case "stop":
                 self.stop(process, fault.for_s)
             case "restart":
-                self._lose_lease(process)
+                self._tell_to_stop(process)
             case "clock jump":
                 process.skew_ns += round(fault.for_s * 1e9)
             case "lag":
@@ -428,23 +463,36 @@ class World:
                 link.silent_until_s = until_s
                 if fault.for_s > PING_S:
                     self.loop.after(PING_S, link.break_until, until_s)
+                process.cut_off = True
+                self.leases.fall_silent(process)
+                self.loop.at(until_s, self._reachable, process)
             case "consumer lost":
                 self.broker.forget(link)
             case "older version":
                 self.kill(process)
-                self.loop.after(0.01, self._start, process.slot, fault.what)
+                self.loop.after(0.01, lambda: self.start(process.slot, lacks=fault.what))
             case _:
                 raise NotImplementedError(fault)
 
     def _double(self, fault: Fault) -> None:
-        """Two hold the lease for some time; the first is told then, if it lives."""
-        first = [one for one in self.processes[fault.slot] if one.running]
-        self._start(fault.slot)
-        for process in first:
-            self.loop.after(fault.for_s, self._lose_lease, process)
+        """Two believe that they hold the lease; the first is told some time later, if it lives."""
+        first = self.leases.holders.get(fault.slot)
+        self.start(fault.slot, seize=True)
+        if first is not None:
+            self.loop.after(fault.for_s, self._end, first)
+
+    def _join(self, fault: Fault) -> None:
+        """A shard joins, and leaves again."""
+        process = self.start(f"planner.{fault.what}")
+        self.loop.after(fault.for_s, self._tell_to_stop, process)
+
+    def _reachable(self, process: Process) -> None:
+        process.cut_off = False
+        if process.running:
+            self.leases.speak_again(process)
 
     def _alive(self) -> list[Process]:
-        return [one for slot in SLOTS for one in self.processes[slot] if one.running]
+        return [one for processes in self.processes.values() for one in processes if one.running]
 
     def refuse_bindings(self, pod: str, for_s: float) -> None:
         self.kube.refused[pod] = self.loop.now_s + for_s
@@ -461,7 +509,8 @@ class World:
         for slot, processes in self.processes.items():
             for process in list(processes):
                 self._wake(process)
-            self.start(slot)
+                if slot not in SLOTS:
+                    self._tell_to_stop(process)
 
 
 def _first(error: BaseException | None) -> BaseException | None:
