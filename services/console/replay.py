@@ -8,6 +8,7 @@ from events import envelope
 from events.envelope import MalformedCommit, Stored
 from events.log import EventLog
 from services.console.errors import Unusable
+from services.start import NoStart, beginning, state_at
 from services.state.fold import State
 
 
@@ -32,13 +33,28 @@ async def replay(log: EventLog, at: str | None = None) -> State:
     by its writer's clock. Raises BadPlace, LogError, UnknownCommit.
     """
     sequence, time_ns = read_place(at) if at else (None, None)
+    if time_ns is not None:
+        return await _before(log, time_ns)
     end = await log.end()
     if sequence is not None and sequence > end:
         raise BadPlace(f"--at {sequence}: the log ends at {end}")
-    state = State()
-    async for batch in log.read(0, end if sequence is None else sequence):
+    try:
+        return (await state_at(log, sequence)).state
+    except NoStart as error:
+        if sequence is None:
+            raise
+        oldest = (await beginning(log)).state.sequence
+        raise BadPlace(f"--at {sequence}: {error}; the first place that is left is {oldest}") from error
+
+
+async def _before(log: EventLog, time_ns: int) -> State:
+    """Folded from where the log can be folded at all: times are the writers' own, and no snapshot stands for one."""
+    state, base, _ = await beginning(log)
+    async for batch in log.read(state.sequence):
         for stored in batch:
-            if time_ns is not None and _time_ns(stored) > time_ns:
+            if _time_ns(stored) > time_ns:
+                if base is not None and state.sequence == base.sequence:
+                    raise BadPlace(f"--at: what follows {base.sequence} is younger, and what stood before was purged")
                 return state
             state.apply_stored(stored)
     return state

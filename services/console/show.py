@@ -71,9 +71,16 @@ def report(found: Report) -> None:
     out = console()
     commits = sum(found.causes.values())
     out.print(f"log of {found.cluster!r}: commits {found.first} to {found.last} ({counts(found.causes)})")
+    if found.start:
+        out.print(
+            f"what stood before was purged: folded from the snapshot of {found.start}, digest {found.start_digest}; "
+            f"{found.before} decisions and outcomes stand on what is gone",
+            soft_wrap=True,
+        )
     out.print(
         f"decided again: {found.reproduced} of {found.decided} commits reproduced, {found.decisions} decisions; "
-        f"{found.outcomes} outcomes with their intents; {commits} commits folded"
+        f"{found.outcomes} outcomes with their intents; {found.snapshots} snapshots with their digests; "
+        f"{commits} commits folded"
     )
     out.print(f"digest {found.digest}", soft_wrap=True)
     if found.difference is not None:

@@ -6,7 +6,11 @@ the commit itself comes by, a few commits later. So memory holds an entry for ea
 
 Facts, ticks, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its intent (a
 pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so that
-no decision hides among the inputs. What must hold of any state is checked at the end (`services.state.validate`).
+no decision hides among the inputs. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of
+any state is checked at the end (`services.state.validate`).
+
+A purged log is verified from the oldest snapshot on which what is left of it stands: its report says from where, and with
+which digest. What was decided or intended before that place is folded and counted, and cannot be decided again.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ import msgspec
 
 import events as ev
 from events import Event, envelope, subjects
-from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, Stored
+from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, MalformedCommit, Stored
 from events.log import EventLog
 from services.binder import core as binder
 from services.planner import core as planner
+from services.start import NoStart, beginning
 from services.state import snapshot
 from services.state.fold import State, UnknownCommit
+from services.state.records import PENDING
 from services.state.validate import Violated, validate_state
 
 BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
@@ -53,6 +59,10 @@ class Report(msgspec.Struct, kw_only=True):
     """What was found. `decided` counts commits, `reproduced` those that came out alike, `decisions` their events."""
 
     cluster: str
+    start: int = 0
+    """The place from which it was folded: 0, or that of the snapshot on which a purged log stands."""
+    start_digest: str = ""
+    """Of that snapshot."""
     first: int = 0
     last: int = 0
     causes: dict[str, int] = {}
@@ -61,6 +71,10 @@ class Report(msgspec.Struct, kw_only=True):
     reproduced: int = 0
     decisions: int = 0
     outcomes: int = 0
+    snapshots: int = 0
+    """Whose digest was found again."""
+    before: int = 0
+    """Of a purged log, decisions whose basis, and outcomes whose intent, lies before `start`."""
     unverifiable: int = 0
     """Commits that this version cannot decide again."""
     why_unverifiable: str = ""
@@ -95,12 +109,17 @@ async def verify(
     """
     end = await log.end()
     verifier = Verifier(log.cluster)
-    async for batch in log.read(0, end):
-        verifier.expect(batch)
-    if verifier.report.first > 1:
-        verifier.cannot(f"the log begins at {verifier.report.first}: what its first decisions stand on is gone")
+    try:
+        start = await beginning(log)
+    except NoStart as error:
+        verifier.report.first = await log.first()
+        verifier.cannot(str(error))
         return verifier.report
-    async for batch in log.read(0, end):
+    if start.base is not None:
+        verifier.stand_on(start.state, start.base.digest)
+    async for batch in log.read(verifier.report.start, end):
+        verifier.expect(batch)
+    async for batch in log.read(verifier.report.start, end):
         if verifier.blind:
             break
         verifier.check(batch, validate_every)
@@ -125,6 +144,20 @@ class Verifier:
         self._permitted: dict[str, str] = {}
         """UID → the node that a permit named."""
         self._evicting: set[str] = set()
+        self._settled: frozenset[str] = frozenset()
+        """Pods whose intents lie before the start."""
+        self._wanted: set[int] = set()
+        """Places of which there was a snapshot."""
+        self._digests: dict[int, str] = {}
+
+    def stand_on(self, state: State, digest: str) -> None:
+        """Begin with this state instead of an empty one: a purged log's."""
+        self.state = state
+        self.report.start, self.report.start_digest = state.sequence, digest
+        self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
+        self._evicting = set(state.evictions)
+        self._settled = frozenset(uid for uid, pod in state.pods.items() if pod.status != PENDING)
+        self._digests[state.sequence] = digest
 
     # --------------------------------------------------------------------------------------------------- first reading
 
@@ -137,11 +170,15 @@ class Verifier:
             report.causes[cause] = report.causes.get(cause, 0) + 1
             if _is_decision(header) and header.rules == RULES_VERSION:
                 self._decided_at.setdefault(header.basis, []).append((stored.sequence, header.writer))
+            elif cause == "outcome" and b'"SnapshotTaken"' in stored.payload:
+                self._wanted.update(one.sequence for one in _snapshots(stored))
 
     # -------------------------------------------------------------------------------------------------- second reading
 
     def check(self, batch: list[Stored], validate_every: int = 0) -> None:
         """Raises UnknownCommit."""
+        if self.report.start == self.state.sequence > 0:
+            self._decide_again()
         for stored in batch:
             header = envelope.header_of(stored)
             if header is not None and header.state != STATE_VERSION:
@@ -154,6 +191,8 @@ class Verifier:
             if commit is not None:
                 self._note(stored, commit)
             self._decide_again()
+            if stored.sequence in self._wanted:
+                self._digests[stored.sequence] = snapshot.digest(self.state)
             if validate_every and stored.sequence % validate_every == 0:
                 self._validate()
 
@@ -182,6 +221,9 @@ class Verifier:
 
     def _compare(self, stored: Stored, header: Header) -> None:
         report = self.report
+        if header.basis < report.start:
+            report.before += 1
+            return
         report.decided += 1
         if header.rules != RULES_VERSION:
             self.cannot(f"commit {stored.sequence} was decided by rules version {header.rules}, not {RULES_VERSION}")
@@ -230,27 +272,55 @@ class Verifier:
                     self._evicting.add(event.uid)
             return
         allowed = INPUTS.get(cause, frozenset())
-        if cause == "outcome":
-            self.report.outcomes += len(commit.events)
         for index, event in enumerate(commit.events):
             if type(event) not in allowed:
                 self._differ(stored, commit.header, f"event {index}: {type(event).__name__} under the cause {cause!r}")
-            elif cause == "outcome" and (intended := self._intended(event)) is not None:
-                what = f"event {index}: {type(event).__name__}, intended was {intended or 'nothing'}"
-                self._differ(stored, commit.header, what)
+            elif type(event) is ev.SnapshotTaken:
+                self._check_snapshot(stored, commit.header, event)
+            elif cause == "outcome":
+                self.report.outcomes += 1
+                if (intended := self._intended(event)) is not None:
+                    what = f"event {index}: {type(event).__name__}, intended was {intended or 'nothing'}"
+                    self._differ(stored, commit.header, what)
 
     def _intended(self, event: Any) -> str | None:
         """None for an outcome that has its intent; else the node that was intended instead, or ''."""
         if type(event) in BINDINGS:
             intended = self._permitted.get(event.uid, "")
-            return None if intended == event.node else intended
-        return "" if type(event) in EVICTIONS and event.uid not in self._evicting else None
+            return None if intended == event.node or self._lies_before(event.uid, intended) else intended
+        if type(event) in EVICTIONS and event.uid not in self._evicting:
+            return None if self._lies_before(event.uid) else ""
+        return None
+
+    def _lies_before(self, uid: str, intended: str = "") -> bool:
+        """Whether the intent may have been purged: the pod was settled at the start, or gone by then."""
+        if not self.report.start or intended or not (uid in self._settled or uid not in self.state.pods):
+            return False
+        self.report.before += 1
+        return True
+
+    def _check_snapshot(self, stored: Stored, header: Header, taken: ev.SnapshotTaken) -> None:
+        if taken.state != STATE_VERSION or taken.sequence < self.report.start:
+            return
+        found = self._digests.get(taken.sequence, "of a place that is not there yet")
+        if found == taken.digest:
+            self.report.snapshots += 1
+        else:
+            what = f"SnapshotTaken of {taken.sequence} says {taken.digest}; the state's digest there is {found}"
+            self._differ(stored, header, what)
 
     def _validate(self) -> None:
         try:
             validate_state(self.state)
         except Violated as violated:
             self.report.violation = self.report.violation or f"at {self.state.sequence}: {violated}"
+
+
+def _snapshots(stored: Stored) -> list[ev.SnapshotTaken]:
+    try:
+        return [event for event in envelope.decode(stored).events if isinstance(event, ev.SnapshotTaken)]
+    except MalformedCommit:
+        return []  # the second reading says so
 
 
 def _is_decision(header: Header | None) -> TypeGuard[Header]:
