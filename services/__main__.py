@@ -137,6 +137,28 @@ def export_log(
     raise typer.Exit(commands.copy_log(log, target, cluster, as_json=as_json))
 
 
+@app.command()
+def retention(
+    log: Log,
+    cluster: Cluster = None,
+    archive: Annotated[
+        str | None, typer.Option(help="everything goes there first; it grows with each run", metavar="FILE.db")
+    ] = None,
+    no_archive: Annotated[bool, typer.Option("--no-archive", help="what goes is gone for good")] = False,
+    days: Annotated[
+        int | None, typer.Option(help="leave so many days at least (default: $MUSTER_RETENTION_DAYS)", min=0)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Archive a log, and purge of it what no snapshot needs and what is old enough.
+
+    Nothing goes that the last two snapshots need, that is younger than --days (0: for ever), or that is not archived.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.retain(log, cluster, archive=archive, no_archive=no_archive, days=days, as_json=as_json))
+
+
 @app.command("import")
 def import_log(
     file: Annotated[str, typer.Argument(metavar="FILE.db")],

@@ -60,8 +60,8 @@ class World:
             cause=cause,
         )
         expected = self.log._last.get(subject, 0)
-        sequence = self.log.append_now(subject, header, envelope.encode_events(events), expected)
-        self.state.apply_stored(self.log.commits[sequence - 1])
+        self.log.append_now(subject, header, envelope.encode_events(events), expected)
+        self.state.apply_stored(self.log.commits[-1])
         validate_state(self.state)
 
     def facts(self, *events: ev.Event) -> None:

@@ -145,6 +145,41 @@ def copy_log(source: str, target: str, cluster: str | None, *, as_json: bool = F
     return 0
 
 
+def retain(
+    location: str | None,
+    cluster: str | None,
+    *,
+    archive: str | None,
+    no_archive: bool,
+    days: int | None,
+    as_json: bool = False,
+) -> int:
+    import time
+
+    from services import settings
+    from services.console import retention
+
+    with told_errors():
+        if (archive is None) != no_archive:
+            raise Unusable("expected --archive FILE.db, where what is purged is kept, or else --no-archive")
+        chosen = settings.read({"cluster": cluster, "retention_days": days})
+
+    async def work(log: EventLog) -> retention.Retained:
+        into = await open_location(archive, log.cluster, create=True) if archive is not None else None
+        try:
+            return await retention.retain(log, into, days=chosen.retention_days, now_ns=time.time_ns())
+        finally:
+            if into is not None:
+                await into.close()
+
+    found: retention.Retained = run(_with_log(location, cluster, work))
+    if as_json:
+        show.json_line(msgspec.to_builtins(found))
+    else:
+        show.retained(found)
+    return 0
+
+
 # -------------------------------------------------------------------------------------------------------- simulate
 
 

@@ -12,7 +12,10 @@ import msgspec
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    from events.cloudevents import FeedMessage
+    from services.console.retention import Retained
     from services.console.verify import Report
 
 LONGEST = 100
@@ -79,18 +82,30 @@ def report(found: Report) -> None:
         )
     out.print(
         f"decided again: {found.reproduced} of {found.decided} commits reproduced, {found.decisions} decisions; "
-        f"{found.outcomes} outcomes with their intents; {found.snapshots} snapshots with their digests; "
-        f"{commits} commits folded"
+        f"{found.outcomes} outcomes with their intents; "
+        + (f"{found.snapshots} snapshots with their digests; " if found.snapshots else "")
+        + f"{commits} commits folded"
     )
     out.print(f"digest {found.digest}", soft_wrap=True)
     if found.difference is not None:
         _difference(out, found)
     if found.violation:
-        out.print(f"[red]the state is not sound[/]: {found.violation}", soft_wrap=True)
+        out.print(headed("the state is not sound", "red", f": {found.violation}"), soft_wrap=True)
     if found.unverifiable:
-        out.print(f"[yellow]not verifiable here[/]: {found.unverifiable} commits; {found.why_unverifiable}")
+        why = f": {found.unverifiable} commits; {found.why_unverifiable}"
+        out.print(headed("not verifiable here", "yellow", why))
     if found.verified:
-        out.print("[green]verified[/]: every decision is reproduced")
+        out.print(headed("verified", "green", ": every decision is reproduced"))
+
+
+def retained(found: Retained) -> None:
+    out = console()
+    if found.archive_end is not None:
+        out.print(f"{found.archived} commits archived; the archive ends at {found.archive_end}")
+    out.print(f"{found.purged} commits purged; the log of {found.cluster!r} holds {found.first} to {found.last}")
+    out.print(f"nothing more goes: {found.because}", soft_wrap=True)
+    if found.emptied:
+        out.print(f"without a commit now, and beginning anew when they come back: {', '.join(found.emptied)}")
 
 
 def _difference(out: Console, found: Report) -> None:

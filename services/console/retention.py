@@ -1,0 +1,137 @@
+"""Retention: what of a log may be forgotten, archived before it goes.
+
+A log is purged up to the least of three places: the older of the last two snapshots that the log confirms, so that a
+start has two to choose from; the last commit that is older than the days asked for; and what the archive holds, unless
+none is wanted. Both snapshots are restored and the archive is read back before anything goes.
+
+Active writers are not hurt. They renew their subjects every six hours (`services.writer`), a purge leaves a day at least.
+A writer that is gone for longer may lose its last commit; then its subject is empty, its next ``…Taken`` expects nothing,
+and whoever still expects the commit that is gone is refused (`events.log`).
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import msgspec
+
+import events as ev
+from events import envelope
+from events.envelope import Stored
+from events.homes import copy
+from events.log import EventLog, LogError
+from events.snapshots import Kept
+from events.subjects import subject
+from services.start import restored, state_at
+from services.state.fold import SNAPSHOTS_KEPT, State
+
+DAY_NS = 86_400_000_000_000
+
+
+class Retained(msgspec.Struct, kw_only=True):
+    """What a run found and did."""
+
+    cluster: str
+    first: int
+    """At which commit the log begins now."""
+    last: int
+    purged: int = 0
+    """Commits that went."""
+    archived: int = 0
+    """Commits that were new to the archive."""
+    archive_end: int | None = None
+    """The archive's last commit, read back; None without an archive."""
+    because: str = ""
+    """What kept the next commit."""
+    emptied: list[str] = []
+    """Writers whose last commit went: they begin anew."""
+
+
+class _Bound(msgspec.Struct, frozen=True):
+    """The last commit that may go, and why not the next."""
+
+    place: int
+    because: str
+
+
+async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: int) -> Retained:
+    """Archive all of the log, and purge what may go. `archive` None: nothing is archived, by the user's own word.
+
+    `days` 0: nothing is purged. `now_ns`: the wall clock. Raises LogError.
+    """
+    found = Retained(cluster=log.cluster, first=await log.first(), last=await log.end())
+    bounds = []
+    if archive is not None:
+        found.archived = await copy(log, archive)
+        found.archive_end = await _confirmed_end(log, archive)
+        bounds.append(_Bound(found.archive_end, f"the archive ends at {found.archive_end}"))
+    state = (await state_at(log)).state
+    bounds.append(await _by_snapshots(log, state))
+    bound = min(bounds, key=lambda one: one.place)
+    if not days:
+        bound = _Bound(0, "the retention is for ever: MUSTER_RETENTION_DAYS is 0, and no --days was given")
+    elif bound.place >= found.first:
+        bound = await _by_age(log, bound, now_ns - days * DAY_NS, days)
+    found.because = bound.because
+    if bound.place >= found.first:
+        found.emptied = await _emptied(log, state, bound.place)
+        await log.purge(bound.place + 1)
+        found.purged, found.first = bound.place + 1 - found.first, bound.place + 1
+    return found
+
+
+async def _by_snapshots(log: EventLog, state: State) -> _Bound:
+    """The older of the last two that the log confirms, if both can be restored."""
+    if len(state.snapshots) < SNAPSHOTS_KEPT:
+        return _Bound(0, f"the log confirms {len(state.snapshots)} snapshots: {SNAPSHOTS_KEPT} have to be there")
+    for taken in state.snapshots.values():
+        if not await _is_good(log, taken):
+            return _Bound(0, f"snapshot {taken.sequence} cannot be restored")
+    oldest = min(state.snapshots)
+    return _Bound(oldest, f"the snapshot of {oldest} is the older of the last {SNAPSHOTS_KEPT}")
+
+
+async def _is_good(log: EventLog, taken: ev.SnapshotTaken) -> bool:
+    kept = Kept(sequence=taken.sequence, digest=taken.digest, state=taken.state, bytes=taken.bytes)
+    return kept in await log.snapshots.listed() and await restored(log, kept) is not None
+
+
+async def _by_age(log: EventLog, bound: _Bound, before_ns: int, days: int) -> _Bound:
+    """What is older, by its writers' clocks, without a gap."""
+    old = 0
+    async with aclosing(log.read(0, bound.place)) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            for stored in batch:
+                header = envelope.header_of(stored)
+                if header is not None and header.time_ns >= before_ns:
+                    return _Bound(old, f"commit {stored.sequence} is younger than {days} days")
+                old = stored.sequence
+    return bound
+
+
+async def _confirmed_end(log: EventLog, archive: EventLog) -> int:
+    """The archive's last commit, read back and compared; and it reaches back as far as the log does.
+
+    Raises LogError.
+    """
+    end = await archive.end()
+    if not end:
+        return 0
+    if await archive.first() > await log.first():
+        raise LogError(
+            f"the archive begins at {await archive.first()}, the log at {await log.first()}: not all is in it"
+        )
+    if await _at(log, end) != await _at(archive, end):
+        raise LogError(f"commit {end} of the archive is not the log's")
+    return end
+
+
+async def _at(log: EventLog, sequence: int) -> tuple[str, bytes, bytes] | None:
+    found: list[Stored] = [stored async for batch in log.read(sequence - 1, sequence) for stored in batch]
+    return (found[0].subject, found[0].header, found[0].payload) if found else None
+
+
+async def _emptied(log: EventLog, state: State, until: int) -> list[str]:
+    writers = sorted({*state.holders, "admin"})
+    lasts = {writer: await log.last(subject(log.cluster, writer)) for writer in writers}
+    return [writer for writer, last in lasts.items() if last is not None and last.sequence <= until]

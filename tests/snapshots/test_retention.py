@@ -1,0 +1,271 @@
+"""What may go of a log: what the last two snapshots, the days and the archive allow, and nothing of it unarchived."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import events as ev
+from events import envelope
+from events.envelope import STATE_VERSION, Header, Stored
+from events.homes import copy, open_log
+from events.jetstream import JetStreamLog
+from events.log import EventLog, LogError
+from events.memory import MemoryLog
+from events.server import EmbeddedServer
+from events.sqlite import SqliteLog
+from events.subjects import subject
+from services.__main__ import app
+from services.console.retention import DAY_NS, retain
+from services.console.verify import verify
+from services.snapshots import take
+from services.start import state_at
+from services.state import snapshot
+from services.writer import SteppedDown, Writer
+from tests.world import World
+
+NOW_NS = 1_000 * DAY_NS
+
+
+async def append(log: EventLog, writer: str, events: list[ev.Event], cause: str, time_ns: int = 0) -> int:
+    last = await log.last(subject(log.cluster, writer))
+    header = Header(writer=writer, epoch=0, basis=await log.end(), time_ns=time_ns, cause=cause)
+    payload = envelope.encode_events(events)
+    return await log.append(subject(log.cluster, writer), header, payload, last.sequence if last is not None else 0)
+
+
+async def tell_snapshot(log: EventLog, time_ns: int = 0) -> int:
+    """Taken, and confirmed by the log; of which place."""
+    kept = await take(log)
+    taken = ev.SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=kept.state)
+    await append(log, "binder", [taken], "outcome", time_ns)
+    return kept.sequence
+
+
+async def write(log: EventLog, commits: int, time_ns: int = 0) -> None:
+    for number in range(commits):
+        fact = ev.PriorityClassObserved(
+            name=f"class-{number % 7}", uid="u", resource_version=str(number), value=number, preempts=True
+        )
+        await append(log, "ingest", [fact], "facts", time_ns)
+
+
+@pytest.fixture
+async def archive(tmp_path: Path, cluster: str) -> SqliteLog:
+    opened = await open_log(str(tmp_path / "archive.db"), cluster, create=True)
+    assert isinstance(opened, SqliteLog)
+    return opened
+
+
+async def commits_of(log: EventLog) -> list[Stored]:
+    return [stored async for batch in log.read() for stored in batch]
+
+
+# --------------------------------------------------------------------------------------------------------- the bounds
+
+
+async def test_up_to_the_older_of_the_last_two_snapshots(log: EventLog, archive: SqliteLog) -> None:
+    await append(log, "admin", [ev.IngestTaken(holder="x")], "admin")
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    await write(log, 10)
+    before = await state_at(log)
+    whole = await commits_of(log)
+    older = min(before.state.snapshots)
+    found = await retain(log, archive, days=1, now_ns=NOW_NS)
+    assert (found.first, found.purged, found.archived) == (older + 1, older, len(whole))
+    assert found.archive_end == len(whole)
+    assert f"the snapshot of {older} is the older of the last 2" in found.because
+    assert await log.first() == older + 1
+    assert await commits_of(archive) == whole
+    after = await state_at(log)
+    assert snapshot.digest(after.state) == snapshot.digest(before.state)
+    again = await retain(log, archive, days=1, now_ns=NOW_NS)
+    assert (again.purged, again.archived, again.first) == (0, 0, older + 1)
+    await archive.close()
+
+
+async def test_for_ever_by_default_but_archived(archive: SqliteLog, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    found = await retain(log, archive, days=0, now_ns=NOW_NS)
+    assert (found.purged, found.first, found.archive_end) == (0, 1, 33)
+    assert "MUSTER_RETENTION_DAYS is 0" in found.because
+
+
+async def test_what_is_younger_than_the_days_stays() -> None:
+    """By its writers' clocks, which need not agree: the first young commit ends it."""
+    log = MemoryLog("test")
+    for age_days in (9, 8, 7, 6, 8, 3, 2, 1, 0):
+        await write(log, 5, NOW_NS - age_days * DAY_NS)
+        await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
+    found = await retain(log, None, days=7, now_ns=NOW_NS)
+    assert found.first == 13  # the first of those that are 7 days old
+    assert found.because == "commit 13 is younger than 7 days"
+    found = await retain(log, None, days=2, now_ns=NOW_NS)
+    assert found.first == 37
+    found = await retain(log, None, days=1, now_ns=NOW_NS)
+    assert found.first == 43
+    assert (await retain(log, None, days=1, now_ns=NOW_NS)).purged == 0
+
+
+@pytest.mark.parametrize("fault", ["one", "gone", "broken", "not confirmed"])
+async def test_nothing_goes_without_two_snapshots_that_are_good(fault: str) -> None:
+    log = MemoryLog("test")
+    for number in range(1 if fault == "one" else 2):
+        await write(log, 10)
+        if fault == "not confirmed" and number:
+            await take(log)
+        else:
+            await tell_snapshot(log)
+    await write(log, 3)
+    newest = (await log.snapshots.listed())[0]
+    if fault == "gone":
+        await log.snapshots.delete(newest)
+    elif fault == "broken":
+        await log.snapshots.put(newest, b"broken")
+    found = await retain(log, None, days=1, now_ns=NOW_NS)
+    assert found.purged == 0
+    assert found.because == (
+        f"snapshot {newest.sequence} cannot be restored"
+        if fault in ("gone", "broken")
+        else "the log confirms 1 snapshots: 2 have to be there"
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- the archive
+
+
+async def test_an_archive_that_is_not_the_logs_purges_nothing(tmp_path: Path, cluster: str) -> None:
+    log, other = MemoryLog(cluster), MemoryLog(cluster)
+    for each, time_ns in ((log, 0), (other, 1)):
+        for _ in range(3):
+            await write(each, 10, time_ns)
+            await tell_snapshot(each)
+    archive = await open_log(str(tmp_path / "a.db"), cluster, create=True)
+    await write(other, 5, 7)
+    await copy(other, archive)
+    with pytest.raises(LogError, match="not a beginning of the source"):
+        await retain(log, archive, days=1, now_ns=NOW_NS)
+    assert await log.first() == 1
+
+
+async def test_an_archive_that_begins_too_late_purges_nothing(tmp_path: Path, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    archive = await open_log(str(tmp_path / "a.db"), cluster, create=True)
+    assert isinstance(archive, SqliteLog)
+    archive.append_stored(log.commits[5:])
+    with pytest.raises(LogError, match="the archive begins at 6, the log at 1: not all is in it"):
+        await retain(log, archive, days=1, now_ns=NOW_NS)
+    assert await log.first() == 1
+
+
+async def test_archives_and_what_is_left_are_one_history(tmp_path: Path) -> None:
+    """A log that is purged again and again: the archive verifies from 1, what is left from its snapshot, alike."""
+    world = World()
+    world.node("n0", cpu=64)
+    archive = await open_log(str(tmp_path / "archive.db"), "test", create=True)
+    for number in range(8):
+        world.gang(f"gang-{number}", 3, 3)
+        world.settle()
+        await tell_snapshot_of(world)
+        await retain(world.log, archive, days=1, now_ns=NOW_NS)
+    assert await world.log.first() > 20
+    left, whole = await verify(world.log), await verify(archive)
+    assert left.verified
+    assert whole.verified
+    assert left.digest == whole.digest == snapshot.digest(world.state)
+    assert (whole.first, whole.start, whole.snapshots) == (1, 0, 8)
+    assert left.first == await world.log.first()
+    assert left.start_digest == world.state.snapshots[left.start].digest
+
+
+async def tell_snapshot_of(world: World) -> None:
+    kept = await take(world.log)
+    taken = ev.SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=STATE_VERSION)
+    world.append("binder", [taken], cause="outcome")
+
+
+# -------------------------------------------------------------------------------------------------------- its writers
+
+
+async def test_a_writer_that_was_silent_for_long_begins_anew(log: EventLog) -> None:
+    silent, loud = Writer(log, "planner.7"), Writer(log, "ingest")
+    await silent.take(ev.PlannerTaken(shard="7", holder="asleep"))
+    await loud.take(ev.IngestTaken(holder="awake"))
+    for _ in range(2):
+        for number in range(8):
+            fact = ev.PriorityClassObserved(name="c", uid="u", resource_version=str(number), value=1, preempts=True)
+            await loud.append([fact], basis=0, cause="facts")
+        await tell_snapshot(log)
+    found = await retain(log, None, days=1, now_ns=2 * DAY_NS + loud._clock_ns())
+    assert found.purged > 0
+    assert found.emptied == ["planner.7"]
+    with pytest.raises(SteppedDown, match="found 0"):
+        await silent.append([ev.Ticked(time_ns=1, jumped_ns=0)], basis=0, cause="tick")
+    again = Writer(log, "planner.7")
+    sequence = await again.take(ev.PlannerTaken(shard="7", holder="back"))
+    assert await again.append([ev.Renewed()], basis=sequence, cause="renew") == sequence + 1
+    await loud.append([ev.Renewed()], basis=sequence, cause="renew")
+
+
+async def test_a_writer_that_renewed_is_not_touched(log: EventLog) -> None:
+    idle, loud = Writer(log, "planner.7"), Writer(log, "ingest")
+    await idle.take(ev.PlannerTaken(shard="7", holder="idle"))
+    for _ in range(2):
+        await write(log, 10)
+        await tell_snapshot(log)
+    await idle.append([ev.Renewed()], basis=0, cause="renew")
+    found = await retain(log, None, days=1, now_ns=2 * DAY_NS + loud._clock_ns())
+    assert found.purged > 0
+    assert found.emptied == []
+    await idle.append([ev.Ticked(time_ns=1, jumped_ns=0)], basis=0, cause="tick")
+
+
+# -------------------------------------------------------------------------------------------------------- the command
+
+
+async def test_the_command(server: EmbeddedServer, cluster: str, tmp_path: Path) -> None:
+    log = await JetStreamLog.open(server.url, cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    url, file = f"{server.url}/{cluster}", tmp_path / "archive.db"
+
+    async def run(*arguments: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, app, arguments)
+
+    async def said(*arguments: str) -> dict[str, object]:
+        ran = await run(*arguments, "--json")
+        assert ran.exit_code == 0, ran.output
+        answer: dict[str, object] = json.loads(ran.stdout.splitlines()[-1])
+        return answer
+
+    nothing = await said("retention", url, "--archive", str(file))
+    assert (nothing["purged"], nothing["archived"]) == (0, 33)
+    assert (await said("retention", url, "--archive", str(file), "--days", "1"))["purged"] == 21
+    assert (await said("verify", url))["start"] == 21
+    assert (await said("verify", str(file)))["start"] == 0
+    assert (await said("replay", str(file), "--at", "5"))["digest"]
+    gone = await run("replay", url, "--at", "5")
+    assert gone.exit_code == 2
+    assert "the first place that is left is 21" in gone.output
+    for arguments in ([], ["--archive", str(file), "--no-archive"]):
+        refused = await run("retention", url, *arguments)
+        assert refused.exit_code == 2
+        assert "expected --archive FILE.db" in refused.output
+    assert (await said("export", url, str(file)))["copied"] == 0
+    await write(log, 4)
+    assert (await said("export", url, str(file))) == {"cluster": cluster, "copied": 4, "end": 37}
+    await log.close()
