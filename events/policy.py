@@ -39,7 +39,7 @@ class Policy(Value, frozen=True):
     replacement_policy: str
     """What happens to a gang below its minimum when that time is over: keep (seed 002, After Gang) or evict."""
     lookahead_pods: int = 0
-    """Waiting pods of other shards, of a higher priority than its own, that a shard leaves room for in one cycle."""
+    """Waiting pods of other shards, before its own in queue order, that a shard leaves room for in one cycle."""
     nominate_after_refusals: int = 0
     """After so many refusals in a row of its proposals a gang gets what still stands of the last nominated; 0: never."""
     nomination_hold_ms: int = 0

@@ -1,9 +1,10 @@
 """What shards owe each other, so that several plan almost as one would.
 
-*Order.* A shard plans its groups as if waiting groups of other shards that have a higher priority had taken their room
-first: it places them too, in queue order, says nothing of them, and looks no further ahead than `Policy.lookahead_pods`.
-Of groups of equal priority each shard plans its own alone; between them the log's order decides, and a gang that keeps
-losing is nominated (`services.binder`).
+*Order.* A shard plans its groups as if waiting groups of other shards that come before them in queue order had taken their
+room first: it places them too, says nothing of them, and looks no further ahead than `Policy.lookahead_pods`. While no
+group is refused for room, only those of a higher priority are looked at: equal ones have room enough, and every shard's
+time goes into its own. Where shards claim the same room all the same the log's order decides, and a gang that keeps losing
+is nominated (`services.binder`).
 
 *Nodes.* Each node belongs to one shard by a stable hash of its name. A shard tries its own nodes first
 (`services.planner.placement`), so that proposals of different shards seldom meet.
@@ -35,8 +36,12 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     own = _head(state, sorted(own, key=queue_key), policy.cycle_pods)
     if not own:
         return own
-    before = sorted((group for group in others if group.priority > own[-1].priority), key=queue_key)
-    ahead = _head(state, before, policy.lookahead_pods)
+    last = queue_key(own[-1])
+    if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
+        before = [group for group in others if queue_key(group) < last]
+    else:
+        before = [group for group in others if group.priority > own[-1].priority]
+    ahead = _head(state, sorted(before, key=queue_key), policy.lookahead_pods)
     return sorted(own + ahead, key=queue_key) if ahead else own
 
 

@@ -79,8 +79,8 @@ def test_without_it_the_lower_priority_may_be_first() -> None:
     assert list(placed(world.plan("a"))) == ours
 
 
-def test_among_equal_priorities_each_shard_plans_its_own_alone() -> None:
-    """Looking ahead is paid for in every cycle; it is for priorities, and the log's order decides between equals."""
+def test_while_nobody_waits_for_room_each_of_equal_priority_is_planned_by_its_shard_alone() -> None:
+    """Looking ahead is paid for in every cycle; equal groups have room enough, or the log's order decides."""
     world = policy(100)
     world.node("n0", cpu=2)
     for name in names(world, "b", 2):
@@ -89,6 +89,21 @@ def test_among_equal_priorities_each_shard_plans_its_own_alone() -> None:
     for name in ours:
         world.pod(name, created_s=2)
     assert list(placed(world.plan("a"))) == ours
+
+
+def test_where_room_is_short_who_is_longer_in_the_queue_goes_first_whoever_plans_for_him() -> None:
+    world = policy(100)
+    world.node("n0", cpu=2)
+    too_large = names(world, "a", 1, "large")[0]
+    world.pod(too_large, cpu=9)
+    world.plan("a")
+    theirs, ours = names(world, "b", 2), names(world, "a", 3)
+    for name in theirs:
+        world.pod(name, created_s=2)
+    for number, name in enumerate(ours):
+        world.pod(name, created_s=1 + 2 * number)
+    assert list(placed(world.plan("a"))) == ours[:1]
+    assert list(placed(world.plan("b"))) == theirs[:1]
 
 
 def test_a_higher_priority_of_the_shards_own_goes_before_theirs() -> None:
