@@ -64,13 +64,25 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
     A feed that holds nothing begins with what is young enough to be kept: it is new, or all of it has grown too old.
     """
     last = await feed.position()
-    after = core.BEGINNING if last is None else core.place_of(last)
+    after = core.BEGINNING if last is None else _place(feed, last)
     oldest_ns = clock_ns() - max_age_s * 1_000_000_000 if last is None else None
     log.info("publishing", extra={"after": last or "all that is too old"})
-    async with aclosing(events.follow(max(0, after[0] - 1))) as batches:  # type: ignore[type-var]
+    async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
         async for batch in batches:
             await _publish_batch(feed, (stored for stored in batch if _belongs(stored, oldest_ns)), after)
             telemetry.FEED_PLACE.set(batch[-1].sequence)
+
+
+async def _behind(events: EventLog, after: core.Place) -> int:
+    """The commit behind which to read: the one before that of `after`, as there may be more of that one.
+
+    A feed that slept while the log was purged has a gap, and says so; every message names its place, so readers see it.
+    """
+    place, first = max(0, after[0] - 1), await events.first()
+    if 0 < place < first - 1:
+        log.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))
+        return first - 1
+    return place
 
 
 async def _publish_batch(feed: Feed, commits: Iterable[Stored], after: core.Place) -> None:

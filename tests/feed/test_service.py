@@ -230,3 +230,23 @@ async def test_feed_and_subscriber_need_no_more_than_their_permissions(
             options = {"user": "subscriber", "password": "secret"} | ({"durable": durable} if durable else {})
             (message,) = await take(own_server.url, cluster, 1, "GangPermitted", **options)
             assert message.id == "1.0"
+
+
+async def test_a_feed_that_slept_while_the_log_was_purged_says_so_and_goes_on(
+    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog(cluster)
+    await fill(log, commits=10, events=1)
+    async with feeding(log, server.url):
+        assert await take(server.url, cluster, 10) == await expected(log)
+    await fill(log, commits=10, events=1)
+    await log.purge(10)  # what was published last is still there: nothing is missing
+    async with feeding(log, server.url):
+        assert [message.id for message in await take(server.url, cluster, 20)] == [f"{n}.0" for n in range(1, 21)]
+    assert "is gone" not in caplog.text
+    await fill(log, commits=10, events=1)
+    await log.purge(25)
+    async with feeding(log, server.url):
+        taken = await take(server.url, cluster, 26)
+    assert [message.id for message in taken[20:]] == [f"{n}.0" for n in range(25, 31)]
+    assert "the log begins at 25: what was not published behind 20.0 is gone" in caplog.text
