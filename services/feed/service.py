@@ -64,7 +64,7 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
     A feed that holds nothing begins with what is young enough to be kept: it is new, or all of it has grown too old.
     """
     last = await feed.position()
-    after = core.BEGINNING if last is None else _place(feed, last)
+    after = core.BEGINNING if last is None else core.place_of(last)
     oldest_ns = clock_ns() - max_age_s * 1_000_000_000 if last is None else None
     log.info("publishing", extra={"after": last or "all that is too old"})
     async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
