@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check e2e bench schema lock clean
+.PHONY: demo test check e2e bench faults schema lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
 
 bench: $(READY)  ## every figure in benchmarks/README.md
 	$(BIN)/python -m benchmarks
+
+faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted
+	$(BIN)/python -m tests.simulation faults $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
 
 schema: $(READY)  ## events/schema/ from the structs
 	$(BIN)/python -m events.schema

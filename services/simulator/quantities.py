@@ -57,9 +57,9 @@ def pod_requests(spec: dict[str, Any]) -> dict[str, int]:
             own = {}
         together = dict(sidecars)
         add(together, own)
-        peak = {name: max(peak.get(name, 0), together.get(name, 0)) for name in peak.keys() | together.keys()}
+        peak = {name: max(peak.get(name, 0), together.get(name, 0)) for name in (*peak, *together)}
     add(total, sidecars)
-    total = {name: max(total.get(name, 0), peak.get(name, 0)) for name in total.keys() | peak.keys()}
+    total = {name: max(total.get(name, 0), peak.get(name, 0)) for name in (*total, *peak)}
     total |= _requests(spec)
     add(total, amounts(spec.get("overhead")))
     return total | {"pods": 1000}

@@ -231,12 +231,12 @@ DRAWS = (
 """What faults are drawn from."""
 
 
-def draw(source: random.Random, count: int, until_s: float) -> list[Fault]:
-    """`count` faults between the start and `until_s`."""
+def draw(source: random.Random, count: int, from_s: float, until_s: float) -> list[Fault]:
+    """`count` faults between these two seconds of a history."""
     rows = source.choices(DRAWS, [row.weight for row in DRAWS], k=count)
     drawn = [
         Fault(
-            at_s=round(source.uniform(0.5, until_s), 3),
+            at_s=round(source.uniform(from_s, until_s), 3),
             kind=row.kind,
             on=source.choice(row.on),
             slot=source.choice(row.slots),

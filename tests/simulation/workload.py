@@ -55,10 +55,10 @@ class Step(msgspec.Struct, frozen=True):
     number: int
 
 
-def draw(source: random.Random, count: int, until_s: float) -> list[Step]:
-    """`count` steps between the start and `until_s`."""
+def draw(source: random.Random, count: int, from_s: float, until_s: float) -> list[Step]:
+    """`count` steps between these two seconds of a history."""
     chosen = source.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)
-    steps = [Step(round(source.uniform(0.2, until_s), 3), what, source.getrandbits(32)) for what in chosen]
+    steps = [Step(round(source.uniform(from_s, until_s), 3), what, source.getrandbits(32)) for what in chosen]
     return sorted(steps, key=lambda step: step.at_s)
 
 

@@ -51,6 +51,8 @@ SLOTS = ("ingest", *(f"planner.{shard}" for shard in SHARDS), "binder")
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
 TROUBLE_S = 40.0
+"""How long trouble lasts; then, until a history has what it must have, in windows of `WINDOW_S`."""
+WINDOW_S, WINDOWS = 4.0, 15
 REST_WITHIN_S = 150.0
 CONCURRENCY = 4
 STANDBY = 0.15
@@ -68,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True):
     steps: list[Step]
     faults: list[Fault]
     exact: bool = False
-    """Exactly this, be it less than a history has at least: while a failure is being shortened."""
+    """All of this and no more, be it less than a history has at least: while a failure is being shortened."""
 
 
 class Outcome(msgspec.Struct):
@@ -86,14 +88,21 @@ class Outcome(msgspec.Struct):
 
 
 def plan(seed: int) -> Plan:
+    """What the seed says. Whether what is behind `TROUBLE_S` happens depends on what did before."""
     source = random.Random(seed)
-    steps = workload.draw(source, source.randint(22, 34), TROUBLE_S)
-    return Plan(seed, steps, faulty.draw(source, source.randint(8, 16), TROUBLE_S) if faulty.DRAWS else [])
+    steps = workload.draw(source, source.randint(22, 34), 0.2, TROUBLE_S)
+    faults = faulty.draw(source, source.randint(8, 16), 0.5, TROUBLE_S)
+    for window in range(WINDOWS):
+        begin_s = TROUBLE_S + window * WINDOW_S
+        steps += workload.draw(source, 4, begin_s, begin_s + WINDOW_S)
+        faults += faulty.draw(source, 1, begin_s, begin_s + WINDOW_S)
+    return Plan(seed, steps, faults)
 
 
 class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.outcome = Outcome(plan.seed)
         self.source = random.Random(f"{plan.seed}/world")
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._unhandled)
@@ -122,8 +131,8 @@ class World:
     # ---------------------------------------------------------------------------------------------------------- running
 
     def run(self) -> Outcome:
-        plan = self.plan
-        outcome = Outcome(plan.seed)
+        """The whole history. Raises what is not a violation: a bug of the simulator."""
+        plan, outcome = self.plan, self.outcome
         with clock.virtual(self.loop, random.Random(f"{plan.seed}/jitter")), _watched():
             try:
                 self.loop.run_until_complete(self._main())
@@ -142,6 +151,18 @@ class World:
         outcome.faults, outcome.seen = dict(self.faults.hits), dict(self.witness.seen)
         return outcome
 
+    def last_commits(self, count: int) -> list[str]:
+        """The end of the log, for people."""
+        lines = []
+        for stored in self.witness.commits[-count:]:
+            header = envelope.header_of(stored)
+            if header is None:
+                lines.append(f"  {stored.sequence} {stored.subject}: nobody's")
+                continue
+            lines.append(f"  {stored.sequence} {header.writer} at {header.basis}, {header.cause}")
+            lines += [f"      {event}"[:240] for event in envelope.decode(stored).events]
+        return lines
+
     def _dispose(self) -> None:
         """Every process ends, the dead ones too: what is left of them must not be found by the garbage collector."""
         self.over = True
@@ -155,12 +176,7 @@ class World:
         self.loop.close()
 
     async def _main(self) -> None:
-        plan = self.plan
         self._begin()
-        for step in plan.steps:
-            self.loop.at(START_S + step.at_s, self._step, step)
-        for fault in plan.faults:
-            self.loop.at(START_S + fault.at_s, self._strike, fault)
         moving = asyncio.create_task(self.kube.kubelet.run())
         end = asyncio.create_task(self._history())
         await asyncio.wait({moving, end, self._broken}, return_when=asyncio.FIRST_COMPLETED)
@@ -201,14 +217,23 @@ class World:
 
     async def _history(self) -> None:
         """Trouble, as long as the plan says; then rest."""
-        await asyncio.sleep(TROUBLE_S + 1.0)
-        more = random.Random(f"{self.plan.seed}/more")
-        while not self.plan.exact and self.witness.events < EVENTS:
-            for step in workload.draw(more, 4, 3.0):
-                self.loop.after(step.at_s, self._step, step)
-            await asyncio.sleep(4.0)
+        plan = self.plan
+        last_s = max((one.at_s for one in (*plan.steps, *plan.faults)), default=0.0)
+        begin_s, end_s = 0.0, TROUBLE_S
+        while begin_s <= last_s and (plan.exact or self._wants_more()):
+            for step in plan.steps:
+                if begin_s <= step.at_s < end_s:
+                    self.loop.at(START_S + step.at_s, self._step, step)
+            for fault in plan.faults:
+                if begin_s <= fault.at_s < end_s:
+                    self.loop.at(START_S + fault.at_s, self._strike, fault)
+            await asyncio.sleep(START_S + end_s - self.loop.now_s)
+            begin_s, end_s = end_s, end_s + WINDOW_S
         self._heal()
         await self._rest()
+
+    def _wants_more(self) -> bool:
+        return self.witness.events < EVENTS or self.faults.hits.total() < FAULTS
 
     async def _rest(self) -> None:
         until_s = self.loop.now_s + REST_WITHIN_S

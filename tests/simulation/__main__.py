@@ -1,0 +1,108 @@
+"""The simulator's command line.
+
+python -m tests.simulation faults --seeds 1000 [--from K]    run seeds; without --from, behind those that were counted
+python -m tests.simulation replay SEED [--steps … --faults …]   one history, or some of it
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import msgspec
+
+from tests.simulation import counter, shorten
+from tests.simulation.runner import WORKERS, Tally, run_many, work
+from tests.simulation.world import World, plan
+
+SHORTENED = 3
+"""Failing seeds of a run that are shortened."""
+TOLD_EVERY_S = 10.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    faults = commands.add_parser("faults", help="run seeds")
+    faults.add_argument("--seeds", type=int, default=1_000)
+    faults.add_argument("--from", type=int, dest="first")
+    replay = commands.add_parser("replay", help="run one history, or some of it")
+    replay.add_argument("seed", type=int)
+    replay.add_argument("--steps", type=_indices)
+    replay.add_argument("--faults", type=_indices)
+    replay.add_argument("--commits", type=int, default=40, help="how many of its last commits are shown")
+    worker = commands.add_parser("work", help="what `faults` starts")
+    worker.add_argument("--seeds", type=int, required=True)
+    worker.add_argument("--from", type=int, dest="first", required=True)
+    worker.add_argument("--worker", type=int, required=True)
+    given = parser.parse_args()
+    match given.command:
+        case "faults":
+            return _faults(given.first, given.seeds)
+        case "replay":
+            return _replay(given.seed, given.steps, given.faults, given.commits)
+    for outcome in work(given.first, given.seeds, given.worker, WORKERS):
+        sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _indices(text: str) -> list[int]:
+    return [] if text == "none" else [int(index) for index in text.split(",")]
+
+
+def _faults(first: int | None, seeds: int) -> int:
+    counted = counter.read()
+    begin = counted.next if first is None else first
+    tally = run_many(begin, seeds, _progress())
+    counter.write(counted.after(tally, begin, goes_on=first is None))
+    print(tally.tables())
+    for seed in sorted(tally.failed)[:SHORTENED]:
+        _explain(seed, tally.failed[seed].violation, tally.failed[seed].virtual_s)
+    for seed in sorted(tally.failed)[SHORTENED:]:
+        print(f"seed {seed}: {tally.failed[seed].violation}")
+    print(tally.last_line())
+    return 1 if tally.failed else 0
+
+
+def _progress() -> object:
+    began_s = told_s = time.monotonic()
+
+    def told(tally: Tally) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s > TOLD_EVERY_S:
+            told_s = time.monotonic()
+            print(f"{told_s - began_s:6.0f} s: {tally.last_line()}", file=sys.stderr, flush=True)
+
+    return told
+
+
+def _explain(seed: int, violation: str, end_s: float) -> None:
+    print(f"seed {seed}: {violation}\nshortening …", flush=True)
+    items, world = shorten.shorten(plan(seed), violation, end_s)
+    print(shorten.described(world))
+    print(f"it ends with: {world.outcome.violation}")
+    print(f"replay it: {shorten.command(seed, items)}", flush=True)
+
+
+def _replay(seed: int, steps: list[int] | None, faults: list[int] | None, commits: int) -> int:
+    chosen = plan(seed)
+    if steps is not None or faults is not None:
+        listed = {"step": steps, "fault": faults}
+        everything = {"step": range(len(chosen.steps)), "fault": range(len(chosen.faults))}
+        items = [
+            (kind, index)
+            for kind in listed
+            for index in listed[kind] or ([] if listed[kind] == [] else everything[kind])
+        ]
+        chosen = shorten.only(chosen, items)
+    world = World(chosen)
+    outcome = world.run()
+    print(shorten.described(world, commits))
+    print(outcome.violation or f"no violation; {outcome.events} events, digest {outcome.digest}")
+    return 1 if outcome.violation else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
