@@ -11,16 +11,19 @@ import asyncio
 import itertools
 import logging
 import re
+import time
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import nats
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import DEFAULT_BUFFER_SIZE, DEFAULT_FLUSH_TIMEOUT, Client
 from nats.aio.msg import Msg
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, stop_never, wait_random_exponential
 
+from events import tls
 from events.log import LogError, Unavailable
 
 REQUEST_WITHIN_S = 2.0
@@ -110,14 +113,36 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class _Client(Client):
-    """nats-py's client, but for its headers: it asks each character of a name whether it is a space.
+    """nats-py's client, but for its headers, its flush and its TLS.
 
-    That was a third of the time of replaying small commits.
+    It asks each character of a header's name whether it is a space: a third of the time of replaying small commits.
     """
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
         return parse_header_lines(raw.decode("utf-8", "replace"))
+
+    async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:  # noqa: ASYNC109
+        """Returns behind the server's word on all that was sent: nats-py's first ping overtakes what waits to go."""
+        await super().flush(timeout)
+        await super().flush(timeout)
+
+    async def _connect_to_server(self, s: Any) -> None:
+        if s.uri.scheme in ("nats", "tls"):
+            if self._transport:
+                self._transport.close()  # type: ignore[no-untyped-call]
+            self._transport = tls.Transport()  # type: ignore[no-untyped-call]
+            s.last_attempt = time.monotonic()
+            await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+        else:
+            await super()._connect_to_server(s)
+
+    def _connect_command(self) -> bytes:
+        assert self._current_server is not None
+        plain = self._current_server.uri.scheme in ("nats", "tls") and not self._server_info.get("tls_required")
+        if plain and "tls" in self.options:
+            raise tls.InTheClear
+        return super()._connect_command()
 
 
 class Connection:
@@ -132,49 +157,66 @@ class Connection:
         """Set at every reconnection, for those who wait for messages."""
         self.last_error: Exception | None = None
         self._servers = [server if "://" in server else f"nats://{server}" for server in url.split(",")]
+        self._trust = tls.Trust()
+        self._refused: asyncio.Future[LogError] | None = None
+        self._connected = False
+        """Whether `connect` has ended well."""
         self._answers: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
         self._tokens = itertools.count()
         self._inbox = ""
 
-    async def connect(self, **credentials: Any) -> Connection:
-        """`credentials` are nats-py's: user, password, token, user_credentials, nkeys_seed, tls.
+    async def connect(
+        self,
+        *,
+        ca_file: str = "",
+        certificate_file: str = "",
+        key_file: str = "",
+        inbox_prefix: str = "",
+        **credentials: Any,
+    ) -> Connection:
+        """`credentials` are nats-py's: user, password, token, user_credentials, nkeys_seed.
 
         The URL may name several servers, with commas, and user and password as ``nats://user:password@host:4222``.
+        TLS is used, and insisted on, when a file is given (PEM: who is trusted; who we are) or the URL says ``tls://``.
+        Answers come to `inbox_prefix`, by default one of the user's own (``_INBOX_binder``): nobody else may listen.
 
-        Raises Unavailable when the server does not answer in time, Denied when it does not know the credentials.
+        Raises Unavailable when no server answers in time, Denied when they do not know the credentials, Untrusted when
+        certificates do not fit or their files cannot be read.
         """
-        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def on_error(error: Exception) -> None:
-            self.last_error = error
-            self._deny(str(error))
-            if "authorization violation" in str(error).lower() and not refused.done():
-                refused.set_result(None)
-
+        if ca_file or certificate_file or any(server.startswith(("tls://", "wss://")) for server in self._servers):
+            credentials["tls"] = tls.context(ca_file, certificate_file, key_file)
+        self._trust = tls.Trust(len(self._servers), ca_file, certificate_file, used="tls" in credentials)
         connecting = asyncio.ensure_future(
             self.client.connect(
                 self._servers,
-                error_cb=on_error,
+                error_cb=self._on_error,
                 disconnected_cb=self._on_disconnect,
                 reconnected_cb=self._on_reconnect,
+                inbox_prefix=inbox_prefix or self._own_inbox(credentials.get("user")),
                 **_OPTIONS,
                 **credentials,
             )
         )
+        refused = self._refused = asyncio.get_running_loop().create_future()
         await asyncio.wait({connecting, refused}, timeout=CONNECT_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         if not connecting.done():
             connecting.cancel()
             await asyncio.wait({connecting})
             await self.close()
             if refused.done():
-                raise Denied(f"{self.url}: the NATS server refused the credentials")
+                raise refused.result()
             raise Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s: {self.last_error}")
         try:
             connecting.result()
+            self._inbox = self.client.new_inbox()
+            await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+            await self.client.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
             raise Unavailable(f"{self.url}: {error}") from error
-        self._inbox = self.client.new_inbox()
-        await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+        if refused.done():
+            await self.close()
+            raise refused.result()
+        self._connected = True
         return self
 
     async def request(
@@ -264,6 +306,24 @@ class Connection:
         if answer is not None and not answer.done():
             answer.set_result(message)
 
+    async def _on_error(self, error: Exception) -> None:
+        """Errors while connecting, and what the server says unasked."""
+        self.last_error = error
+        text = str(error).lower()
+        if problem := self._trust.failed(error):
+            self._refuse(tls.Untrusted(f"{self.url}: {problem}"))
+        elif "authorization violation" in text:
+            self._refuse(Denied(f"{self.url}: the NATS server refused the credentials"))
+        elif denied := _DENIED.search(text):
+            self._deny(denied[1], denied[2])
+
+    def _refuse(self, why: LogError) -> None:
+        """Ends `connect`. Later, when a lost connection cannot be made again, people must hear of it, but once."""
+        if self._refused is not None and not self._refused.done():
+            self._refused.set_result(why)
+            if self._connected:
+                _logger.error("%s", why)
+
     async def _on_disconnect(self) -> None:
         if not self.client.is_closed:
             _logger.warning("disconnected from NATS at %s: %s", self.url, self.last_error)
@@ -273,6 +333,8 @@ class Connection:
 
     async def _on_reconnect(self) -> None:
         _logger.warning("connected again to NATS at %s", self.url)
+        self._trust.restored()
+        self._refused = asyncio.get_running_loop().create_future()
         self._wake_all()
 
     def _wake_all(self) -> None:
@@ -280,14 +342,23 @@ class Connection:
         for event in self.wake:
             event.set()
 
-    def _deny(self, error: str) -> None:
-        """A denied publish is not answered: the requests on its subject end here."""
-        denied = _DENIED.search(error)
-        if denied is None:
-            return
+    def _deny(self, verb: str, denied: str) -> None:
+        """A denied publish is not answered: the requests on its subject end here. nats-py lowers the server's words."""
+        if verb == "subscription" and self._inbox and denied.startswith(self._inbox.lower()):
+            self._refuse(
+                Denied(
+                    f"{self.url}: the NATS server denies this user the inbox {self._inbox}: expected a prefix that it "
+                    f"may subscribe to (MUSTER_NATS_INBOX_PREFIX)"
+                )
+            )
         for subject, answer in self._answers.values():
-            if subject.lower() == denied[2].lower() and not answer.done():  # nats-py lowers the server's words
+            if verb == "publish" and subject.lower() == denied and not answer.done():
                 answer.set_exception(Denied(f"{subject}: the NATS server denies publishing to this subject"))
+
+    def _own_inbox(self, user: str | None) -> str:
+        """Where answers come: each user has a place of its own, so that the server can keep others from listening."""
+        user = user or urlsplit(self._servers[0]).username or ""
+        return f"_INBOX_{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else "_INBOX"
 
 
 def _without_credentials(url: str) -> str:

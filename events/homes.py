@@ -19,13 +19,13 @@ async def open_log(
 ) -> EventLog:
     """Opens the log at `location`: ``nats://host:4222`` (the cluster also as its path: ``…/prod``) or ``log.db``.
 
-    `cluster` may be left out for a file, which knows its own. `create` makes the log where it is absent. `credentials`
-    go to nats-py (user, password, token, user_credentials, tls).
+    Several servers of one NATS cluster stand behind each other, with commas. `cluster` may be left out for a file, which
+    knows its own. `create` makes the log where it is absent. `credentials` are `Connection.connect`'s.
     Raises LogError, which says what was expected; Unavailable and Denied for a server.
     """
-    parts = urlsplit(location)
-    if parts.scheme in SCHEMES:
-        named = cluster or parts.path.strip("/")
+    if is_server(location):
+        servers, path = split(location)
+        named = cluster or path
         if not subjects.valid_cluster(named):
             raise LogError(
                 f"{location}: a log in NATS needs its cluster's name (letters, digits, '-' and '_', at most 64), "
@@ -33,13 +33,24 @@ async def open_log(
             )
         from events.jetstream import JetStreamLog
 
-        server = urlunsplit(parts._replace(path=""))
-        return await JetStreamLog.open(server, named, create=create, replicas=replicas, **credentials)
+        return await JetStreamLog.open(servers, named, create=create, replicas=replicas, **credentials)
     if location.endswith(SUFFIX):
         from events.sqlite import SqliteLog
 
         return SqliteLog(location, cluster, create=create)
     raise LogError(f"{location}: expected a NATS URL such as nats://127.0.0.1:4222, or the path of a file *{SUFFIX}")
+
+
+def is_server(location: str) -> bool:
+    """Whether this is the URL of NATS servers."""
+    return urlsplit(location.partition(",")[0]).scheme in SCHEMES
+
+
+def split(location: str) -> tuple[str, str]:
+    """The servers' URLs, with commas, and the cluster's name, where it stands as a path behind one of them."""
+    parts = [urlsplit(server if "://" in server else f"nats://{server}") for server in location.split(",")]
+    servers = ",".join(urlunsplit(part._replace(path="")) for part in parts)
+    return servers, next((part.path.strip("/") for part in parts if part.path.strip("/")), "")
 
 
 async def copy(source: EventLog, target: EventLog) -> int:

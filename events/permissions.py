@@ -1,109 +1,176 @@
 """The NATS server's accounts and permissions, generated from the table of writers in `events.subjects`.
 
 One account for a cluster, so that nothing of another cluster can even be named; in it one user for a role. A role may
-publish onto its own subject in the log, onto its own lease, and what reading the log asks of JetStream. It may not
-purge or delete, nor change a stream. Answers come to inboxes; to the log's subjects nobody subscribes.
+publish onto its own subject in the log, onto its own lease, and what reading the log asks of JetStream; what it keeps
+besides (the feed, the snapshots) it may keep. It may not delete the log, nor change a stream; only `keeper`, as whom
+``muster retention`` runs, may purge it, and that user writes nothing. Answers come to an inbox of the user's own, so that
+nobody overhears what another was told; to the log's subjects nobody subscribes.
+
+Planner shards share a user, unless they are named here: ``--shard auto`` finds out which shard it is when it runs. A
+named shard has a user that can write for no other.
+
+Two users are people's: ``operator`` may do everything in the account (import a log, change a stream's replicas), and
+``system``, in the servers' own account, sees the servers. No service has their passwords.
 
 What the server cannot hold back: who may make consumers may have them deliver copies of what they read onto another
 subject of the account. Such a message is no commit (its header is missing, or names another writer), but it costs the
 subject's writer a conflict. Subscribers of the feed that nobody vouches for belong into an account of their own.
 
-``python -m events.permissions CLUSTER`` prints the text; passwords are read by the server from its environment.
+``python -m events.permissions CLUSTER [SHARD ...]`` prints the text; the server reads passwords from its environment.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from events import subjects
+from events import cloudevents, lease, object_store, subjects
 
 FEED = "feed"
 READER = "reader"
+KEEPER = "keeper"
 SUBSCRIBER = "subscriber"
-ROLES = (*subjects.WRITES, FEED, READER, SUBSCRIBER)
-"""The writers; the feed; who only reads the log (console, export); who subscribes to the feed."""
+OPERATOR = "operator"
+SYSTEM = "system"
+PLANNER = "planner"
+ROLES = (*subjects.WRITES, FEED, READER, KEEPER, SUBSCRIBER)
+"""The writers; the feed; who only reads the log (console, export); who purges it; who subscribes to the feed."""
 
-INBOX = "_INBOX.>"
+MAY = {
+    "ingest": "read restore write lease",
+    PLANNER: "read restore write lease",
+    "binder": "read restore write lease watch snapshot",
+    "admin": "read restore write",
+    FEED: "read create lease publish",
+    READER: "read restore look",
+    KEEPER: "read restore purge",
+    SUBSCRIBER: "subscribe",
+}
+"""What each role does. What that asks of the server stands in `PUBLISH` and `SUBSCRIBE`."""
+
+PUBLISH = {
+    "read": (
+        "$JS.API.STREAM.INFO.{log}",
+        "$JS.API.STREAM.MSG.GET.{log}",
+        "$JS.API.CONSUMER.CREATE.{log}.>",
+        "$JS.API.CONSUMER.MSG.NEXT.{log}.>",
+        "$JS.API.CONSUMER.DELETE.{log}.>",
+    ),
+    "restore": ("$JS.API.STREAM.MSG.GET.{snapshots}",),
+    "purge": ("$JS.API.STREAM.PURGE.{log}",),
+    "create": ("$JS.API.STREAM.CREATE.{log}",),  # whoever starts first; as it is already, it changes nothing
+    "write": ("muster.{cluster}.{writer}", "$JS.API.STREAM.CREATE.{log}"),
+    "lease": (
+        "muster-leases.{cluster}.{writer}",
+        "$JS.API.STREAM.CREATE.{leases}",
+        "$JS.API.STREAM.MSG.GET.{leases}",
+    ),
+    "look": ("$JS.API.STREAM.MSG.GET.{leases}",),
+    "snapshot": (
+        "$O.{bucket}.>",
+        "$JS.API.STREAM.CREATE.{snapshots}",
+        "$JS.API.STREAM.INFO.{snapshots}",
+        "$JS.API.STREAM.PURGE.{snapshots}",
+    ),
+    "publish": (
+        "muster-feed.{cluster}.>",
+        "$JS.API.STREAM.CREATE.{feed}",
+        "$JS.API.STREAM.INFO.{feed}",
+        "$JS.API.STREAM.UPDATE.{feed}",
+        "$JS.API.STREAM.MSG.GET.{feed}",
+    ),
+    "subscribe": (
+        "$JS.API.CONSUMER.CREATE.{feed}.>",
+        "$JS.API.CONSUMER.DURABLE.CREATE.{feed}.>",
+        "$JS.API.CONSUMER.INFO.{feed}.>",
+        "$JS.API.CONSUMER.MSG.NEXT.{feed}.>",
+        "$JS.ACK.{feed}.>",
+    ),
+}
+SUBSCRIBE = {
+    "lease": ("muster-leases.{cluster}.{writer}",),  # a standby hears at once that its lease was given back
+    "watch": ("muster-leases.{cluster}.planner.*",),
+}
 
 
-def password_variable(role: str) -> str:
-    """The environment variable that holds the password of a role's user, in the server and in the service."""
-    return f"MUSTER_{role.upper()}_PASSWORD"
+def users(shards: Sequence[str] = ()) -> tuple[str, ...]:
+    """One for each role, or for each of these shards in the planners' place; then people's."""
+    planners = [f"{PLANNER}-{shard}" for shard in shards] or [PLANNER]
+    roles = [user for role in ROLES for user in (planners if role == PLANNER else [role])]
+    return (*roles, OPERATOR, SYSTEM)
 
 
-def configuration(cluster: str, passwords: Mapping[str, str] | None = None) -> str:
-    """The ``accounts`` block of nats-server's configuration. Without `passwords` (by role) the server's environment.
+def password_variable(user: str) -> str:
+    """The environment variable that holds this user's password in the server."""
+    return f"MUSTER_{user.upper().replace('-', '_')}_PASSWORD"
 
-    Raises ValueError for a name that is no cluster's.
+
+def inbox(user: str) -> str:
+    """As `events.connection` chooses it."""
+    return f"_INBOX_{user}.>"
+
+
+def configuration(cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = ()) -> str:
+    """The ``accounts`` block of nats-server's configuration. Without `passwords` (by user) the server's environment.
+
+    Raises ValueError for a name that is no cluster's, and for shards that are no names, or would share a password.
     """
-    if not subjects.valid_cluster(cluster):
-        raise ValueError(f"cluster {cluster!r}: expected letters, digits, '-' and '_', at most 64")
-    users = "\n".join(_user(cluster, role, (passwords or {}).get(role)) for role in ROLES)
-    return f"accounts {{\n  muster-{cluster} {{\n    jetstream: enabled\n    users: [\n{users}\n    ]\n  }}\n}}\n"
+    account_of_system = f"  $SYS {{ users: [ {_sign_in(SYSTEM, passwords)} }} ] }}\n"
+    return f"accounts {{\n{account(cluster, passwords, shards)}{account_of_system}}}\n"
 
 
-def may_publish(cluster: str, role: str) -> list[str]:
-    """The subjects onto which a role's user may publish."""
-    log, feed = subjects.stream(cluster), f"muster-feed-{cluster}"
-    if role == SUBSCRIBER:
-        return [*_reading(feed), f"$JS.API.CONSUMER.DURABLE.CREATE.{feed}.>", f"$JS.ACK.{feed}.>"]
-    reading = _reading(log)
-    if role == READER:
-        return [*reading, f"$JS.API.STREAM.MSG.GET.muster-leases-{cluster}"]
-    creating = f"$JS.API.STREAM.CREATE.{log}"  # whoever starts first; as it is already, it changes nothing
-    leasing = [
-        *_leases(cluster, role),
-        f"$JS.API.STREAM.CREATE.muster-leases-{cluster}",
-        f"$JS.API.STREAM.MSG.GET.muster-leases-{cluster}",
-    ]
-    if role == FEED:
-        return [f"muster-feed.{cluster}.>", *reading, creating, *_keeping(feed), *leasing]
-    return [subjects.subject(cluster, _writers(role)), *reading, creating, *leasing]
+def account(cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = ()) -> str:
+    """The cluster's own account, for a server of several. Raises as `configuration`."""
+    for name in (cluster, *shards):
+        if not subjects.valid_cluster(name):
+            raise ValueError(f"cluster or shard {name!r}: expected letters, digits, '-' and '_', at most 64")
+    within = [user for user in users(shards) if user != SYSTEM]
+    if len({password_variable(user) for user in within}) < len(within):
+        raise ValueError(f"shards {', '.join(shards)}: expected names that differ in more than case, '-' and '_'")
+    listed = "\n".join(_user(cluster, user, passwords) for user in within)
+    return f"  muster-{cluster} {{\n    jetstream: enabled\n    users: [\n{listed}\n    ]\n  }}\n"
 
 
-def may_subscribe(cluster: str, role: str) -> list[str]:
-    """A standby hears at once that its role's lease was given back; the binder hears the planners' as well."""
-    if role in (READER, SUBSCRIBER):
-        return [INBOX]
-    watched = _leases(cluster, "planner") if role == "binder" else []
-    return [INBOX, *_leases(cluster, role), *watched]
+def may_publish(cluster: str, user: str) -> list[str]:
+    """The subjects onto which a user may publish."""
+    return _granted(PUBLISH, cluster, user)
 
 
-def _writers(role: str) -> str:
-    """Planner shards share a user; the other roles have one writer each."""
-    return "planner.*" if role == "planner" else role
+def may_subscribe(cluster: str, user: str) -> list[str]:
+    """The subjects to which a user may subscribe."""
+    return [inbox(user), *_granted(SUBSCRIBE, cluster, user)]
 
 
-def _leases(cluster: str, role: str) -> list[str]:
-    return [f"muster-leases.{cluster}.{_writers(role)}"]
+def _granted(table: Mapping[str, Sequence[str]], cluster: str, user: str) -> list[str]:
+    role, _, shard = user.partition("-")
+    names = {
+        "cluster": cluster,
+        "writer": f"{PLANNER}.{shard or '*'}" if role == PLANNER else role,
+        "log": subjects.stream(cluster),
+        "leases": lease.stream(cluster),
+        "feed": cloudevents.stream(cluster),
+        "bucket": object_store.bucket(cluster),
+        "snapshots": object_store.stream(cluster),
+    }
+    return [subject.format_map(names) for grant in MAY[role].split() for subject in table.get(grant, ())]
 
 
-def _reading(stream: str) -> list[str]:
-    return [
-        f"$JS.API.STREAM.INFO.{stream}",
-        f"$JS.API.STREAM.MSG.GET.{stream}",
-        f"$JS.API.CONSUMER.CREATE.{stream}.>",
-        f"$JS.API.CONSUMER.INFO.{stream}.>",
-        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.>",
-        f"$JS.API.CONSUMER.DELETE.{stream}.>",
-    ]
-
-
-def _keeping(stream: str) -> list[str]:
-    return [f"$JS.API.STREAM.{verb}.{stream}" for verb in ("CREATE", "INFO", "UPDATE", "MSG.GET")]
-
-
-def _user(cluster: str, role: str, password: str | None) -> str:
-    secret = f"${password_variable(role)}" if password is None else json.dumps(password)
-    publish, subscribe = (json.dumps(allowed) for allowed in (may_publish(cluster, role), may_subscribe(cluster, role)))
+def _user(cluster: str, user: str, passwords: Mapping[str, str] | None) -> str:
+    if user == OPERATOR:
+        return f"      {_sign_in(user, passwords)} }}"
+    publish, subscribe = (json.dumps(allowed) for allowed in (may_publish(cluster, user), may_subscribe(cluster, user)))
     return (
-        f"      {{ user: {json.dumps(role)}, password: {secret}, permissions: {{\n"
+        f"      {_sign_in(user, passwords)}, permissions: {{\n"
         f"          publish: {{ allow: {publish} }}\n"
         f"          subscribe: {{ allow: {subscribe} }} }} }}"
     )
 
 
+def _sign_in(user: str, passwords: Mapping[str, str] | None) -> str:
+    secret = f"${password_variable(user)}" if passwords is None else json.dumps(passwords[user])
+    return f"{{ user: {json.dumps(user)}, password: {secret}"
+
+
 if __name__ == "__main__":
-    sys.stdout.write(configuration(sys.argv[1]))
+    sys.stdout.write(configuration(sys.argv[1], shards=sys.argv[2:]))

@@ -43,14 +43,16 @@ class EmbeddedServer:
     """A ``nats-server`` that dies with its parent.
 
     `store` is its directory (created): messages, configuration and log live in it. `port` 0 lets the server choose.
-    `extra` is configuration text put behind the generated one (users and permissions).
+    `extra` is configuration text put behind the generated one (users and permissions), `jetstream` what its block of
+    that name holds besides (a domain, limits).
     On Linux the kernel ends the child when the *thread* that started it ends: start it from a thread that stays.
     """
 
-    def __init__(self, store: Path | str, *, port: int = 0, extra: str = "") -> None:
+    def __init__(self, store: Path | str, *, port: int = 0, extra: str = "", jetstream: str = "") -> None:
         self.store = Path(store).resolve()
         self.port = port
         self.extra = extra
+        self.jetstream = jetstream
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,6 +65,11 @@ class EmbeddedServer:
         if self._process is None:
             raise ServerError(f"the NATS server in {self.store} is not running")
         return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs, be it stopped. False when it has ended by itself."""
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> EmbeddedServer:
         """Starts the server and returns when it takes connections. Raises ServerError."""
@@ -104,6 +111,14 @@ class EmbeddedServer:
             self._process.wait()
         self._process = None
 
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing, as a machine that hangs."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
         if self._process is not None:
@@ -128,7 +143,8 @@ class EmbeddedServer:
             f"port: {self.port or -1}",
             f"max_payload: {MAX_PAYLOAD_BYTES}",
             f"ports_file_dir: {json.dumps(str(self.store))}",
-            f"jetstream {{ store_dir: {json.dumps(str(self.store))}, sync_interval: always }}",
+            f"jetstream {{ store_dir: {json.dumps(str(self.store))}, sync_interval: always",
+            f"{self.jetstream} }}",
         ]
         if version >= FEATURE_FLAGS_SINCE:
             lines.append("feature_flags { js_ack_fc_v2: false }  # nats-py 2.16 reads only the first format")

@@ -41,6 +41,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     nats_password: str = ""
     nats_credentials_file: str = ""
     """A .creds file, instead of user and password."""
+    nats_ca_file: str = ""
+    """PEM: the authorities that may sign the servers' certificates. With it, nothing goes out without TLS."""
+    nats_certificate_file: str = ""
+    """PEM: this client's certificate, where the servers ask for one."""
+    nats_key_file: str = ""
+    """PEM: its key; empty: the key stands in the certificate's file."""
+    nats_inbox_prefix: str = ""
+    """Where answers come; empty: ``_INBOX_<user>``, which nobody else may listen to."""
     log_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """Replicas of the streams that this process makes; more than one needs a NATS cluster."""
     cluster: Cluster = "default"
@@ -94,11 +102,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return time.time_ns() + self.clock_offset_ms * 1_000_000
 
     def nats_options(self) -> dict[str, Any]:
-        """Credentials in nats-py's words."""
+        """What `events.connection` is given to connect."""
         options = {
             "user": self.nats_user,
             "password": self.nats_password,
             "user_credentials": self.nats_credentials_file,
+            "ca_file": self.nats_ca_file,
+            "certificate_file": self.nats_certificate_file,
+            "key_file": self.nats_key_file,
+            "inbox_prefix": self.nats_inbox_prefix,
         }
         return {name: value for name, value in options.items() if value}
 

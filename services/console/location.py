@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
-from events.homes import SCHEMES, open_log
+from events.homes import is_server, open_log, split
 from events.log import EventLog
 from services import settings
 
@@ -15,8 +13,7 @@ async def open_location(location: str | None, cluster: str | None, *, create: bo
     """
     chosen = settings.read({"cluster": cluster})
     location = location or chosen.nats_url
-    parts = urlsplit(location)
-    if parts.scheme in SCHEMES:
-        named = cluster or parts.path.strip("/") or chosen.cluster
+    if is_server(location):
+        named = cluster or split(location)[1] or chosen.cluster
         return await open_log(location, named, create=create, replicas=chosen.log_replicas, **chosen.nats_options())
     return await open_log(location, cluster, create=create)

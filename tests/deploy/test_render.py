@@ -1,19 +1,65 @@
-"""The generated manifests: fresh, and taken by the server that they configure."""
+"""The generated manifests: fresh, and taken by the servers that they configure."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from deploy.render import MANIFESTS, new_password, rendered, secret, server_configuration
-from events.permissions import ROLES, password_variable
+from deploy.nats import (
+    CERTIFICATE_NAMES,
+    certificate_secret,
+    new_password,
+    password_secrets,
+    secret_name,
+    server_configuration,
+)
+from deploy.render import MANIFESTS, rendered
+from events.connection import Connection
+from events.homes import open_log
+from events.permissions import password_variable, users
 from events.server import find_binary
+from events.server_cluster import reserve_port
+from services.settings import read
+
+DEPLOY = MANIFESTS.parent
+
+
+def documents(name: str, **options: Any) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(rendered(**options)[name]))
+
+
+def container(document: dict[str, Any]) -> dict[str, Any]:
+    (found,) = document["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def passwords(shards: tuple[str, ...] = ()) -> dict[str, str]:
+    """Secret → password, as the Secrets say."""
+    return {
+        one["metadata"]["name"]: base64.b64decode(one["data"]["password"]).decode()
+        for one in json.loads(password_secrets(shards))["items"]
+    }
+
+
+def servers_environment(statefulset: dict[str, Any], secrets: dict[str, str], pod: str) -> dict[str, str]:
+    """What the kubelet would give a server."""
+    found = {"POD_NAME": pod}
+    for entry in container(statefulset)["env"]:
+        source = entry.get("valueFrom", {}).get("secretKeyRef")
+        if source:
+            assert source["key"] == "password"
+            found[entry["name"]] = secrets[source["name"]]
+    return found
 
 
 @pytest.mark.parametrize("name", sorted(rendered()))
@@ -21,32 +67,132 @@ def test_the_committed_manifest_is_what_would_be_rendered_now(name: str) -> None
     assert (MANIFESTS / name).read_text() == rendered()[name], "stale: run `python -m deploy.render`"
 
 
-def test_the_server_accepts_its_configuration_with_the_secret_in_its_environment(tmp_path: Path) -> None:
-    file = tmp_path / "nats.conf"
-    file.write_text(server_configuration("default"))
-    passwords = {name: base64.b64decode(value).decode() for name, value in json.loads(secret())["data"].items()}
-    binary, _ = find_binary()
-    command = [binary, "-t", "--config", str(file)]
-    done = subprocess.run(command, env=os.environ | passwords, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    missing = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert missing.returncode != 0, "a server without its passwords must not start"
+@pytest.mark.parametrize("shards", [(), ("0", "blue")])
+def test_each_server_finds_all_passwords_in_the_secrets(shards: tuple[str, ...]) -> None:
+    *_, statefulset = documents("30-nats.yaml", shards=shards)
+    secrets = passwords(shards)
+    environment = servers_environment(statefulset, secrets, "nats-0")
+    expected = {password_variable(user): secrets[secret_name(user)] for user in users(shards)}
+    assert environment == {"POD_NAME": "nats-0", **expected}
+    assert len(set(secrets.values())) == len(secrets) == len(users(shards))
+    assert passwords(shards) != secrets, "every time new ones"
 
 
-def test_the_secret_has_a_password_of_its_own_for_each_role() -> None:
-    passwords = json.loads(secret())["data"]
-    assert set(passwords) == {password_variable(role) for role in ROLES}
-    assert len(set(passwords.values())) == len(ROLES)
-    assert json.loads(secret())["data"] != passwords
+@pytest.mark.parametrize("shards", [(), ("0", "blue")])
+def test_each_service_is_given_its_own_password_only(shards: tuple[str, ...]) -> None:
+    names = []
+    for document in documents("40-services.yaml", shards=shards):
+        environment = container(document)["env"]
+        (user,) = [entry["value"] for entry in environment if entry["name"] == "MUSTER_NATS_USER"]
+        secrets = [entry["valueFrom"]["secretKeyRef"]["name"] for entry in environment if "valueFrom" in entry]
+        assert secrets == [secret_name(user)]
+        names.append((document["metadata"]["name"], user))
+    planners = [f"planner-{shard}" for shard in shards] or ["planner"]
+    assert names == [(name, name) for name in ("ingest", *planners, "binder", "feed")]
 
 
-def test_each_service_is_given_its_own_password_only() -> None:
-    for document in yaml.safe_load_all(rendered()["40-services.yaml"]):
-        name = document["metadata"]["name"]
-        (container,) = document["spec"]["template"]["spec"]["containers"]
-        keys = [entry["valueFrom"]["secretKeyRef"]["key"] for entry in container["env"] if "valueFrom" in entry]
-        assert keys == [password_variable(name)]
+def test_each_service_is_given_the_authority_and_no_key() -> None:
+    for document in documents("40-services.yaml"):
+        volumes = document["spec"]["template"]["spec"]["volumes"]
+        (certificates,) = [volume["secret"] for volume in volumes if "secret" in volume]
+        assert certificates == {"secretName": "nats-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+
+
+@pytest.mark.parametrize(("servers", "replicas"), [(1, 1), (3, 3), (5, 3)])
+def test_services_know_all_servers_and_ask_for_the_replicas_that_they_allow(servers: int, replicas: int) -> None:
+    *_, statefulset = documents("30-nats.yaml", servers=servers)
+    assert statefulset["spec"]["replicas"] == servers
+    for document in documents("40-services.yaml", servers=servers):
+        environment = {entry["name"]: entry["value"] for entry in container(document)["env"] if "value" in entry}
+        chosen = read({}, environment)
+        assert chosen.log_replicas == replicas
+        assert len(chosen.nats_url.split(",")) == servers
+        assert chosen.nats_ca_file == "/etc/nats-ca/ca.crt"
+
+
+def test_a_shard_of_its_own_name_is_told_it() -> None:
+    arguments = [container(document)["args"] for document in documents("40-services.yaml", shards=("0", "on"))]
+    assert arguments == [["ingest"], ["planner", "--shard", "0"], ["planner", "--shard", "on"], ["binder"], ["feed"]]
+
+
+def test_a_changed_configuration_restarts_the_servers() -> None:
+    digests = {
+        str(documents("30-nats.yaml", cluster=name)[-1]["spec"]["template"]["metadata"]["annotations"])
+        for name in ("a", "b", "a")
+    }
+    assert len(digests) == 2
 
 
 def test_a_password_begins_with_a_letter_so_that_the_server_takes_it_for_text() -> None:
     assert all(new_password()[0].isalpha() for _ in range(100))
+
+
+def test_cert_manager_makes_the_secret_that_the_servers_mount() -> None:
+    *_, certificate = yaml.safe_load_all((DEPLOY / "cert-manager.yaml").read_text())
+    assert certificate["spec"]["secretName"] == json.loads(certificate_secret())["metadata"]["name"]
+    assert (*certificate["spec"]["dnsNames"], *certificate["spec"]["ipAddresses"]) == CERTIFICATE_NAMES
+
+
+def adapted(text: str, ports: list[int], number: int, directory: Path) -> str:
+    """The configuration of one server for this machine: ports and paths, and loopback's name for the pods'."""
+    clients, routes = ports[:3], ports[3:]
+    for other in range(3):
+        text = text.replace(f"nats-{other}.nats.muster-system.svc:6222", f"localhost:{routes[other]}")
+    text = text.replace("port: 4222\nhttp_port: 8222", f"host: 127.0.0.1\nport: {clients[number]}")
+    text = text.replace("0.0.0.0:6222", f"127.0.0.1:{routes[number]}")
+    return text.replace("/etc/nats-tls/", f"{directory}/").replace("/data", str(directory / f"data-{number}"))
+
+
+@pytest.fixture
+def as_configured(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Three servers of the ConfigMap's text, with the Secrets' passwords and certificate: (URL, Secret → password)."""
+    secrets, (configuration, *_, statefulset) = passwords(), documents("30-nats.yaml")
+    for name, value in json.loads(certificate_secret())["data"].items():
+        (tmp_path / name).write_bytes(base64.b64decode(value))
+    with ExitStack() as running:
+        reserved = [running.enter_context(reserve_port()) for _ in range(6)]
+        ports = [one.getsockname()[1] for one in reserved]
+        for number in range(3):
+            file = tmp_path / f"{number}.conf"
+            file.write_text(adapted(configuration["data"]["nats-server.conf"], ports, number, tmp_path))
+            environment = os.environ | servers_environment(statefulset, secrets, f"nats-{number}")
+            log = running.enter_context(open(tmp_path / f"{number}.log", "wb"))
+            process = subprocess.Popen([find_binary()[0], "-c", str(file)], env=environment, stderr=log)
+            running.callback(process.wait)
+            running.callback(process.terminate)
+        yield ",".join(f"nats://localhost:{port}" for port in ports[:3]), secrets
+
+
+async def test_three_servers_as_they_are_configured_hold_a_replicated_log(
+    as_configured: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    """Opened as each service's own environment says."""
+    url, secrets = as_configured
+    trusted = {"ca_file": str(tmp_path / "ca.crt")}
+    for document in documents("40-services.yaml"):
+        given = {entry["name"]: entry["value"] for entry in container(document)["env"] if "value" in entry}
+        chosen = read({}, given | {"MUSTER_NATS_PASSWORD": secrets[secret_name(given["MUSTER_NATS_USER"])]})
+        options = chosen.nats_options() | trusted
+        log = await open_log(url, chosen.cluster, create=True, replicas=chosen.log_replicas, **options)
+        assert await log.end() == 0
+        await log.close()
+    operator = await Connection(url).connect(user="operator", password=secrets["nats-user-operator"], **trusted)
+    stream = json.loads(await operator.ask("$JS.API.STREAM.INFO.muster-default"))
+    names = {stream["cluster"]["leader"], *(replica["name"] for replica in stream["cluster"]["replicas"])}
+    assert names == {"nats-0", "nats-1", "nats-2"}
+    await operator.close()
+
+
+def test_a_server_without_its_passwords_does_not_start(tmp_path: Path) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text(re.sub(r"(?m)^\s*tls .*$", "", server_configuration("default", 1)))
+    binary, _ = find_binary()
+    environment = {"POD_NAME": "nats-0"} | {password_variable(user): new_password() for user in users()}
+    whole = subprocess.run(
+        [binary, "-t", "-c", str(file)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert whole.returncode == 0, whole.stderr
+    del environment["MUSTER_BINDER_PASSWORD"]
+    part = subprocess.run([binary, "-t", "-c", str(file)], env=environment, capture_output=True, text=True, check=False)
+    assert "MUSTER_BINDER_PASSWORD" in part.stderr
+    assert part.returncode != 0

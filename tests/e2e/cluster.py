@@ -21,9 +21,9 @@ from deploy.e2e.api import Api, ApiError, Object
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import GANG_LABEL
-from deploy.render import new_password
+from deploy.nats import new_password
 from events.homes import open_log
-from events.permissions import ROLES, configuration
+from events.permissions import configuration, users
 from events.server import EmbeddedServer
 from services.state.fold import State
 from services.state.records import BOUND_CLAIM, FAILED, PERMITTED, SUCCEEDED
@@ -93,7 +93,7 @@ class Muster:
 
     def __init__(self, control_plane: ControlPlane, api: Api, directory: Path) -> None:
         self.control_plane, self.api, self.directory = control_plane, api, directory
-        self.passwords = {role: new_password() for role in ROLES}
+        self.passwords = {user: new_password() for user in users()}
         self.nats = EmbeddedServer(directory / "nats", extra=configuration(self.cluster, self.passwords))
         self.kubeconfigs: dict[str, Path] = {}
         self.processes: list[Process] = []

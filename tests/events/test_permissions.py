@@ -1,49 +1,185 @@
-"""The server's permissions, by trying what is forbidden."""
+"""The server's permissions, by trying everything: what a user may do is exactly what stands here."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from events import permissions, subjects
-from events.connection import Connection, Denied
+from events.cloudevents import FeedMessage
+from events.connection import Connection, Denied, Refused, Unanswered
+from events.feed import Feed
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, holder_of
+from events.log import LogError
 from events.server import EmbeddedServer
+from events.snapshots import Kept
+from events.subscription import subscribe
 from tests.events.writing import HEADER, append, collect, payload, sequences
-from tests.waiting import until
 
 CLUSTER = "guarded"
+LOG, FEED = "muster-guarded", "muster-feed-guarded"
+STREAMS = {"log": LOG, "leases": "muster-leases-guarded", "feed": FEED, "snapshots": "OBJ_muster-snapshots-guarded"}
+LOG, LEASES, FEED, SNAPSHOTS = (
+    "muster-guarded",
+    "muster-leases-guarded",
+    "muster-feed-guarded",
+    "OBJ_muster-snapshots-guarded",
+)
 WRITERS = {"ingest": "ingest", "planner": "planner.0", "binder": "binder", "admin": "admin"}
+SHARDS = ("0", "blue")
+
+
+def passwords(shards: tuple[str, ...] = ()) -> dict[str, str]:
+    return {user: f"of {user}" for user in permissions.users(shards)}
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    text = permissions.configuration(CLUSTER, {role: f"of {role}" for role in permissions.ROLES})
-    text += permissions.configuration("other", dict.fromkeys(permissions.ROLES, "other")).replace(
-        'user: "', 'user: "other-'
-    )
-    accounts, _, more = text.partition("}\naccounts {\n")  # two clusters in one block
-    with EmbeddedServer(tmp_path_factory.mktemp("guarded"), extra=accounts + more) as running:
+    """Two clusters' accounts; the other's users are called other-…"""
+    other = permissions.account("other", dict.fromkeys(permissions.users(), "other"))
+    text = permissions.configuration(CLUSTER, passwords()).replace("accounts {", "accounts {\n" + other, 1)
+    with EmbeddedServer(tmp_path_factory.mktemp("guarded"), extra=_renamed(text)) as running:
         yield running
 
 
-async def connect(server: EmbeddedServer, role: str) -> Connection:
-    return await Connection(server.url).connect(user=role, password=f"of {role}")
+def _renamed(text: str) -> str:
+    ours, theirs = text.index(f"muster-{CLUSTER} "), text.index("muster-other ")
+    assert theirs < ours
+    return text[:ours].replace('user: "', 'user: "other-') + text[ours:]
 
 
-async def opened(server: EmbeddedServer, role: str, *, create: bool = True) -> JetStreamLog:
-    return await JetStreamLog.open(server.url, CLUSTER, create=create, user=role, password=f"of {role}")
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """With a user for each shard."""
+    text = permissions.configuration(CLUSTER, passwords(SHARDS), SHARDS)
+    with EmbeddedServer(tmp_path_factory.mktemp("sharded"), extra=text) as running:
+        yield running
 
 
-def test_there_is_a_user_for_each_writer() -> None:
+@asynccontextmanager
+async def connected(server: EmbeddedServer, user: str) -> AsyncIterator[Connection]:
+    connection = await Connection(server.url).connect(user=user, password=f"of {user}")
+    yield connection
+    await connection.close()
+
+
+async def opened(server: EmbeddedServer, user: str, *, create: bool = True) -> JetStreamLog:
+    return await JetStreamLog.open(server.url, CLUSTER, create=create, user=user, password=f"of {user}")
+
+
+# ----------------------------------------------------------------------------------------------------------- the matrix
+
+OF_STREAM = ("CREATE", "INFO", "UPDATE", "DELETE", "PURGE", "MSG.GET", "MSG.DELETE", "SNAPSHOT", "RESTORE")
+OF_STREAM += ("PEER.REMOVE", "LEADER.STEPDOWN")
+OF_CONSUMER = ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT", "LEADER.STEPDOWN", "PAUSE")
+NEVER_LAST = {"Nats-Expected-Last-Subject-Sequence": "1000000"}
+"""Whoever may publish is refused by the stream: trying changes nothing."""
+
+PUBLISHES: dict[str, str] = {
+    **{f"append {writer}": f"muster.{CLUSTER}.{writer}" for writer in (*WRITERS.values(), "planner.blue", "intruder")},
+    **{f"lease {role}": f"muster-leases.{CLUSTER}.{role}" for role in (*WRITERS.values(), "planner.blue", "feed")},
+    "feed message": f"muster-feed.{CLUSTER}.PodBound.team.pod",
+    "snapshot chunk": f"$O.muster-snapshots-{CLUSTER}.C.x",
+    "snapshot meta": f"$O.muster-snapshots-{CLUSTER}.M.x",
+    "ack of the log": f"$JS.ACK.{LOG}.c.1.1.1.1.1",
+    "ack of the feed": f"$JS.ACK.{FEED}.c.1.1.1.1.1",
+    "answer to the binder": "_INBOX_binder.x.y",
+    **{f"{verb} {name}": f"$JS.API.STREAM.{verb}.{stream}" for name, stream in STREAMS.items() for verb in OF_STREAM},
+    **{
+        f"consumer {verb} {name}": f"$JS.API.CONSUMER.{verb}.{stream}.c"
+        for name, stream in STREAMS.items()
+        for verb in OF_CONSUMER
+    },
+    **{f"JetStream {verb}": f"$JS.API.{verb}" for verb in ("INFO", "STREAM.LIST", "STREAM.NAMES", "SERVER.REMOVE")},
+    "servers": "$SYS.REQ.SERVER.PING",
+}
+SUBSCRIBES = {
+    "hear all": ">",
+    "hear the log": f"muster.{CLUSTER}.>",
+    "hear the binder": f"muster.{CLUSTER}.binder",
+    "hear all leases": f"muster-leases.{CLUSTER}.>",
+    **{f"hear lease {role}": f"muster-leases.{CLUSTER}.{role}" for role in (*WRITERS.values(), "planner.blue", "feed")},
+    "hear the feed": f"muster-feed.{CLUSTER}.>",
+    "hear the snapshots": "$O.>",
+    "hear JetStream": "$JS.>",
+    "hear all inboxes": "_INBOX.>",
+    "hear the binder's inbox": "_INBOX_binder.>",
+    "hear the reader's inbox": "_INBOX_reader.>",
+}
+
+READS = {"INFO log", "MSG.GET log", "consumer CREATE log", "consumer MSG.NEXT log", "consumer DELETE log"}
+KEEPS_A_LEASE = {"CREATE leases", "MSG.GET leases"}
+RESTORES = {"MSG.GET snapshots"}
+ALLOWED: dict[str, set[str]] = {
+    "ingest": READS | RESTORES | KEEPS_A_LEASE | {"append ingest", "CREATE log", "lease ingest", "hear lease ingest"},
+    "planner": READS
+    | RESTORES
+    | KEEPS_A_LEASE
+    | {"append planner.0", "append planner.blue", "CREATE log"}
+    | {"lease planner.0", "lease planner.blue", "hear lease planner.0", "hear lease planner.blue"},
+    "binder": READS
+    | RESTORES
+    | KEEPS_A_LEASE
+    | {"append binder", "CREATE log", "lease binder", "hear lease binder", "hear the binder's inbox"}
+    | {"hear lease planner.0", "hear lease planner.blue"}
+    | {"snapshot chunk", "snapshot meta", "CREATE snapshots", "INFO snapshots", "PURGE snapshots"},
+    "admin": READS | RESTORES | {"append admin", "CREATE log"},
+    "feed": READS
+    | KEEPS_A_LEASE
+    | {"CREATE log", "lease feed", "hear lease feed"}
+    | {"feed message", "CREATE feed", "INFO feed", "UPDATE feed", "MSG.GET feed"},
+    "reader": READS | RESTORES | {"MSG.GET leases", "hear the reader's inbox"},
+    "keeper": READS | RESTORES | {"PURGE log"},
+    "subscriber": {"consumer CREATE feed", "consumer DURABLE.CREATE feed", "consumer INFO feed"}
+    | {"consumer MSG.NEXT feed", "ack of the feed"},
+    "planner-blue": READS
+    | RESTORES
+    | KEEPS_A_LEASE
+    | {"append planner.blue", "CREATE log", "lease planner.blue", "hear lease planner.blue"},
+}
+
+
+@pytest.mark.parametrize("user", ALLOWED)
+async def test_a_user_may_do_this_and_no_more(guarded: EmbeddedServer, sharded: EmbeddedServer, user: str) -> None:
+    async with connected(sharded if "-" in user else guarded, user) as connection:
+        granted = {name for name, subject in PUBLISHES.items() if await may_publish(connection, subject)}
+        granted |= {name for name, subject in SUBSCRIBES.items() if await may_subscribe(connection, subject)}
+    assert granted == ALLOWED[user]
+
+
+def test_every_user_is_tried_but_peoples() -> None:
+    everybody = {*permissions.users(), *permissions.users(("blue",))}
+    assert set(ALLOWED) == everybody - {permissions.OPERATOR, permissions.SYSTEM}
     assert set(WRITERS) == set(subjects.WRITES)
-    text = permissions.configuration("prod")
-    for role in permissions.ROLES:
-        assert f'user: "{role}", password: $MUSTER_{role.upper()}_PASSWORD' in text
+
+
+async def may_publish(connection: Connection, subject: str) -> bool:
+    """What may be sent is sent in a form that JetStream refuses, or that nobody takes."""
+    try:
+        await connection.ask(subject, b"{", NEVER_LAST, 0.2)
+    except Denied:
+        return False
+    except (Refused, Unanswered, ValueError):
+        return True
+    return True
+
+
+async def may_subscribe(connection: Connection, subject: str) -> bool:
+    connection.last_error = None
+    await connection.client.subscribe(subject)
+    await connection.client.flush()
+    if connection.last_error is not None:
+        assert "permissions violation for subscription" in str(connection.last_error)
+    return connection.last_error is None
+
+
+# ----------------------------------------------------------------------------------------- what each role needs, it can
 
 
 @pytest.mark.parametrize("role", WRITERS)
@@ -59,65 +195,68 @@ async def test_a_role_writes_its_own_subject_and_no_other(guarded: EmbeddedServe
     await log.close()
 
 
-@pytest.mark.parametrize("role", WRITERS)
-async def test_a_role_leases_only_itself(guarded: EmbeddedServer, role: str) -> None:
-    connection = await connect(guarded, role)
-    async with Lease(connection, CLUSTER, WRITERS[role], "me"):
-        pass
-    other = "binder" if role != "binder" else "ingest"
-    with pytest.raises(Denied, match=f"muster-leases.{CLUSTER}.{other}"):
-        await Lease(connection, CLUSTER, other, "me")._publish(Lease(connection, CLUSTER, other, "me")._held, 0, 1)
-    await connection.close()
+@pytest.mark.parametrize("role", ["ingest", "planner.0", "binder", "feed"])
+async def test_a_role_leases_itself(guarded: EmbeddedServer, role: str) -> None:
+    user = role.partition(".")[0]
+    async with connected(guarded, user) as connection, Lease(connection, CLUSTER, role, "me"):
+        async with connected(guarded, "reader") as reader:
+            assert await holder_of(reader, CLUSTER, role) == "me"
+        async with connected(guarded, "binder") as binder, Watch(binder, CLUSTER, "planner.*", 5) as watch:
+            assert await watch.is_free(role) is False
 
 
-@pytest.mark.parametrize("role", permissions.ROLES)
-@pytest.mark.parametrize("verb", ["PURGE", "DELETE", "UPDATE", "MSG.DELETE", "SNAPSHOT", "RESTORE"])
-async def test_nobody_changes_what_the_log_holds(guarded: EmbeddedServer, role: str, verb: str) -> None:
-    connection = await connect(guarded, role)
-    api = f"$JS.API.STREAM.{verb}.{subjects.stream(CLUSTER)}"
-    with pytest.raises(Denied, match=rf"\$JS\.API\.STREAM\.{verb}"):
-        await connection.ask(api, {"name": subjects.stream(CLUSTER), "seq": 1})
-    await connection.close()
+async def test_snapshots_are_the_binders_to_keep_and_everybodys_to_restore(guarded: EmbeddedServer) -> None:
+    binder = await opened(guarded, "binder")
+    first, second = (Kept(sequence=at, digest="d", state=1, bytes=3) for at in (1, 2))
+    for kept in (first, second):
+        await binder.snapshots.put(kept, b"abc")
+    await binder.snapshots.delete(first)
+    for user in ("ingest", "planner", "admin", "reader"):
+        other = await opened(guarded, user)
+        assert await other.snapshots.listed() == [second]
+        assert await other.snapshots.get(second) == b"abc"
+        with pytest.raises(Denied):
+            await other.snapshots.put(second, b"forged")
+        with pytest.raises(Denied):
+            await other.snapshots.delete(second)
+        await other.close()
+    assert await binder.snapshots.get(second) == b"abc"
+    await binder.close()
 
 
-async def test_a_reader_reads_and_writes_nothing(guarded: EmbeddedServer) -> None:
-    writer = await opened(guarded, "admin")
-    last = await writer.last(subjects.subject(CLUSTER, "admin"))
-    sequence = await append(writer, "admin", 5, last.sequence if last else 0)
-    reader = await opened(guarded, "reader", create=False)
-    assert sequence in sequences(await collect(reader.read()))
-    with pytest.raises(Denied):
-        await append(reader, "admin", 6, sequence)
-    await writer.close()
-    await reader.close()
+async def test_the_feed_is_published_and_subscribed_to(guarded: EmbeddedServer) -> None:
+    feed = await Feed.open(guarded.url, CLUSTER, user="feed", password="of feed")
+    assert await feed.position() is None
+    sent = FeedMessage(id="1.0", subject=f"muster-feed.{CLUSTER}.PodBound.team.pod", body=b"{}")
+    await feed.publish([sent])
+    await feed.close()
+    again = await Feed.open(guarded.url, CLUSTER, max_age_s=3600, user="feed", password="of feed")
+    assert (await again.bounds())[0] == 3600
+    await again.close()
+    messages = subscribe(guarded.url, CLUSTER, "PodBound", "me", user="subscriber", password="of subscriber")
+    async with asyncio.timeout(30), aclosing(messages):
+        assert await anext(messages) == sent
 
 
-async def test_the_binder_watches_the_planners_leases_and_a_reader_may_ask_of_them(guarded: EmbeddedServer) -> None:
-    planner, binder, reader = [await connect(guarded, role) for role in ("planner", "binder", "reader")]
-    held = Lease(planner, CLUSTER, "planner.5", "me")
-    await held.acquire()
-    assert await holder_of(reader, CLUSTER, "planner.5") == "me"
-    async with Watch(binder, CLUSTER, "planner.*", 60) as watch:
-        assert not await watch.is_free("planner.5")
-        await held.release()
-        await watch.given_back.wait()
-        assert await watch.is_free("planner.5")
-    assert binder.last_error is None
-    for connection in (planner, binder, reader):
-        await connection.close()
+async def test_an_operator_mends_what_nobody_else_may(guarded: EmbeddedServer) -> None:
+    async with connected(guarded, "operator") as connection:
+        await connection.ask("$JS.API.STREAM.CREATE.spare", {"name": "spare", "subjects": ["spare"]})
+        await connection.ask("$JS.API.STREAM.DELETE.spare")
+
+
+async def test_the_system_user_sees_the_servers_and_no_log(guarded: EmbeddedServer) -> None:
+    async with connected(guarded, "system") as connection:
+        assert (await connection.request("$SYS.REQ.SERVER.PING", b"")).data
+        with pytest.raises(LogError):
+            await connection.ask(f"$JS.API.STREAM.INFO.{LOG}")
+
+
+# ---------------------------------------------------------------------------------------------------------- ways around
 
 
 async def test_a_subscriber_of_the_feed_does_not_see_the_log(guarded: EmbeddedServer) -> None:
-    with pytest.raises(Denied, match=subjects.stream(CLUSTER)):
+    with pytest.raises(Denied, match=LOG):
         await opened(guarded, "subscriber", create=False)
-
-
-async def test_nobody_listens_to_the_log_past_jetstream(guarded: EmbeddedServer) -> None:
-    connection = await connect(guarded, "planner")
-    await connection.client.subscribe(subjects.subject(CLUSTER, ">"))
-    await until(lambda: connection.last_error is not None, "the server's word")
-    assert "permissions violation for subscription" in str(connection.last_error)
-    await connection.close()
 
 
 async def test_a_consumer_cannot_write_the_log_with_its_own_messages(guarded: EmbeddedServer) -> None:
@@ -131,9 +270,22 @@ async def test_a_consumer_cannot_write_the_log_with_its_own_messages(guarded: Em
     await log.close()
 
 
+@pytest.mark.parametrize(
+    "change", [{"max_msgs": 1}, {"max_age": 3600 * 10**9}, {"subjects": ["muster.guarded.binder"]}]
+)
+async def test_creating_the_stream_again_does_not_change_it(guarded: EmbeddedServer, change: dict[str, Any]) -> None:
+    log = await opened(guarded, "planner")
+    config = log._configuration(1) | change
+    with pytest.raises(Refused, match="already in use"):
+        await log.connection.ask(f"$JS.API.STREAM.CREATE.{log.stream}", config)
+    await log.close()
+
+
 async def test_another_cluster_is_another_account(guarded: EmbeddedServer) -> None:
     ours = await opened(guarded, "binder")
-    theirs = await JetStreamLog.open(guarded.url, "other", user="other-binder", password="other")
+    theirs = await JetStreamLog.open(
+        guarded.url, "other", user="other-binder", password="other", inbox_prefix="_INBOX_binder"
+    )
     with pytest.raises(Denied, match=r"muster\.other\.binder"):
         await ours.append("muster.other.binder", HEADER, payload(1), 0)
     assert await theirs.end() == 0
@@ -147,11 +299,39 @@ async def test_a_wrong_password_is_told_at_once(guarded: EmbeddedServer) -> None
             await JetStreamLog.open(guarded.url, CLUSTER, user="binder", password="guess")
 
 
+async def test_nobody_comes_in_without_a_user(guarded: EmbeddedServer) -> None:
+    async with asyncio.timeout(5):
+        with pytest.raises(Denied, match="refused the credentials"):
+            await JetStreamLog.open(guarded.url, CLUSTER)
+
+
+async def test_an_inbox_that_the_user_may_not_hear_is_told_at_once(guarded: EmbeddedServer) -> None:
+    async with asyncio.timeout(5):
+        with pytest.raises(Denied, match=r"denies this user the inbox _INBOX_binder\..*MUSTER_NATS_INBOX_PREFIX"):
+            await Connection(guarded.url).connect(user="reader", password="of reader", inbox_prefix="_INBOX_binder")
+
+
+# --------------------------------------------------------------------------------------------------------------- the text
+
+
+def test_passwords_come_from_the_servers_environment() -> None:
+    text = permissions.configuration("prod", shards=("a-b",))
+    for user in permissions.users(("a-b",)):
+        assert f'user: "{user}", password: ${permissions.password_variable(user)}' in text
+    assert permissions.password_variable("planner-a-b") == "MUSTER_PLANNER_A_B_PASSWORD"
+
+
+@pytest.mark.parametrize("shards", [("a-b", "a_b"), ("A", "a"), ("0", "0"), ("a.b",), ("*",)])
+def test_shards_that_are_no_names_or_would_share_a_password(shards: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        permissions.configuration("prod", shards=shards)
+
+
 def test_a_name_that_is_no_cluster() -> None:
     with pytest.raises(ValueError, match="expected letters"):
         permissions.configuration("a b")
 
 
 def test_the_text_is_what_the_server_takes(tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path, extra=permissions.configuration("prod", dict.fromkeys(permissions.ROLES, "x"))):
+    with EmbeddedServer(tmp_path, extra=permissions.configuration("prod", passwords(SHARDS), SHARDS)):
         pass

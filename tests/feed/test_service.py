@@ -220,7 +220,7 @@ async def test_feed_and_subscriber_need_no_more_than_their_permissions(
     own_server: EmbeddedServer, cluster: str
 ) -> None:
     own_server.stop()
-    own_server.extra = permissions.configuration(cluster, dict.fromkeys(permissions.ROLES, "secret"))
+    own_server.extra = permissions.configuration(cluster, dict.fromkeys(permissions.users(), "secret"))
     own_server.start()
     log = MemoryLog(cluster)
     events: Sequence[Event] = [permit("a/g")]

@@ -1,0 +1,131 @@
+"""TLS on the way to NATS: files to a context, and what is said when the two ends do not trust each other.
+
+nats-py upgrades a connection when the server says so, and goes on in the clear when it does not, password included: who
+asked for TLS gets it here, or an error. It also waits for ever for the end of a connection whose handshake failed, which
+keeps it from the next server of its list: the transport here ends such a connection itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+import nats.errors
+from nats.aio.transport import TcpTransport
+
+from events.log import LogError
+
+HANG_UPS = 5
+"""Connections to each server that end behind the handshake, without a word, until that counts as a refusal."""
+
+
+class Untrusted(LogError):
+    """One end does not take the other's certificate, or a file about it cannot be used. Says what was expected."""
+
+
+class InTheClear(nats.errors.Error):
+    """The server offers no TLS, and TLS was asked for."""
+
+
+def context(ca_file: str, certificate_file: str, key_file: str) -> ssl.SSLContext:
+    """Trusts the authorities in `ca_file` (PEM; empty: the system's), and shows the certificate, if any.
+
+    Without a `key_file` the key stands in `certificate_file` as well. Raises Untrusted.
+    """
+    try:
+        made = ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise Untrusted(f"{ca_file}: expected the certificates of authorities, in PEM: {_told(error)}") from error
+    if certificate_file:
+        try:
+            made.load_cert_chain(certificate_file, key_file or None, password="")
+        except (OSError, ssl.SSLError) as error:
+            files = f"{certificate_file} and {key_file or certificate_file}"
+            raise Untrusted(f"{files}: expected a certificate and its own key, in PEM: {_told(error)}") from error
+    return made
+
+
+class Trust:
+    """What failed attempts to connect say about trust: a verdict once each server had its turn, as another may be better.
+
+    A server that refuses this client's certificate says so in an alert behind the handshake. Its connection ends at once,
+    and the alert is often lost with it: what remains is a server that hangs up, time and again.
+    """
+
+    def __init__(self, servers: int = 1, ca_file: str = "", certificate_file: str = "", *, used: bool = False) -> None:
+        """`used`: whether there is TLS at all."""
+        self._servers, self._used = servers, used
+        self._authorities = ca_file or "the system's authorities"
+        self._shown = certificate_file or "none"
+        self._problem = ""
+        self._failures = 0
+
+    def failed(self, error: Exception) -> str:
+        """The verdict after this one, or nothing yet."""
+        problem = self._meaning(error)
+        hung_up = isinstance(error, (ConnectionResetError, BrokenPipeError)) and self._used
+        if not problem and not hung_up:
+            return ""
+        self._problem = problem or self._problem
+        self._failures += 1
+        if self._problem:
+            return self._problem if self._failures >= self._servers else ""
+        return self._refusal("it hangs up behind the handshake") if self._failures >= self._servers * HANG_UPS else ""
+
+    def restored(self) -> None:
+        """A connection was made."""
+        self._problem, self._failures = "", 0
+
+    def _meaning(self, error: Exception) -> str:
+        if isinstance(error, InTheClear):
+            return "the NATS server offers no TLS: expected it, and sent no credentials in the clear"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return (
+                f"the NATS server's certificate is refused: {error.verify_message.rstrip('.')}; expected one that is "
+                f"valid now and for the host in the URL, signed by {self._authorities}"
+            )
+        if isinstance(error, ssl.SSLError) and "_ALERT_" in (error.reason or ""):
+            return self._refusal((error.reason or "").partition("_ALERT_")[2].replace("_", " ").lower())
+        return ""
+
+    def _refusal(self, said: str) -> str:
+        return (
+            f"the NATS server refuses this client's certificate ({self._shown}): {said}; expected one that is valid now, "
+            f"signed by an authority that the server trusts"
+        )
+
+
+class Transport(TcpTransport):
+    """nats-py's, but for a handshake that fails."""
+
+    async def connect_tls(self, uri: Any, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: int) -> None:
+        plain = self._bare_io_writer
+        assert plain is not None, "connect comes first"
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        protocol = _Protocol(reader)
+        host = uri if isinstance(uri, str) else uri.hostname
+        try:
+            async with asyncio.timeout(connect_timeout):
+                secured = await loop.start_tls(plain.transport, protocol, ssl_context, server_hostname=host)
+        except BaseException:
+            plain.transport.abort()
+            self._io_reader = self._io_writer = None
+            raise
+        assert secured is not None
+        self._io_reader, self._io_writer = reader, asyncio.StreamWriter(secured, protocol, reader, loop)
+
+
+class _Protocol(asyncio.StreamReaderProtocol):
+    """A TLS connection cannot be half closed: asyncio warns of every end of one that asks for it."""
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
+
+
+def _told(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return error.strerror or str(error)

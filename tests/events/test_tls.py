@@ -1,0 +1,168 @@
+"""TLS on the way to NATS: what is trusted, what is shown, and what is said when it does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.certificates import Authority, Issued
+from events import connection as connections
+from events.connection import Connection
+from events.homes import open_log
+from events.server import EmbeddedServer
+from events.server_cluster import ServerCluster, TlsFiles
+from events.tls import Untrusted
+from tests.waiting import until
+
+HOST = "127.0.0.1"
+
+
+class Files:
+    """Certificates of one authority, and of another, as files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        ours, other = Authority(), Authority("another")
+        self.ca, self.other_ca = self._text("ca", ours.certificate), self._text("other-ca", other.certificate)
+        self.good = self._pair("good", ours.issue([HOST]))
+        self.both = self._text("both", "".join(Path(file).read_text() for file in self.good))
+        self.expired = self._pair("expired", ours.issue([HOST], days=-1))
+        self.elsewhere = self._pair("elsewhere", ours.issue(["nats.example"]))
+        self.foreign = self._pair("foreign", other.issue([HOST]))
+
+    def server(self, pair: tuple[str, str], more: str = "") -> str:
+        """The server's configuration with this certificate."""
+        return TlsFiles(Path(self.ca), Path(pair[0]), Path(pair[1])).block(more)
+
+    def _pair(self, name: str, issued: Issued) -> tuple[str, str]:
+        return self._text(name, issued.certificate), self._text(f"{name}-key", issued.key)
+
+    def _text(self, name: str, text: str) -> str:
+        file = self.directory / f"{name}.pem"
+        file.write_text(text)
+        return str(file)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secured(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(tmp_path_factory.mktemp("secured"), extra=files.server(files.good)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mutual(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """Asks its clients for certificates."""
+    text = files.server(files.good, ", verify: true")
+    with EmbeddedServer(tmp_path_factory.mktemp("mutual"), extra=text) as running:
+        yield running
+
+
+async def refused(url: str, **credentials: str) -> str:
+    """What is said, long before the client's patience ends."""
+    async with asyncio.timeout(connections.CONNECT_WITHIN_S / 2):
+        with pytest.raises(Untrusted) as told:
+            await Connection(url).connect(**credentials)
+    return str(told.value)
+
+
+async def test_a_log_over_tls(secured: EmbeddedServer, files: Files, cluster: str) -> None:
+    log = await open_log(f"{secured.url}/{cluster}", create=True, ca_file=files.ca)
+    assert await log.end() == 0
+    await log.close()
+
+
+async def test_an_authority_that_did_not_sign(secured: EmbeddedServer, files: Files) -> None:
+    told = await refused(secured.url, ca_file=files.other_ca)
+    assert told.startswith(f"{secured.url}: the NATS server's certificate is refused: unable to get local issuer")
+    assert told.endswith(f"expected one that is valid now and for the host in the URL, signed by {files.other_ca}")
+
+
+async def test_the_systems_authorities_did_not_sign(secured: EmbeddedServer) -> None:
+    told = await refused(secured.url.replace("nats://", "tls://"))
+    assert "signed by the system's authorities" in told
+
+
+@pytest.mark.parametrize(
+    ("which", "complaint"),
+    [("expired", "certificate has expired"), ("elsewhere", "certificate is not valid for '127.0.0.1'")],
+)
+async def test_a_servers_bad_certificate(files: Files, tmp_path: Path, which: str, complaint: str) -> None:
+    with EmbeddedServer(tmp_path, extra=files.server(getattr(files, which))) as server:
+        assert complaint in await refused(server.url, ca_file=files.ca)
+
+
+@pytest.mark.parametrize("url", ["nats://", "tls://"])
+async def test_a_password_is_not_sent_in_the_clear(server: EmbeddedServer, files: Files, url: str) -> None:
+    """An attacker between, who strips the server's word that it wants TLS, looks like this server."""
+    told = await refused(server.url.replace("nats://", url), ca_file=files.ca, user="binder", password="secret")
+    assert "offers no TLS" in told
+
+
+async def test_a_client_with_a_certificate(mutual: EmbeddedServer, files: Files) -> None:
+    certificate, key = files.good
+    connection = await Connection(mutual.url).connect(ca_file=files.ca, certificate_file=certificate, key_file=key)
+    await connection.close()
+
+
+async def test_certificate_and_key_in_one_file(mutual: EmbeddedServer, files: Files) -> None:
+    connection = await Connection(mutual.url).connect(ca_file=files.ca, certificate_file=files.both)
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("which", "complaint"),
+    [("", "certificate required"), ("expired", "certificate expired"), ("foreign", "unknown ca")],
+)
+async def test_a_client_that_the_server_does_not_take(
+    mutual: EmbeddedServer, files: Files, which: str, complaint: str
+) -> None:
+    certificate, key = getattr(files, which) if which else ("", "")
+    told = await refused(mutual.url, ca_file=files.ca, certificate_file=certificate, key_file=key)
+    assert f"refuses this client's certificate ({certificate or 'none'})" in told
+    assert complaint in told or "it hangs up behind the handshake" in told
+
+
+@pytest.mark.parametrize("missing", [True, False])
+async def test_a_file_that_cannot_be_used_is_named(files: Files, tmp_path: Path, missing: bool) -> None:
+    bad = tmp_path / "bad.pem"
+    if not missing:
+        bad.write_text("no certificate at all")
+    assert f"{bad}: expected the certificates of authorities" in await refused("nats://h:1", ca_file=str(bad))
+    told = await refused("nats://h:1", ca_file=files.ca, certificate_file=files.good[0], key_file=str(bad))
+    assert f"{files.good[0]} and {bad}: expected a certificate and its own key" in told
+    told = await refused("nats://h:1", certificate_file=files.good[0], key_file=files.expired[1])
+    assert "key values mismatch" in told
+
+
+async def test_one_servers_expired_certificate_does_not_keep_a_client_from_the_others(
+    files: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """nats-py waited for ever for the end of the connection whose handshake had failed."""
+    expired = EmbeddedServer(tmp_path / "expired", extra=files.server(files.expired))
+    good = EmbeddedServer(tmp_path / "good", extra=files.server(files.good))
+    with expired, good:
+        made = [await Connection(f"{expired.url},{good.url}").connect(ca_file=files.ca) for _ in range(6)]
+        assert {connection.client.connected_url.port for connection in made} == {good.port}  # type: ignore[union-attr]
+        good.stop()
+        await until(lambda: "certificate has expired" in caplog.text, "the word that none of them can be trusted")
+        good.start()
+        await until(lambda: all(one.client.is_connected for one in made), "the connections")
+        for connection in made:
+            await connection.close()
+    assert "eof_received" not in caplog.text, "asyncio warns of an end that TLS does not have"
+
+
+async def test_servers_trust_each_other_by_certificate(files: Files, tmp_path: Path, cluster: str) -> None:
+    paths = TlsFiles(Path(files.ca), *map(Path, files.good))
+    with ServerCluster(tmp_path, size=2, tls=paths) as servers:
+        log = await open_log(servers.url, cluster, create=True, replicas=2, ca_file=files.ca)
+        assert await log.end() == 0
+        await log.close()
