@@ -1,7 +1,8 @@
 """What the API server would list for some manifests, without a server: for `muster simulate`.
 
-Workloads are expanded to their pods, everything passes the same admission as over HTTP, and UIDs, names and
-resourceVersions follow from the order of the objects alone: no clock, no chance.
+Workloads are expanded to their pods, other projects' jobs to what their controllers make of them. Everything passes the
+same admission as over HTTP, and UIDs, names and resourceVersions follow from the order of the objects alone: no clock, no
+chance.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from services.simulator.api import Api
+from services.simulator.operators import operated
 from services.simulator.store import Store
 from services.simulator.workloads import expand
 
@@ -27,6 +29,6 @@ def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]
     may stand before them. Raises ApiError for an object that the API server would refuse.
     """
     api = Api(Store(history=0), seed=0, clock=lambda: created)
-    expanded = list(expand(objects))
+    expanded = list(expand(operated(objects)))
     expanded.sort(key=lambda obj: obj.get("kind") not in ("PriorityClass", "Namespace", "CustomResourceDefinition"))
     return [api.apply_new(obj) for obj in expanded]

@@ -1,0 +1,41 @@
+"""What other projects' controllers make of their objects, so that their manifests can be tried without them.
+
+Volcano's Job, Kubeflow's training jobs, TrainJob and JobSet become the PodGroups, batch Jobs and pods that their
+controllers would make first, with the names, labels and annotations by which a scheduler knows them. Pure functions of
+the object, like `services.simulator.workloads`, which makes the pods of what is left. An object that its project's
+admission webhook would refuse is refused in the webhook's words.
+
+What is made of an object may be an object of this kind again: a TrainJob makes a JobSet, a CronJob a Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from services.simulator.operators import jobset, kubeflow, volcano
+from services.simulator.operators.making import Make, Object
+from services.simulator.workloads import flatten
+
+MAKES: dict[tuple[str, str], Make] = {
+    ("batch.volcano.sh", "Job"): volcano.of_job,
+    ("batch.volcano.sh", "CronJob"): volcano.of_cron_job,
+    **{("kubeflow.org", kind): kubeflow.of_training_job for kind in kubeflow.REPLICA_SPECS},
+    ("trainer.kubeflow.org", "TrainJob"): jobset.of_train_job,
+    ("jobset.x-k8s.io", "JobSet"): jobset.of_job_set,
+}
+"""(API group, kind) → what its controller makes."""
+
+
+def operated(objects: Iterable[Object]) -> Iterator[Object]:
+    """The objects, each followed by what its controller makes of it. Raises ApiError where a webhook would refuse."""
+    given = list(flatten(objects))
+    for obj in given:
+        yield from _with_made(obj, given)
+
+
+def _with_made(obj: Object, given: Sequence[Object]) -> Iterator[Object]:
+    yield obj
+    make = MAKES.get((str(obj.get("apiVersion", "")).partition("/")[0], str(obj.get("kind", ""))))
+    if make is not None:
+        for made in make(obj, given):
+            yield from _with_made(made, given)

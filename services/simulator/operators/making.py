@@ -1,0 +1,87 @@
+"""What the controllers of `services.simulator.operators` have in common: owned objects, counts, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from services.simulator.errors import ApiError
+from services.simulator.workloads import uid_of
+
+Object = dict[str, Any]
+Make = Callable[[Object, Sequence[Object]], Iterator[Object]]
+"""(the object, everything that was given beside it) → what its controller makes."""
+
+SCHEDULER_PLUGINS_GROUP = "scheduling.x-k8s.io/v1alpha1"
+SCHEDULER_PLUGINS_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def namespace_of(obj: Object) -> str:
+    return str(obj["metadata"].get("namespace") or "default")
+
+
+def owned(owner: Object, api_version: str, kind: str, name: str, spec: Object) -> Object:
+    """An object that the controller of `owner` makes in its namespace."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    metadata = {"name": name, "namespace": namespace_of(owner), "ownerReferences": [reference]}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def owned_pod(
+    owner: Object, name: str, template: Object, labels: dict[str, str], annotations: dict[str, str], spec: Object
+) -> Object:
+    """A pod of a template, with labels, annotations and fields of its spec that the controller adds."""
+    asked = template.get("metadata") or {}
+    pod = owned(owner, "v1", "Pod", name, {**(template.get("spec") or {}), **spec})
+    pod["metadata"]["labels"] = {**(asked.get("labels") or {}), **labels}
+    pod["metadata"]["annotations"] = {**(asked.get("annotations") or {}), **annotations}
+    return pod
+
+
+def counted(owner: Object, spec: Object, field: str, default: int, path: str) -> int:
+    """A count in the object. Raises ApiError for what is no count."""
+    value = spec.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise invalid(owner, f"{path}: Invalid value: {value!r}: expected a count of at least 0")
+    return value
+
+
+def listed(owner: Object, spec: Object, field: str, path: str) -> list[Object]:
+    """A list of objects in the object. Raises ApiError for what is none."""
+    value = spec.get(field)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(part, dict) for part in value):
+        raise invalid(owner, f"{path}: expected a list of objects")
+    return value
+
+
+def mapping(owner: Object, spec: Object, field: str, path: str) -> Object:
+    """An object in the object; an absent one is empty. Raises ApiError for what is none."""
+    value = spec.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise invalid(owner, f"{path}: expected an object")
+    return value
+
+
+def invalid(obj: Object, message: str) -> ApiError:
+    """What an API server answers for an object that does not fit its schema."""
+    kind, name = f"{obj['kind']}.{obj['apiVersion'].partition('/')[0]}", obj["metadata"].get("name", "")
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {message}')
+
+
+def denied(obj: Object, webhook: str, message: str) -> ApiError:
+    """What an API server answers where an admission webhook said no."""
+    what = f"{obj['kind']} {namespace_of(obj)}/{obj['metadata'].get('name', '')}"
+    return ApiError(403, "Forbidden", f'{what}: admission webhook "{webhook}" denied the request: {message}')

@@ -1,0 +1,111 @@
+"""Volcano's Job (``batch.volcano.sh/v1alpha1``): one PodGroup and the pods of its tasks.
+
+The PodGroup is named ``<job>-<uid>`` and carries the job's minimum, the tasks' own minima, queue and priority class. Pods
+are named ``<job>-<task>-<index>`` and name their PodGroup in the annotation ``scheduling.k8s.io/group-name``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from services.simulator.operators.making import Object, counted, denied, listed, mapping, namespace_of, owned, owned_pod
+from services.simulator.workloads import uid_of
+
+POD_GROUP = "scheduling.volcano.sh/v1beta1"
+WEBHOOK = "validatejob.volcano.sh"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+FIRST_RUN_MINUTE = 26_297_280
+"""2020-01-01 in minutes since 1970: a CronJob names its Jobs by the minute for which they were scheduled."""
+
+
+def of_job(job: Object, given: Sequence[Object]) -> Iterator[Object]:
+    spec = mapping(job, job, "spec", "spec")
+    tasks = _tasks(job, spec)
+    group = _pod_group(job, spec, tasks)
+    yield group
+    for name, replicas, _minimum, task in tasks:
+        for index in range(replicas):
+            yield _pod(job, spec, group["metadata"]["name"], name, index, task)
+
+
+def of_cron_job(cron_job: Object, given: Sequence[Object]) -> Iterator[Object]:
+    """Its first run."""
+    spec = mapping(cron_job, cron_job, "spec", "spec")
+    template = mapping(cron_job, spec, "jobTemplate", "spec.jobTemplate")
+    if not spec.get("suspend"):
+        name = f"{cron_job['metadata']['name']}-{FIRST_RUN_MINUTE}"
+        job_spec = mapping(cron_job, template, "spec", "spec.jobTemplate.spec")
+        job = owned(cron_job, "batch.volcano.sh/v1alpha1", "Job", name, job_spec)
+        for field in ("labels", "annotations"):
+            if extra := (template.get("metadata") or {}).get(field):
+                job["metadata"][field] = extra
+        yield job
+
+
+Task = tuple[str, int, int, Object]
+"""(name, replicas, its own minimum, the task)."""
+
+
+def _tasks(job: Object, spec: Object) -> list[Task]:
+    """The tasks, as Volcano's webhook lets them pass. A task's own minimum is its replicas unless it says less."""
+    found: list[Task] = []
+    said: list[str] = []
+    for number, task in enumerate(listed(job, spec, "tasks", "spec.tasks")):
+        where = f"spec.tasks[{number}]"
+        name = str(task.get("name") or f"default{number}")
+        replicas = counted(job, task, "replicas", 1, f"{where}.replicas")
+        minimum = counted(job, task, "minAvailable", replicas, f"{where}.minAvailable")
+        if any(name == other for other, *_ in found):
+            said.append(f"{where}.name: duplicated task name {name}")
+        if minimum > replicas:
+            said.append(f"{where}.minAvailable: {minimum} is greater than its {replicas} replicas")
+        found.append((name, replicas, minimum, task))
+    total = sum(replicas for _, replicas, _, _ in found)
+    if not found:
+        said.append("spec.tasks: no task specified in job spec")
+    elif counted(job, spec, "minAvailable", total, "spec.minAvailable") > total:
+        said.append(
+            f"spec.minAvailable: job 'minAvailable' {spec['minAvailable']} should not be greater than the total of"
+            f" {total} replicas in tasks"
+        )
+    if said:
+        raise denied(job, WEBHOOK, "; ".join(said))
+    return found
+
+
+def _pod_group(job: Object, spec: Object, tasks: list[Task]) -> Object:
+    total = sum(replicas for _, replicas, _, _ in tasks)
+    group_spec: Object = {
+        "minMember": counted(job, spec, "minAvailable", total, "spec.minAvailable"),
+        "queue": spec.get("queue") or "default",
+        "minTaskMember": {name: minimum for name, _, minimum, _ in tasks},
+    }
+    if spec.get("priorityClassName"):
+        group_spec["priorityClassName"] = spec["priorityClassName"]
+    group = owned(job, POD_GROUP, "PodGroup", f"{job['metadata']['name']}-{uid_of(job)}", group_spec)
+    group["metadata"]["labels"] = dict(job["metadata"].get("labels") or {})
+    group["metadata"]["annotations"] = dict(job["metadata"].get("annotations") or {})
+    return group
+
+
+def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Object) -> Object:
+    name = job["metadata"]["name"]
+    queue = str(spec.get("queue") or "default")
+    known = {
+        "volcano.sh/job-name": name,
+        "volcano.sh/queue-name": queue,
+        "volcano.sh/task-spec": task,
+        "volcano.sh/task-index": str(index),
+    }
+    fields: Object = {"schedulerName": spec.get("schedulerName") or "volcano"}
+    template = of.get("template") or {}
+    if spec.get("priorityClassName") and not (template.get("spec") or {}).get("priorityClassName"):
+        fields["priorityClassName"] = spec["priorityClassName"]
+    return owned_pod(
+        job,
+        f"{name}-{task}-{index}",
+        template,
+        known | {"volcano.sh/job-namespace": namespace_of(job)},
+        known | {"volcano.sh/job-version": "0", "volcano.sh/template-uid": f"{name}-{task}", GROUP_NAME: group},
+        fields,
+    )

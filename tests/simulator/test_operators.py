@@ -1,0 +1,175 @@
+"""What other projects' controllers make of their objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.simulator.errors import ApiError
+from services.simulator.offline import served
+from services.simulator.operators import operated
+from services.simulator.operators.volcano import GROUP_NAME
+from tests.simulator.objects import Object, template
+
+
+def volcano_job(*tasks: Object, **spec: Any) -> Object:
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "default"},
+        "spec": {"schedulerName": "volcano", "tasks": list(tasks), **spec},
+    }
+
+
+def task(name: str, replicas: int, **more: Any) -> Object:
+    return {"name": name, "replicas": replicas, "template": template(), **more}
+
+
+def of_kind(objects: list[Object], kind: str) -> list[Object]:
+    return [obj for obj in objects if obj["kind"] == kind]
+
+
+def test_a_volcano_jobs_tasks_are_pods_of_one_pod_group() -> None:
+    job = volcano_job(
+        task("ps", 1), task("worker", 2, minAvailable=1), minAvailable=2, queue="q", priorityClassName="high"
+    )
+    made = list(operated([job]))[1:]
+    (group,), pods = of_kind(made, "PodGroup"), of_kind(made, "Pod")
+    assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
+    assert group["spec"] == {
+        "minMember": 2,
+        "queue": "q",
+        "minTaskMember": {"ps": 1, "worker": 1},
+        "priorityClassName": "high",
+    }
+    assert [pod["metadata"]["name"] for pod in pods] == ["train-ps-0", "train-worker-0", "train-worker-1"]
+    for pod in pods:
+        assert pod["metadata"]["annotations"][GROUP_NAME] == group["metadata"]["name"]
+        assert (pod["spec"]["schedulerName"], pod["spec"]["priorityClassName"]) == ("volcano", "high")
+    assert pods[2]["metadata"]["annotations"]["volcano.sh/task-spec"] == "worker"
+    assert pods[2]["metadata"]["labels"]["volcano.sh/task-index"] == "1"
+
+
+def test_without_a_minimum_all_replicas_are_it() -> None:
+    (group,) = of_kind(list(operated([volcano_job(task("a", 2), task("b", 3))])), "PodGroup")
+    assert group["spec"]["minMember"] == 5
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (volcano_job(task("a", 1), task("a", 1)), "spec.tasks[1].name: duplicated task name a"),
+        (volcano_job(task("a", 2), minAvailable=3), "should not be greater than the total of 2 replicas"),
+        (volcano_job(task("a", 2, minAvailable=3)), "spec.tasks[0].minAvailable: 3 is greater than its 2 replicas"),
+        (volcano_job(), "no task specified"),
+    ],
+)
+def test_what_volcanos_webhook_denies_is_refused_in_its_words(job: Object, said: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        list(operated([job]))
+    assert refused.value.code == 403
+    assert "Job default/train" in refused.value.message
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize("replicas", [-1, "2", True, 1.5])
+def test_a_count_that_is_none_is_refused_by_its_field(replicas: Any) -> None:
+    with pytest.raises(ApiError, match=r"spec\.tasks\[0\]\.replicas"):
+        list(operated([volcano_job(task("a", replicas))]))
+
+
+def test_a_cron_job_runs_once_and_a_suspended_one_not() -> None:
+    cron = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": volcano_job(task("a", 2))["spec"]}},
+    }
+    made = list(operated([cron]))
+    assert [pod["metadata"]["name"] for pod in of_kind(made, "Pod")] == ["nightly-26297280-a-0", "nightly-26297280-a-1"]
+    assert list(operated([{**cron, "spec": {**cron["spec"], "suspend": True}}]))[1:] == []
+
+
+def training_job(kind: str, field: str, **replicas: int) -> Object:
+    specs = {
+        name: {"replicas": count, "template": template(), "restartPolicy": "ExitCode"}
+        for name, count in replicas.items()
+    }
+    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "fit"}, "spec": {field: specs}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("PyTorchJob", "pytorchReplicaSpecs"),
+        ("TFJob", "tfReplicaSpecs"),
+        ("MPIJob", "mpiReplicaSpecs"),
+        ("XGBoostJob", "xgbReplicaSpecs"),
+        ("PaddleJob", "paddleReplicaSpecs"),
+        ("JAXJob", "jaxReplicaSpecs"),
+    ],
+)
+def test_a_training_jobs_replicas_are_one_gang(kind: str, field: str) -> None:
+    made = list(operated([training_job(kind, field, Master=1, Worker=2)]))[1:]
+    (group,), pods = of_kind(made, "PodGroup"), of_kind(made, "Pod")
+    assert (group["metadata"]["name"], group["spec"]["minMember"]) == ("fit", 3)
+    assert [pod["metadata"]["name"] for pod in pods] == ["fit-master-0", "fit-worker-0", "fit-worker-1"]
+    assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {"fit"}
+    assert {pod["spec"]["restartPolicy"] for pod in pods} == {"Never"}
+    assert pods[0]["metadata"]["labels"]["training.kubeflow.org/job-role"] == "master"
+
+
+def test_a_training_jobs_policy_says_its_minimum() -> None:
+    job = training_job("TFJob", "tfReplicaSpecs", Worker=4)
+    job["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 2, "scheduleTimeoutSeconds": 30}}
+    (group,) = of_kind(list(operated([job])), "PodGroup")
+    assert group["spec"] == {"minMember": 2, "scheduleTimeoutSeconds": 30}
+
+
+def train_job(**spec: Any) -> Object:
+    runtime = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "torch"}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "tune", "namespace": "default"},
+        "spec": {"runtimeRef": runtime, "trainer": {"numNodes": 3}, **spec},
+    }
+
+
+def runtime(**spec: Any) -> Object:
+    job = {"template": {"spec": {"containers": [{"name": "node", "image": "x"}], "restartPolicy": "Never"}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch"},
+        "spec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": job}}]}}, **spec},
+    }
+
+
+def test_a_train_job_is_a_job_set_is_an_indexed_job() -> None:
+    asked = {"numNodes": 3, "resourcesPerNode": {"requests": {"cpu": "2"}}}
+    pods = of_kind(served([train_job(trainer=asked)]), "Pod")
+    assert [pod["metadata"]["generateName"] for pod in pods] == [f"tune-node-0-{index}-" for index in range(3)]
+    assert {pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] for pod in pods} == {"tune"}
+    assert pods[0]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
+
+
+def test_a_runtimes_pod_group_policy_makes_one_gang_of_all_pods() -> None:
+    policy = {"coscheduling": {"scheduleTimeoutSeconds": 30}}
+    objects = served([runtime(podGroupPolicy=policy), train_job()])
+    (group,), pods = of_kind(objects, "PodGroup"), of_kind(objects, "Pod")
+    assert group["spec"] == {"minMember": 3, "scheduleTimeoutSeconds": 30}
+    assert len(pods) == 3
+    assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {"tune"}
+
+
+def test_a_suspended_train_job_has_no_pods() -> None:
+    assert of_kind(served([train_job(suspend=True)]), "Pod") == []
+
+
+def test_nothing_that_was_given_is_changed() -> None:
+    objects = [runtime(podGroupPolicy={"coscheduling": {}}), train_job(), volcano_job(task("a", 2))]
+    before = repr(objects)
+    list(operated(objects))
+    assert repr(objects) == before
