@@ -8,6 +8,9 @@ import sys
 RUNS = (
     ("The pure cores: planning, judging, verifying, folding", ["-m", "benchmarks.planning"]),
     ("The log: appending, replaying, latency", ["-m", "benchmarks.log"]),
+    ("Planner shards: conflicts, inversions, rates", ["-m", "benchmarks.shards"]),
+    ("Planner processes alone over a recorded log", ["-m", "benchmarks.shards", "--processes"]),
+    ("Failover: from kill -9 to the next decision", ["-m", "benchmarks.failover"]),
     ("A pod's cost in the log and at the API server", ["-m", "benchmarks.growth"]),
     ("Beside other schedulers on a real apiserver", ["-m", "benchmarks.peers"]),
 )
