@@ -21,6 +21,7 @@ from msgspec import UNSET, UnsetType
 
 from events import Event
 from events.subjects import valid_cluster
+from events.wire import UNDECODABLE
 
 CONTENT_TYPE = "application/cloudevents+json"
 TYPE_PREFIX = "dev.muster."
@@ -58,6 +59,10 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The event as it stands in the log."""
 
 
+class NoCloudEvent(ValueError):
+    """A message that somebody else put into the feed's stream. Names it and what was expected."""
+
+
 class FeedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What is published, and what a subscriber gets."""
 
@@ -66,8 +71,11 @@ class FeedMessage(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
     def event(self) -> CloudEvent:
-        """The body, decoded; `data` is plain dicts and lists. Raises msgspec.DecodeError for what is no CloudEvent."""
-        return _decode(self.body)
+        """The body, decoded; `data` is plain dicts and lists. Raises NoCloudEvent."""
+        try:
+            return _decode(self.body)
+        except UNDECODABLE as error:
+            raise NoCloudEvent(f"message {self.id!r} on {self.subject}: expected a CloudEvent: {error}") from error
 
 
 _decode = msgspec.json.Decoder(CloudEvent).decode
@@ -96,10 +104,10 @@ def token(text: str) -> str:
         return NOTHING
     if text == NOTHING:
         return "%2D"
-    escaped = quote(text, safe="").replace(".", "%2E")
+    escaped = quote(text, safe="", errors="surrogateescape").replace(".", "%2E")
     if len(escaped) <= MAX_TOKEN:
         return escaped
-    digest = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()
     return re.sub("%.?$", "", escaped[: MAX_TOKEN - 25]) + "~" + digest
 
 

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
 from events import Event, subjects
+from events.wire import UNDECODABLE
 
 RULES_VERSION = 1
 """Raised by whatever changes what is decided; a commit of another rules version is 'not verifiable here'."""
 STATE_VERSION = 1
 """Raised by whatever changes the fold."""
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A header is read before anybody knows whose it is: what no clock and no log says is nobody's."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,16 +32,16 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
     writer: str
     """The token(s) of the subject behind the cluster: ingest, planner.<shard>, binder, admin."""
-    epoch: int
+    epoch: Int64
     """The epoch of `PartitionsAssigned` under which the writer decided; 0 where none."""
-    basis: int
+    basis: Int64
     """The sequence up to which the log was folded when this was decided; facts name what they compared with."""
-    time_ns: int
+    time_ns: Int64
     """Wall clock of the service, for people; no decision reads it."""
     cause: str
     """taken, left, renew, facts, decide, outcome, tick, admin: `verify` decides again those of cause ``decide`` alone."""
-    rules: int = RULES_VERSION
-    state: int = STATE_VERSION
+    rules: Int64 = RULES_VERSION
+    state: Int64 = STATE_VERSION
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +88,7 @@ def decode_header(stored: Stored) -> Header:
     """Raises MalformedCommit."""
     try:
         return _header_decoder.decode(stored.header)
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNDECODABLE as error:
         raise MalformedCommit(f"commit {stored.sequence} on {stored.subject}: header: {error}") from error
 
 
@@ -91,7 +96,7 @@ def header_of(stored: Stored) -> Header | None:
     """The header of a writer's commit; None for what is nobody's: without one, or with one that does not fit its subject."""
     try:
         header = _header_decoder.decode(stored.header)
-    except (msgspec.DecodeError, ValueError):
+    except UNDECODABLE:
         return None
     writer = subjects.writer_of(stored.subject)
     return header if header.writer == writer and subjects.role_of(writer) in subjects.WRITES else None
@@ -102,7 +107,7 @@ def decode(stored: Stored) -> Commit:
     header = decode_header(stored)
     try:
         events = _payload_decoder.decode(stored.payload)
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNDECODABLE as error:
         raise MalformedCommit(f"commit {stored.sequence} on {stored.subject}: {error}") from error
     return Commit(
         sequence=stored.sequence,

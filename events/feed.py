@@ -101,7 +101,7 @@ class Feed:
         found = re.search(rb"\r\nNats-Msg-Id: *([^\r\n]+)", message.hdrs)
         if found is None:
             raise LogError(f"{self.stream}: message {message.seq} has no {MESSAGE_ID}: somebody else publishes here")
-        return found[1].decode()
+        return found[1].decode(errors="replace")
 
     async def publish(self, messages: Sequence[FeedMessage]) -> None:
         """Publishes behind what `position` found and what was published since. Raises Interrupted, Denied."""

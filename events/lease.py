@@ -23,6 +23,7 @@ from nats.aio.subscription import Subscription
 
 from events.connection import Connection, NotLast, Unanswered, retrying
 from events.log import LogError
+from events.wire import UNDECODABLE
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -240,7 +241,7 @@ async def _last_on(
 def _read(data: bytes) -> Held:
     try:
         return _decode_held(data)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return _NOBODY  # not a lease: whoever is next replaces it
 
 

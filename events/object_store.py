@@ -19,6 +19,7 @@ import msgspec
 
 from events.connection import STREAM_NOT_FOUND, Connection, Message, Refused, retrying
 from events.snapshots import BrokenSnapshot, Kept
+from events.wire import UNDECODABLE
 
 CHUNK_BYTES = 512 * 1024
 DIGEST, STATE = "Muster-State-Digest", "Muster-State-Version"
@@ -162,7 +163,7 @@ def _snapshot(meta: bytes) -> _Object | None:
     try:
         found = _decode_object(meta)
         _kept(found)
-    except (msgspec.DecodeError, KeyError, ValueError):
+    except (*UNDECODABLE, KeyError, ValueError):
         return None
     return None if found.deleted else found
 

@@ -16,6 +16,15 @@ MAX_QUANTITY = 1 << 52
 """Quantities beyond this are rejected: sums of them must stay exact in 64-bit integers on every machine."""
 
 
+def version(resource_version: str) -> int:
+    """A resourceVersion as the number by which newer ones are told; -1 where a server has other ideas.
+
+    Kubernetes' are 64 bits wide; the bound keeps int() from refusing what somebody made up.
+    """
+    digits = resource_version.isdecimal() and resource_version.isascii() and len(resource_version) <= 40
+    return int(resource_version) if digits else -1
+
+
 class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A frozen part of an event. No default is ever omitted on the wire, so none can change under an old log.
 

@@ -287,7 +287,7 @@ def subscribe(
     as_json: bool = False,
 ) -> int:
     """Print the feed's messages until interrupted, or until nobody reads them any more."""
-    from events.cloudevents import PatternError
+    from events.cloudevents import NoCloudEvent, PatternError
     from services import settings
 
     async def work() -> None:
@@ -297,7 +297,12 @@ def subscribe(
         found = messages(chosen.nats_url, chosen.cluster, pattern, durable, history=history, **chosen.nats_options())
         async with contextlib.aclosing(found):
             async for message in found:
-                sys.stdout.write((message.body.decode() if as_json else show.cloud_event(message.body)) + "\n")
+                try:
+                    line = show.json_event(message) if as_json else show.cloud_event(message)
+                except NoCloudEvent as error:
+                    sys.stderr.write(f"set aside: {error}\n")
+                    continue
+                sys.stdout.write(line + "\n")
                 sys.stdout.flush()
 
     with told_errors(PatternError), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):

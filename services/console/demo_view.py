@@ -77,13 +77,12 @@ def outcome(found: Outcome) -> None:
     if found.waiting_groups:
         waiting = [(group, pods, why) for group, (pods, why) in found.waiting_groups.items()]
         out.print(show.table("Waiting", ("group", "pods", "why"), waiting))
-    out.print(
-        f"[bold]{found.pods_bound} pods bound, {found.gangs_bound} gangs, {found.waiting} waiting[/]; last binding "
-        f"after {found.seconds:.1f} s, {found.peak_pods_per_second} bindings in the best second"
-    )
+    pods = f"{found.pods_bound} pods bound, {found.gangs_bound} gangs, {found.waiting} waiting"
+    speed = f"; last binding after {found.seconds:.1f} s, {found.peak_pods_per_second} bindings in the best second"
+    out.print(show.headed(pods, "bold", speed))
     if not found.settled:
-        out.print("[yellow]ended before everything had come to rest[/]")
+        out.print("ended before everything had come to rest", style="yellow")
     for name, status in found.unclean.items():
-        out.print(f"[yellow]{name} ended with status {status}[/]")
+        out.print(f"{name} ended with status {status}", style="yellow")
     show.report(found.report)
     out.print(f"log kept in {found.log}: muster replay {found.log}", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from events import envelope
 from events.envelope import MalformedCommit, Stored
@@ -11,6 +11,10 @@ from services.console.errors import Unusable
 from services.start import NoStart, beginning, state_at
 from services.state.fold import State
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_SEQUENCE = 20
+"""Digits of 64 bits."""
+
 
 class BadPlace(Unusable):
     """Neither a sequence nor a time."""
@@ -18,14 +22,14 @@ class BadPlace(Unusable):
 
 def read_place(text: str) -> tuple[int | None, int | None]:
     """(sequence, None) or (None, time in ns) of a ``--at``: a number, or RFC 3339. Raises BadPlace."""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= LONGEST_SEQUENCE:
         return int(text), None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadPlace(f"--at {text}: expected a sequence, or a time such as 2026-11-21T19:05:00Z") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return None, int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+    return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000
 
 
 async def replay(log: EventLog, at: str | None = None) -> State:

@@ -30,9 +30,17 @@ def json_line(value: Any) -> None:
 
 
 def console() -> Console:
+    """One that takes nothing for markup: a label or a quantity may say ``[/]``, or ``:boom:``."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def headed(head: str, style: str, rest: str) -> Text:
+    """A line that begins in colour."""
+    from rich.text import Text
+
+    return Text.assemble((head, style), rest)
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
@@ -114,10 +122,8 @@ def _difference(out: Console, found: Report) -> None:
     first = found.difference
     if first is None:
         return
-    out.print(
-        f"[red]{found.differences} differences[/]; the first at commit {first.sequence} of {first.writer}, "
-        f"basis {first.basis}: {first.what}"
-    )
+    where = f"; the first at commit {first.sequence} of {first.writer}, basis {first.basis}: {first.what}"
+    out.print(headed(f"{found.differences} differences", "red", where))
     sides = Table("#", "in the log", "decided again", show_lines=True)
     for index in range(max(len(first.logged), len(first.decided))):
         logged, decided = (_event(side, index) for side in (first.logged, first.decided))
@@ -161,12 +167,25 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def cloud_event(body: bytes) -> str:
-    """A message of the feed in one line: when, what, about what, and what it says."""
-    message = msgspec.json.decode(body)
-    kind = message["type"].rpartition(".")[2]
-    said = msgspec.json.encode(message["data"]).decode()
-    return f"{message['time']} {message['id']} {kind} {message.get('subject', '-')} {said}"
+def cloud_event(message: FeedMessage) -> str:
+    """A message of the feed in one line: when, what, about what, and what it says. Raises NoCloudEvent."""
+    event = message.event()
+    kind = event.type.rpartition(".")[2]
+    said = bytes(msgspec.json.decode(message.body, type=_Data).data).decode(errors="replace")
+    line = f"{event.time} {event.id} {kind} {event.subject or '-'} {said}"
+    return line if line.isprintable() else repr(line)[1:-1]
+
+
+class _Data(msgspec.Struct):
+    """As it stands in the message: not every number that JSON can say can be written again."""
+
+    data: msgspec.Raw
+
+
+def json_event(message: FeedMessage) -> str:
+    """The message as it is, on one line. Raises NoCloudEvent."""
+    message.event()
+    return message.body.decode(errors="replace").replace("\n", " ")
 
 
 # -------------------------------------------------------------------------------------------------------------- placing

@@ -24,7 +24,7 @@ from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_waiting
-from services.ingest.decoding import KINDS
+from services.ingest.decoding import KINDS, POD, Kind
 from services.ingest.differ import Ingest
 from services.planner import core as planner
 from services.simulator.offline import EPOCH, served
@@ -64,10 +64,15 @@ def listed(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     found = served(sorted(objects, key=_nodes_by_name))
     pods = 0
     for obj in found:
-        if obj["kind"] == "Pod":
+        if _is_of(POD, obj):
             obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=pods)).isoformat()
             pods += 1
     return found
+
+
+def _is_of(kind: Kind[Any], obj: dict[str, Any]) -> bool:
+    """Other groups have kinds of these names, too."""
+    return (obj["apiVersion"], obj["kind"]) == (kind.resource.api_version, kind.name)
 
 
 def _nodes_by_name(obj: dict[str, Any]) -> tuple[bool, str]:
@@ -106,11 +111,11 @@ class Simulation:
 
     def observe(self, objects: Sequence[dict[str, Any]]) -> None:
         """Ingest's part: the kinds that it reads, in its order, as facts."""
-        pods = [obj for obj in objects if obj["kind"] == "Pod"]
+        pods = [obj for obj in objects if _is_of(POD, obj)]
         core = Ingest({obj["spec"].get("schedulerName", "") for obj in pods})
         facts: list[Event] = []
         for kind in KINDS:
-            page = {"metadata": {"resourceVersion": "0"}, "items": [obj for obj in objects if obj["kind"] == kind.name]}
+            page = {"metadata": {"resourceVersion": "0"}, "items": [obj for obj in objects if _is_of(kind, obj)]}
             for seen in kind.page(msgspec.json.encode(page))[1]:
                 facts += core.observe(seen)
         self._version = max((int(obj["metadata"].get("resourceVersion") or 0) for obj in objects), default=0)

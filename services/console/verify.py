@@ -24,6 +24,7 @@ import events as ev
 from events import Event, envelope, subjects
 from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, MalformedCommit, Stored
 from events.log import EventLog
+from events.wire import UNDECODABLE
 from services.binder import core as binder
 from services.planner import core as planner
 from services.start import NoStart, beginning
@@ -245,7 +246,7 @@ class Verifier:
             return
         try:
             logged = msgspec.json.decode(stored.payload, type=list[Any])
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             logged = [stored.payload.decode(errors="replace")]
         self.report.difference = Difference(
             sequence=stored.sequence,

@@ -10,6 +10,7 @@ the last message that its stream holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -29,6 +30,7 @@ Named = tuple[str, str]
 """(namespace, name); empty where there is none."""
 
 _encode = msgspec.json.Encoder().encode
+_IDENTITY = re.compile(r"([0-9]{1,100})\.([0-9]{1,100})(?:\.([0-9]{1,100}))?")
 
 
 def messages(stored: Stored, cluster: str, after: Place = BEGINNING) -> list[FeedMessage]:
@@ -86,10 +88,10 @@ def identity(place: Place) -> str:
 
 def place_of(identity: str) -> Place:
     """The inverse of `identity`. Raises ValueError for what is not one."""
-    numbers = tuple(int(number) for number in identity.split("."))
-    if len(numbers) not in (2, 3):
-        raise ValueError(f"{identity!r}: expected sequence.index or sequence.index.part")
-    return numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 0
+    found = _IDENTITY.fullmatch(identity)
+    if found is None:
+        raise ValueError(f"{identity[:100]!r}: expected sequence.index or sequence.index.part")
+    return int(found[1]), int(found[2]), int(found[3] or 0)
 
 
 def timestamp(time_ns: int) -> str:

@@ -16,7 +16,7 @@ from events.cloudevents import FeedMessage
 from events.envelope import Stored
 from events.feed import WINDOW, Feed, Interrupted
 from events.homes import open_log
-from events.log import EventLog
+from events.log import EventLog, LogError
 from services import telemetry
 from services.feed import core
 from services.settings import Settings
@@ -64,7 +64,7 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
     A feed that holds nothing begins with what is young enough to be kept: it is new, or all of it has grown too old.
     """
     last = await feed.position()
-    after = core.BEGINNING if last is None else core.place_of(last)
+    after = core.BEGINNING if last is None else _place(feed, last)
     oldest_ns = clock_ns() - max_age_s * 1_000_000_000 if last is None else None
     log.info("publishing", extra={"after": last or "all that is too old"})
     async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
@@ -99,6 +99,13 @@ async def _publish_batch(feed: Feed, commits: Iterable[Stored], after: core.Plac
 async def _send(feed: Feed, messages: list[FeedMessage]) -> None:
     await feed.publish(messages)
     telemetry.FEED_MESSAGES.add(len(messages))
+
+
+def _place(feed: Feed, identity: str) -> core.Place:
+    try:
+        return core.place_of(identity)
+    except ValueError as error:
+        raise LogError(f"{feed.stream}: its last message's id is {error}: somebody else publishes here") from error
 
 
 def _belongs(stored: Stored, oldest_ns: int | None) -> bool:

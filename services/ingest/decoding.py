@@ -1,15 +1,19 @@
 """Bytes of lists and watches to objects. One object that does not fit its type costs that object only.
 
 A page or a line is decoded whole, at the speed of msgspec; only when that fails are its objects looked at one by one.
+One that is nested deeper than the decoder goes would make its whole page unreadable, and its watch end at it again and
+again: then what no field that matters is as deep as is cut off first.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from events.facts import DeclarationRejected
+from events.wire import UNDECODABLE
 from services.ingest.normalise import rejected
 from services.ingest.rejection import Rejection
 from services.kubernetes.objects import (
@@ -26,10 +30,14 @@ from services.kubernetes.objects import (
 from services.kubernetes.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
 
 T = TypeVar("T", bound=Node | Pod | PodGroup | PriorityClass)
+L = TypeVar("L")
 _raw_list = msgspec.json.Decoder(Listed[msgspec.Raw])
 _raw_line = msgspec.json.Decoder(Watched[msgspec.Raw])
 _identified = msgspec.json.Decoder(Identified)
 _status = msgspec.json.Decoder(Status)
+DEEPEST = 64
+"""Levels of a page that are read; what matters of an object is within a dozen."""
+_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 class WatchEnded(Exception):
@@ -65,13 +73,11 @@ class Kind(Generic[T]):
         try:
             listed = self._list.decode(page)
             return listed.metadata.resource_version, list(listed.items or ())
-        except msgspec.ValidationError:
+        except UNDECODABLE:
             pass
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"list {self.resource.name}: expected JSON: {error}") from error
         try:
-            raw = _raw_list.decode(page)
-        except msgspec.ValidationError as error:
+            raw = _undeep(_raw_list, page)
+        except UNDECODABLE as error:
             raise Unreadable(f"list {self.resource.name}: expected a list of objects: {error}") from error
         return raw.metadata.resource_version, list(map(self._alone, raw.items or ()))
 
@@ -79,37 +85,67 @@ class Kind(Generic[T]):
         """What happened (ADDED, MODIFIED, DELETED, BOOKMARK) and to which object. Raises WatchEnded, Unreadable."""
         try:
             seen = self._line.decode(line)
-        except msgspec.ValidationError:
+        except UNDECODABLE:
             return self._odd(line)
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"watch {self.resource.name}: expected JSON: {error}") from error
         if seen.type == "ERROR":
             return self._odd(line)
         return seen.type, seen.object
 
     def _odd(self, line: bytes) -> tuple[str, T | Malformed]:
         try:
-            raw = _raw_line.decode(line)
+            raw = _undeep(_raw_line, line)
             if raw.type == "ERROR":
                 raise WatchEnded(_status.decode(raw.object))
-        except msgspec.ValidationError as error:
+        except UNDECODABLE as error:
             raise Unreadable(f"watch {self.resource.name}: expected a watch event: {error}") from error
         return raw.type, self._alone(raw.object)
 
     def _alone(self, raw: msgspec.Raw) -> T | Malformed:
         try:
             return self._object.decode(raw)
-        except msgspec.ValidationError as error:
-            try:
-                metadata = _identified.decode(raw).metadata
-            except msgspec.ValidationError:
-                metadata = Metadata()
-            return Malformed(metadata, rejected(self.name, metadata, _rejection(str(error))))
+        except UNDECODABLE as error:
+            metadata = _metadata(bytes(raw))
+            return Malformed(metadata, rejected(self.name, metadata, _rejection(error)))
 
 
-def _rejection(said: str) -> Rejection:
+def _undeep(decoder: msgspec.json.Decoder[L], text: bytes) -> L:
+    """Decoded, if need be without what is nested too deeply."""
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        return decoder.decode(pruned(text))
+
+
+def pruned(text: bytes) -> bytes:
+    """The same JSON, with null in place of whatever is nested deeper than `DEEPEST` levels."""
+    kept: list[bytes] = []
+    depth = start = 0
+    for found in _STRUCTURE.finditer(text):
+        if found[0] in b"[{":
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept.append(text[start : found.start()] + b"null")
+                start = len(text)
+        elif found[0] in b"]}":
+            if depth == DEEPEST + 1:
+                start = found.end()
+            depth -= 1
+    return b"".join(kept) + text[start:]
+
+
+def _metadata(raw: bytes) -> Metadata:
+    """As far as they can be read."""
+    try:
+        return _identified.decode(raw.decode(errors="replace")).metadata
+    except UNDECODABLE:
+        return Metadata()
+
+
+def _rejection(error: Exception) -> Rejection:
     """From msgspec's words: ``Expected `int`, got `str` - at `$.spec.priority```."""
-    expected, _, path = said.partition(" - at `$")
+    if not isinstance(error, msgspec.ValidationError):
+        return Rejection("", "", f"JSON in UTF-8: {error}")
+    expected, _, path = str(error).partition(" - at `$")
     return Rejection(path.strip(".`"), "", expected.removeprefix("Expected ").replace("`", ""))
 
 

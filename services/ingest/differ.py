@@ -35,6 +35,7 @@ from events.facts import (
 )
 from services.ingest import normalise
 from services.ingest.decoding import Malformed
+from services.ingest.rejection import Rejection
 from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ class Ingest:
 
     def observe(self, seen: Observed) -> list[Event]:
         """The events that bring the log up to this object, in order, already folded. Older objects give none."""
+        if not seen.metadata.uid and not isinstance(seen, Malformed):
+            seen = _unidentified(seen)
         if self._stale(seen.metadata):
             return []
         if isinstance(seen, Pod):
@@ -300,6 +303,12 @@ def _as_observed(pod: PodRecord) -> PodObserved:
 
 def _by_key(known: tuple[str, Key]) -> Key:
     return known[1]
+
+
+def _unidentified(seen: Pod | Node | PodGroup | PriorityClass) -> Malformed:
+    """Facts are kept by UID: two objects without one would be the same."""
+    kind, missing = type(seen).__name__, Rejection("metadata.uid", "", "a UID")
+    return Malformed(seen.metadata, normalise.rejected(kind, seen.metadata, missing))
 
 
 def _normalised(seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:

@@ -8,7 +8,7 @@ node, are one class. Environment variables, commands, images and secrets are nev
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -49,6 +49,7 @@ from services.kubernetes.objects import (
 )
 
 _encode = msgspec.json.Encoder().encode
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLASSES_KEPT = 100_000
 """Scheduling classes whose digests are remembered; beyond that they are computed again."""
 
@@ -284,7 +285,5 @@ def rejected(kind: str, metadata: Metadata, rejection: Rejection) -> Declaration
 
 
 def _nanoseconds(moment: datetime | None) -> int:
-    """Since 1970. Whole seconds and microseconds apart: a float would lose the latter."""
-    if moment is None:
-        return 0
-    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+    """Since 1970. In integers: a float would lose microseconds, and round before 1970 to the wrong side."""
+    return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1_000

@@ -18,12 +18,37 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import msgspec
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_PLAIN_USER = {"token", "tokenFile", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
+
+
+class _Cluster(msgspec.Struct, rename="kebab"):
+    server: str = ""
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool | None = None
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+
+
+class _User(msgspec.Struct, rename="kebab"):
+    """One whose credentials only have to be read."""
+
+    token: str | None = None
+    token_file: str | None = msgspec.field(default=None, name="tokenFile")
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+
+
+_PLAIN_USER = set(_User.__struct_encode_fields__)
+S = TypeVar("S", _Cluster, _User)
 
 
 class AccessError(Exception):
@@ -90,7 +115,7 @@ def from_kubeconfig(path: str) -> Access:
     cluster, user = _current(file, _parse(file))
     if not set(user) <= _PLAIN_USER:
         return official(path)
-    return _plain(file, cluster, user)
+    return _plain(file, _converted(file, "cluster", cluster, _Cluster), _converted(file, "user", user, _User))
 
 
 def official(path: str) -> Access:
@@ -103,6 +128,8 @@ def official(path: str) -> Access:
         load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError) as error:
         raise AccessError(f"{path}: {error}") from error
+    except Exception as error:  # it takes the file for what it should be
+        raise AccessError(f"{path}: expected a kubeconfig file: {type(error).__name__}: {error}") from error
     context = None
     if configuration.host.startswith("https"):
         context = _ssl_context(
@@ -121,61 +148,86 @@ def official(path: str) -> Access:
     )
 
 
-def _plain(file: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Access:
-    server = str(cluster.get("server") or "").rstrip("/")
-    if urlsplit(server).scheme not in ("http", "https"):
+def _converted(file: Path, what: str, section: dict[str, Any], kind: type[S]) -> S:
+    try:
+        return msgspec.convert(section, kind)
+    except msgspec.ValidationError as error:
+        raise AccessError(f"{file}: {what}: {error}") from error
+
+
+def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
+    server = cluster.server.rstrip("/")
+    try:
+        parts = urlsplit(server)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that are no IPv6 address, a port that is none
+        usable = False
+    if not usable or not _one_word(server):
         raise AccessError(f"{file}: cluster.server: {server!r}: expected an http or https URL")
     context = None
-    if server.startswith("https"):
+    if parts.scheme == "https":
+        ca_data, cert_data = cluster.certificate_authority_data, user.client_certificate_data
         with (
-            _as_file(file, cluster, "certificate-authority") as ca_file,
-            _as_file(file, user, "client-certificate") as cert_file,
-            _as_file(file, user, "client-key") as key_file,
+            _as_file(file, "certificate-authority", cluster.certificate_authority, ca_data) as ca_file,
+            _as_file(file, "client-certificate", user.client_certificate, cert_data) as cert_file,
+            _as_file(file, "client-key", user.client_key, user.client_key_data) as key_file,
         ):
-            verify = not cluster.get("insecure-skip-tls-verify", False)
+            verify = not cluster.insecure_skip_tls_verify
             context = _ssl_context(verify=verify, ca_file=ca_file, cert_file=cert_file, key_file=key_file)
     return Access(
         base_url=server,
         ssl_context=context,
         authorization=_bearer(file, user),
-        refreshed=not user.get("token") and bool(user.get("tokenFile")),
-        server_hostname=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url") or _environment_proxy(server),
+        refreshed=not user.token and bool(user.token_file),
+        server_hostname=cluster.tls_server_name,
+        proxy=cluster.proxy_url or _environment_proxy(server),
     )
 
 
-def _bearer(kubeconfig: Path, user: dict[str, Any]) -> Callable[[], str | None]:
+def _bearer(kubeconfig: Path, user: _User) -> Callable[[], str | None]:
     """A token in the kubeconfig goes before a file that it names."""
-    if token := user.get("token"):
+    if token := user.token:
+        if not _one_word(token):
+            raise AccessError(f"{kubeconfig}: user.token: expected one word without spaces or line ends")
         return lambda: f"Bearer {token}"
-    if token_file := user.get("tokenFile"):
-        location = kubeconfig.parent / token_file
+    if user.token_file:
+        location = kubeconfig.parent / user.token_file
         return lambda: f"Bearer {_read_token(location)}"
     return lambda: None
 
 
+def _one_word(text: str) -> bool:
+    """Whether it can stand in a line of HTTP."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
 def _parse(file: Path) -> dict[str, Any]:
-    """The kubeconfig's mapping. libyaml where there is one: certificates make these files large."""
-    import yaml
+    """The kubeconfig's mapping, the file's one document."""
+    from services.documents import NotYaml, load_all
 
     try:
-        text = file.read_text()
-        parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise AccessError(f"{file}: expected a kubeconfig file: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except ValueError as error:  # not UTF-8, or a path with a NUL
+        raise AccessError(f"{file}: expected a kubeconfig file: {error}") from error
+    try:
+        parsed = load_all(text)
+    except NotYaml as error:
         raise AccessError(f"{file}: expected YAML: {error}") from error
-    if not isinstance(parsed, dict):
+    if len(parsed) != 1 or not isinstance(parsed[0], dict):
         raise AccessError(f"{file}: expected a mapping with clusters, contexts and users")
-    return parsed
+    config: dict[str, Any] = parsed[0]
+    return config
 
 
 def _current(file: Path, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Cluster and user of the current context."""
 
     def named(section: str, item: str, name: object) -> dict[str, Any]:
-        entries = config.get(section) or []
-        found = [entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name]
+        entries = config.get(section)
+        listed = entries if isinstance(entries, list) else []
+        found = [entry for entry in listed if isinstance(entry, dict) and entry.get("name") == name]
         if len(found) != 1 or not isinstance(found[0].get(item), dict):
             raise AccessError(f"{file}: {section}: expected one entry named {name!r} with a mapping {item!r}")
         value: dict[str, Any] = found[0][item]
@@ -188,15 +240,14 @@ def _current(file: Path, config: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 
 
 @contextlib.contextmanager
-def _as_file(kubeconfig: Path, section: dict[str, Any], key: str) -> Iterator[str | None]:
+def _as_file(kubeconfig: Path, key: str, path: str | None, data: str | None) -> Iterator[str | None]:
     """The file that `key` names, or a short-lived one with what ``<key>-data`` holds: OpenSSL reads keys from files."""
-    data = section.get(f"{key}-data")
     if not data:
-        yield str(kubeconfig.parent / section[key]) if section.get(key) else None
+        yield str(kubeconfig.parent / path) if path else None
         return
     try:
         content = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError, TypeError) as error:
+    except (binascii.Error, ValueError) as error:
         raise AccessError(f"{kubeconfig}: {key}-data: expected base64: {error}") from error
     with tempfile.NamedTemporaryFile(prefix="muster-") as file:
         file.write(content)
@@ -211,7 +262,7 @@ def _ssl_context(
         context = ssl.create_default_context(cafile=ca_file)
         if cert_file:
             context.load_cert_chain(cert_file, key_file)
-    except (OSError, ssl.SSLError) as error:
+    except (OSError, ValueError) as error:  # SSLError is an OSError; a path may have a NUL
         raise AccessError(f"TLS: {ca_file or 'system certificates'}, {cert_file}, {key_file}: {error}") from error
     if not verify:
         context.check_hostname = False
@@ -221,11 +272,13 @@ def _ssl_context(
 
 def _read_token(file: Path) -> str:
     try:
-        token = file.read_text().strip()
-    except OSError as error:
-        raise AccessError(f"{file}: expected a bearer token: {error.strerror}") from error
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise AccessError(f"{file}: expected a bearer token: {getattr(error, 'strerror', '') or error}") from error
     if not token:
         raise AccessError(f"{file}: expected a bearer token, found an empty file")
+    if not _one_word(token):
+        raise AccessError(f"{file}: expected a bearer token: one word without spaces or line ends")
     return token
 
 

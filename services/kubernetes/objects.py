@@ -14,6 +14,8 @@ import msgspec
 Quantity = str | int | float
 """``"1500m"``; a server without Kubernetes' own normalisation may send a bare number."""
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+"""What Kubernetes' own types hold; the arithmetic of a decision is not made for more."""
 
 
 class Object(msgspec.Struct, rename="camel", gc=False):
@@ -66,8 +68,8 @@ class ResourceRequirements(Object):
 
 
 class ContainerPort(Object):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
 
@@ -101,7 +103,7 @@ class NodeSelector(Object):
 
 
 class PreferredSchedulingTerm(Object):
-    weight: int
+    weight: Int32
     preference: NodeSelectorTerm
 
 
@@ -150,7 +152,7 @@ class PodSpec(Object):
     resource_claims: list[Present] | None = None
     volumes: list[Volume] | None = None
     host_network: bool = False
-    priority: int | None = None
+    priority: Int32 | None = None
 
 
 class ContainerStatus(Object):
@@ -197,7 +199,7 @@ class PodGroup(Object):
 
 class PriorityClass(Object):
     metadata: Metadata
-    value: int = 0
+    value: Int32 = 0
     preemption_policy: str = "PreemptLowerPriority"
 
 
@@ -232,7 +234,7 @@ class Watched(Object, Generic[T]):
 
 
 class StatusDetails(Object):
-    retry_after_seconds: int = 0
+    retry_after_seconds: Int32 = 0
 
 
 class Status(Object):
@@ -240,7 +242,7 @@ class Status(Object):
 
     message: str = ""
     reason: str = ""
-    code: int = 0
+    code: Int32 = 0
     details: StatusDetails | None = None
 
 

@@ -11,6 +11,11 @@ class Resource(NamedTuple):
     name: str
     path: str
 
+    @property
+    def api_version(self) -> str:
+        """What its objects say of themselves: ``v1``, ``scheduling.k8s.io/v1``."""
+        return "/".join(self.path.split("/")[2:-1])
+
 
 NODES = Resource("nodes", "/api/v1/nodes")
 PODS = Resource("pods", "/api/v1/pods")

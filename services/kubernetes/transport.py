@@ -18,6 +18,7 @@ import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 from yarl import URL
 
+from events.wire import UNDECODABLE
 from services import telemetry
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.errors import BY_CODE, ApiError, Conflict, Unauthorized, Unreachable
@@ -49,11 +50,11 @@ def error_of(request: str, answer: Answer) -> ApiError:
     """The error that an answer stands for; not every proxy on the way answers with a `Status`."""
     try:
         status = _status_decoder.decode(answer.body)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         status = Status(message=answer.body[:200].decode(errors="replace"))
     after = answer.retry_after_s
     if after is None and status.details is not None and status.details.retry_after_seconds:
-        after = float(status.details.retry_after_seconds)
+        after = max(0.0, float(status.details.retry_after_seconds))
     kind = BY_CODE.get(answer.code, ApiError)
     if answer.code == 422 and "metadata.uid" in status.message:
         kind = Conflict  # a patch that names another UID is answered as if it wanted to change it

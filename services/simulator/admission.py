@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from services.simulator import errors
+from services.simulator import errors, forms
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
@@ -52,7 +52,7 @@ def check_metadata(resource: Resource, obj: Object) -> None:
 
 
 def check_types(resource: Resource, obj: Object) -> None:
-    """That spec, status and metadata are objects, and conditions a list of them. Raises ApiError 400."""
+    """That spec, status and metadata are objects, and what is read of them fits its type. Raises ApiError 400."""
     wrong = [field for field in ("metadata", "spec", "status") if not isinstance(obj.get(field) or {}, dict)]
     if not wrong and not resource.custom:
         conditions = (obj.get("status") or {}).get("conditions") or []
@@ -60,10 +60,11 @@ def check_types(resource: Resource, obj: Object) -> None:
             isinstance(told, dict) and "type" in told for told in conditions
         ):
             wrong = ["status.conditions"]
-    if wrong:
+    said = f"{wrong[0]}: of another type" if wrong else forms.misfit(resource.api_version, resource.kind, obj)
+    if said:
         raise errors.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"json: cannot unmarshal {wrong[0]}: of another type"
+            f"json: cannot unmarshal {said}"
         )
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from services.simulator import admission, errors, patches
 from services.simulator.resources import BUILT_IN, Resource, from_crd
 from services.simulator.store import Collection, Entry, Store, decode, encode
@@ -95,8 +97,8 @@ class Api:
     def _crd_created(self, crd: Object) -> None:
         try:
             served = list(from_crd(crd))
-        except (KeyError, TypeError) as error:
-            raise errors.bad_request(f"CustomResourceDefinition: {error} is missing or malformed") from error
+        except msgspec.ValidationError as error:
+            raise errors.bad_request(f"CustomResourceDefinition: {error}") from error
         for resource in served:
             self._serve(resource)
         names = crd["spec"]["names"]

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+from services.documents import NotYaml, load_all
+from services.simulator.forms import FORMS, misfit
 
 Object = dict[str, Any]
 
@@ -31,20 +32,12 @@ COUNTS = {
     "StatefulSet": ("replicas",),
     "Job": ("parallelism", "completions", "backoffLimit"),
 }
+MOST_PODS = 1_000_000
+"""That one object may ask for: they are made here, one by one."""
 
 
 class ManifestError(ValueError):
     """What is wrong with a file: names the file, the document (from 1), the object, the field, what was expected."""
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Kubernetes reads it: a timestamp is a string."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
@@ -64,12 +57,12 @@ def _files(path: Path) -> list[Path]:
 def _load_file(path: Path) -> Iterator[Object]:
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # not UTF-8, or a path with a NUL
         raise ManifestError(f"{path}: {error}") from error
     try:
-        documents = list(yaml.load_all(text, _Loader))
-    except yaml.YAMLError as error:
-        raise ManifestError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        documents = load_all(text)
+    except NotYaml as error:
+        raise ManifestError(f"{path}: not YAML: {error}") from error
     for number, document in enumerate(documents, 1):
         if document is not None:
             yield from _objects(document, f"{path}, document {number}")
@@ -92,6 +85,9 @@ def _objects(document: Any, where: str) -> Iterator[Object]:
 
 
 def _checked(obj: Object, where: str) -> Object:
+    built_in = (obj["apiVersion"], obj["kind"]) in FORMS
+    if built_in:
+        obj = _without_nulls(obj)
     metadata = _metadata(obj.get("metadata"), where, named=True)
     where = f"{where} {metadata.get('name') or metadata['generateName']}"
     if obj["kind"] not in CLUSTER_SCOPED:
@@ -103,14 +99,27 @@ def _checked(obj: Object, where: str) -> Object:
     if obj["kind"] == "Pod" and obj["apiVersion"] == "v1":
         _check_pod_spec(spec, "spec", where)
     elif obj["kind"] in TEMPLATED and obj["apiVersion"] in ("apps/v1", "batch/v1"):
+        if not metadata.get("name"):
+            raise ManifestError(f"{where}: metadata.name: expected a name, its pods are named after it; found nothing")
         for field in COUNTS.get(obj["kind"], ()):
             value = spec.get(field)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
                 raise ManifestError(f"{where}: spec.{field}: expected a count of at least 0, found {_told(value)}")
+            if value is not None and value > MOST_PODS:
+                raise ManifestError(f"{where}: spec.{field}: expected a count of at most {MOST_PODS}, found {value}")
         template = _mapping(spec.get("template"), "spec.template", where)
         _metadata(template.get("metadata"), f"{where}: spec.template", named=False)
         _check_pod_spec(_mapping(template.get("spec"), "spec.template.spec", where), "spec.template.spec", where)
+    if said := misfit(obj["apiVersion"], obj["kind"], obj):
+        raise ManifestError(f"{where}: {said}")
     return obj
+
+
+def _without_nulls(value: Any) -> Any:
+    """For a built-in kind, null is the same as nothing."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _metadata(metadata: Any, where: str, *, named: bool) -> Object:

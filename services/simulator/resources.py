@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
@@ -95,19 +97,43 @@ PODGROUPS_CRD: dict[str, Any] = {
 
 
 def from_crd(crd: dict[str, Any]) -> Iterator[Resource]:
-    """One resource for each served version. Raises KeyError for a definition without what a name needs."""
-    spec = crd["spec"]
-    for version in spec["versions"]:
-        if version.get("served", True):
+    """One resource for each served version. Raises msgspec.ValidationError for a definition without what a name needs."""
+    spec = msgspec.convert(crd, _Definition).spec
+    for version in spec.versions:
+        if version.served:
             yield Resource(
-                spec["group"],
-                version["name"],
-                spec["names"]["plural"],
-                spec["names"]["kind"],
-                namespaced=spec.get("scope", "Namespaced") == "Namespaced",
-                status="status" in (version.get("subresources") or {}),
+                spec.group,
+                version.name,
+                spec.names.plural,
+                spec.names.kind,
+                namespaced=spec.scope == "Namespaced",
+                status="status" in (version.subresources or {}),
                 custom=True,
             )
+
+
+class _Version(msgspec.Struct):
+    name: str
+    served: bool = True
+    subresources: dict[str, Any] | None = None
+
+
+class _Names(msgspec.Struct):
+    plural: str
+    kind: str
+
+
+class _Spec(msgspec.Struct):
+    group: str
+    names: _Names
+    versions: list[_Version]
+    scope: str = "Namespaced"
+
+
+class _Definition(msgspec.Struct):
+    """A CustomResourceDefinition, as far as it matters here."""
+
+    spec: _Spec
 
 
 def resource_list(resources: Iterable[Resource], group: str, version: str) -> dict[str, Any] | None:

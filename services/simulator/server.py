@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-import msgspec
 from aiohttp import web
 
+from events.wire import UNDECODABLE
 from services.simulator import errors, event_forms, resources
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
@@ -55,7 +55,7 @@ class Call:
     def json(self) -> Any:
         try:
             return decode(self.body) if self.body else {}
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise errors.bad_request(f"the body cannot be decoded as JSON: {error}") from error
 
 

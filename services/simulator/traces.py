@@ -18,7 +18,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,10 @@ HN_NODE: Shape = {
     "pods": 110,
 }
 """128 cores, 1 TiB of memory, 6 TiB of disk, two NICs, eight GPUs."""
+
+
+MOST = 10**15
+"""Of anything."""
 
 
 class TraceError(ValueError):
@@ -226,15 +230,18 @@ class _Row(dict[str, str]):
     where: str
 
     def error(self, column: str, expected: str) -> TraceError:
-        return TraceError(f"{self.where}: {column}: expected {expected}, found {self.get(column)!r}")
+        return TraceError(f"{self.where}: {column}: expected {expected}, found {self.get(column, '')[:60]!r}")
 
     def integer(self, column: str, scale: int = 1, *, negative: bool = False) -> int:
         """The column times `scale`, rounded up; empty is 0. Raises TraceError."""
         try:
             value = Decimal(self.get(column) or 0) * scale
-            rounded = int(value.to_integral_value(rounding="ROUND_CEILING"))
-        except (InvalidOperation, ValueError, OverflowError):
+            small = abs(value) <= MOST
+        except DecimalException:
             raise self.error(column, "a number") from None
+        if not small:
+            raise self.error(column, f"a number of at most {MOST}")
+        rounded = int(value.to_integral_value(rounding="ROUND_CEILING"))
         if rounded < 0 and not negative:
             raise self.error(column, "a number of at least 0")
         return rounded
@@ -247,9 +254,12 @@ def _rows(path: Path, columns: Iterable[str]) -> Iterator[_Row]:
         raise TraceError(f"{path}: {error.strerror}") from error
     with file:
         reader = csv.DictReader(file)
-        if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
-            raise TraceError(f"{path}: the column {', '.join(missing)} is missing")
-        for values in reader:
-            row = _Row({column: value or "" for column, value in values.items() if column is not None})
-            row.where = f"{path}, line {reader.line_num}"
-            yield row
+        try:
+            if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
+                raise TraceError(f"{path}: the column {', '.join(missing)} is missing")
+            for values in reader:
+                row = _Row({column: value or "" for column, value in values.items() if column is not None})
+                row.where = f"{path}, line {reader.line_num}"
+                yield row
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise TraceError(f"{path}, line {reader.line_num + 1}: {error}") from error

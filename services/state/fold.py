@@ -122,7 +122,13 @@ class State:
             commit = decode(stored)
         except MalformedCommit as error:
             raise UnknownCommit(f"{error} (rules {header.rules}, state {header.state})") from error
-        self.apply(commit.sequence, header, commit.events)
+        try:
+            self.apply(commit.sequence, header, commit.events)
+        except Exception as error:
+            # Half applied: whatever it was, what would follow stood on a wrong state.
+            kind = type(commit.events[self.index]).__name__
+            where = f"commit {stored.sequence} on {stored.subject}: event {self.index}, {kind}"
+            raise UnknownCommit(f"{where}: {error!r} (rules {header.rules}, state {header.state})") from error
         return commit
 
     def apply(self, sequence: int, header: Header, commit_events: list[ev.Event]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
+from events import objects
 from services.state import cohorts, groups, membership
 from services.state.records import (
     BOUND,
@@ -35,7 +36,7 @@ FINISHED = (SUCCEEDED, FAILED)
 
 def older(version: str, known: str, uid: str, event: ev.NodeObserved | ev.PodObserved) -> bool:
     """Whether a fact is older than the log's own: same object, smaller resourceVersion (they compare as integers)."""
-    return event.uid == uid and version.isdigit() and known.isdigit() and int(version) < int(known)
+    return event.uid == uid and 0 <= objects.version(version) < objects.version(known)
 
 
 def seen(pod: Pod, version: str) -> None:
@@ -44,7 +45,7 @@ def seen(pod: Pod, version: str) -> None:
     The two arrive in any order, so that a fact is old only against facts: what it says may be news all the same.
     """
     known = pod.resource_version
-    if version and not (version.isdigit() and known.isdigit() and int(version) < int(known)):
+    if version and not 0 <= objects.version(version) < objects.version(known):
         pod.resource_version = version
 
 

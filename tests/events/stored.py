@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 from hypothesis import strategies as st
@@ -24,6 +24,8 @@ EVENTS: tuple[type[msgspec.Struct], ...] = get_args(events.Event)
 def any_of(form: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911
     """Everything of a type that may stand in an event."""
     origin, arguments = get_origin(form), get_args(form)
+    if origin is Annotated:
+        return any_of(arguments[0])
     if isinstance(form, type) and issubclass(form, msgspec.Struct):
         return st.builds(form, **{field.name: any_of(field.type) for field in msgspec.structs.fields(form)})
     if form is int:

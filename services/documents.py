@@ -1,0 +1,123 @@
+"""YAML from files that anybody may have written, within bounds that PyYAML leaves to whoever calls it.
+
+libyaml's composer goes down the C stack with every level, and a file of brackets ends the process. Anchors say in a few
+lines what would fill the memory once it is written out as JSON, or contain themselves; merges of merges multiply while
+they are read. So what is nested deeper than `DEEPEST`, or repeats itself more than `MOST_REPEATED` times, is refused.
+
+As Kubernetes reads YAML, a timestamp is a string, and so is every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+DEEPEST = 100
+"""Levels of lists and mappings in a document. Kubernetes' own types have about twenty."""
+MOST_REPEATED = 1_000_000
+"""Values that anchors may add to those that are written."""
+_SHALLOW = 5_000
+"""Levels that the C stack bears, with room to spare."""
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class NotYaml(ValueError):
+    """What is wrong, in one line."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Timestamps are strings, and merges are counted."""
+
+    merged = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        merges = [value for key, value in node.value if key.tag == _MERGE]
+        for source in (source for value in merges for source in _sources(value)):
+            self.flatten_mapping(source)
+            self.merged += len(source.value)
+            if self.merged > MOST_REPEATED:
+                raise NotYaml("merges of merges that are too large")
+        super().flatten_mapping(node)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _sources(value: yaml.Node) -> Iterator[yaml.MappingNode]:
+    for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+        if isinstance(source, yaml.MappingNode):
+            yield source
+
+
+def load_all(text: str) -> list[Any]:
+    """The documents, as JSON could say them: all keys are strings. Raises NotYaml."""
+    try:
+        _check_levels(text)
+        found = list(yaml.load_all(text, _Loader))
+    except NotYaml:
+        raise
+    except yaml.YAMLError as error:
+        raise NotYaml(" ".join(str(error).split())) from error
+    except Exception as error:  # PyYAML lets through what int() or a dict say of a scalar
+        raise NotYaml(f"{type(error).__name__}: {error}") from error
+    for document in found:
+        _measure(document, 1, {})
+    return found
+
+
+def _check_levels(text: str) -> None:
+    """Exactly, where brackets and the width of the lines leave it open."""
+    if text.count("[") + text.count("{") + 2 * max(map(len, text.split("\n"))) < _SHALLOW:
+        return
+    level = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            level += 1
+            if level > DEEPEST:
+                raise NotYaml(f"nested deeper than {DEEPEST} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            level -= 1
+
+
+def _measure(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many values it would be without anchors, and how many levels; its keys become strings."""
+    if not isinstance(value, (dict, list)):
+        _check_scalar(value)
+        return 1, 0
+    measured = known.get(id(value))
+    if measured is None:
+        known[id(value)] = (0, DEEPEST)  # until it is measured: what contains itself has no end
+        size = 1
+        levels = 0
+        if isinstance(value, dict):
+            _name(value)
+        for part in value.values() if isinstance(value, dict) else value:
+            more, deeper = _measure(part, level + 1, known)
+            size, levels = size + more, max(levels, deeper)
+        measured = known[id(value)] = size, levels + 1
+    if level + measured[1] > DEEPEST + 1:
+        raise NotYaml(f"nested deeper than {DEEPEST} levels")
+    if measured[0] > MOST_REPEATED and measured[0] > 100 * len(known):
+        raise NotYaml("anchors that repeat too much")
+    return measured
+
+
+def _check_scalar(value: Any) -> None:
+    if value is not None and type(value) not in (str, int, float, bool):
+        raise NotYaml(f"expected what JSON can say, found {type(value).__name__} {str(value)[:60]!r}")
+    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
+        raise NotYaml(f"expected integers of 64 bits, found one of {value.bit_length()}")
+
+
+def _name(mapping: dict[Any, Any]) -> None:
+    """Keys as Kubernetes has them: numbers and booleans as they are written in JSON."""
+    odd = [key for key in mapping if type(key) is not str]
+    for key in odd:
+        if type(key) not in (bool, int, float):
+            raise NotYaml(f"expected a string as a key, found {type(key).__name__} {str(key)[:60]!r}")
+        mapping[str(key).lower()] = mapping.pop(key)
