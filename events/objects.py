@@ -80,12 +80,29 @@ class HostPort(Value, frozen=True, gc=False):
 
 
 class Declaration(Value, frozen=True):
-    """What a dialect says of one gang, normalised. The defaults are those of the dialect, filled in by ingest."""
+    """What a dialect says of one gang, normalised. What it leaves open is filled in by ingest with the dialect's defaults.
+
+    A field that came later has the value that older declarations meant.
+    """
 
     min_member: int
     """Pods that must have a place before any of the gang is bound; at least 1."""
     waiting_time_ms: int
     """How long an assignment may wait at permit for the rest of its gang; 0: the policy's own."""
+    total_member: int = 0
+    """Pods that the gang will have (seed 002, total-number); 0: not said."""
+    mode: str = "Strict"
+    """Strict or NonStrict (seed 002)."""
+    groups: tuple[str, ...] = ()
+    """Keys of the gangs of its gang group, itself included, sorted; empty: it stands alone."""
+    match_policy: str = "waiting-and-running"
+    """Which members count for the minimum: only-waiting, waiting-and-running, once-satisfied (Koordinator)."""
+    queue: str = ""
+    """The queue's name (kube-batch, Volcano); kept, and not acted on yet."""
+    priority: int | None = None
+    """The group's own priority, by its priority class or as Kubernetes' PodGroup says it; None: its pods' highest."""
+    task_minimums: dict[str, int] = {}
+    """Volcano's minTaskMember: task → members of it that must have a place together."""
 
 
 class Membership(Value, frozen=True):
@@ -97,6 +114,10 @@ class Membership(Value, frozen=True):
     """Who declared it and in which generation, e.g. ``coscheduling/v1alpha1``, ``coscheduling/2020``."""
     declared: Declaration | None
     """The declaration, where the dialect puts it on the pod itself; None where a PodGroup carries it."""
+    task: str = ""
+    """The pod's task (Volcano's task-spec)."""
+    timed_out: bool = False
+    """The pod says that its gang ran out of waiting time and is not to be tried again (seed 002, timeout=true)."""
 
 
 class NodeAssignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
