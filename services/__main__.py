@@ -248,6 +248,11 @@ def policy_set(
     gang_pods: Annotated[int | None, typer.Option(help="pods that a gang may have")] = None,
     replacement_hold_ms: Annotated[int | None, typer.Option(help="how long a failed member's room is kept")] = None,
     replacement_policy: Annotated[str | None, typer.Option(help="then: keep or evict the rest", metavar="NAME")] = None,
+    lookahead_pods: Annotated[int | None, typer.Option(help="other shards' pods that a cycle leaves room for")] = None,
+    nominate_after_refusals: Annotated[
+        int | None, typer.Option(help="refused proposals in a row after which a gang's room is kept; 0: never")
+    ] = None,
+    nomination_hold_ms: Annotated[int | None, typer.Option(help="how long that room is kept")] = None,
     as_json: Json = False,
 ) -> None:
     """Change the policy from here on; what is not named stays as it is."""
@@ -264,6 +269,9 @@ def policy_set(
         "gang_pods": gang_pods,
         "replacement_hold_ms": replacement_hold_ms,
         "replacement_policy": replacement_policy,
+        "lookahead_pods": lookahead_pods,
+        "nominate_after_refusals": nominate_after_refusals,
+        "nomination_hold_ms": nomination_hold_ms,
     }
     raise typer.Exit(commands.set_policy(log, cluster, changes, as_json=as_json))
 

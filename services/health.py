@@ -1,6 +1,6 @@
 """Probes for whoever runs the service: ``/healthz`` answers while its event loop turns, ``/readyz`` once it has the log.
 
-A standby is ready: it follows nothing yet, and takes over within a lease. HTTP by hand, as a probe needs one line of it
+A standby is ready: it takes over within a lease. HTTP by hand, as a probe needs one line of it
 and a web framework would cost more to import than the rest of the service.
 """
 

@@ -52,7 +52,7 @@ def waits_for_time(state: State) -> bool:
     """Whether something would happen if only time passed: a held gang times out, nominated room expires, or a refused
     group that was given reason to be tried again sits out its backoff. A retry by the clock alone finds what it found.
     """
-    if state.holding or state.nominations:
+    if state.holding or state.nominations or state.group_nominations:
         return True
     for cohort in state.cohorts.values():
         if cohort.backing_off and (
