@@ -87,7 +87,7 @@ class Kubelet:
             if uid not in self._ending:
                 self._ending.add(uid)
                 self._later(self._termination_s, "end", entry)
-        elif pod["status"].get("phase") in ("Succeeded", "Failed"):
+        elif _is_finished(pod):
             self._release(uid)
         elif uid not in self._admitted:
             if ("", node) in self.api.nodes.entries:
@@ -143,7 +143,7 @@ class Kubelet:
                 continue
             if action == "end":
                 self._end(entry)
-            elif "deletionTimestamp" not in entry.object["metadata"]:
+            elif "deletionTimestamp" not in entry.object["metadata"] and not _is_finished(entry.object):
                 if action == "start":
                     self._start(entry)
                 else:
@@ -194,6 +194,11 @@ class Kubelet:
             self.api.patch(self.api.pods, *entry.key, patch, media_type, "status")
         except ApiError as error:  # nothing that a kubelet could do about it
             raise AssertionError(f"kubelet: pod {entry.key}: {error}") from error
+
+
+def _is_finished(pod: Object) -> bool:
+    """For good: somebody else may have said so, and the kubelet does not bring it back to life."""
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def _condition(kind: str, status: str, now: str, reason: str = "") -> Object:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from services.kubernetes.access import direct
@@ -130,17 +130,25 @@ class Watch:
             self.end()
 
 
+class Observer(Protocol):
+    """Sees every effect on a pod that takes hold, and whose it was; None: of nobody in these processes."""
+
+    def bound(self, uid: str, node: str, process: Process | None) -> None: ...
+
+    def evicted(self, uid: str, process: Process) -> None: ...
+
+
 class ApiServer:
-    """The server. `bound` sees every binding that took hold, and whose it was."""
+    """The server."""
 
     def __init__(
         self,
         loop: VirtualLoop,
         faults: Faults,
         source: random.Random,
-        bound: Callable[[str, str, Process | None], None],
+        observer: Observer,
     ) -> None:
-        self.loop, self.faults, self.source, self._bound = loop, faults, source, bound
+        self.loop, self.faults, self.source, self._observer = loop, faults, source, observer
         self.watches: list[Watch] = []
         self._acting: Process | None = None
         self._pods: Collection | None = None
@@ -159,7 +167,7 @@ class ApiServer:
     def _changed(self, collection: Collection, change: Change) -> None:
         node, before = change.new.object.get("spec", {}).get("nodeName"), change.old
         if collection is self._pods and node and not (before and before.object["spec"].get("nodeName")):
-            self._bound(change.new.object["metadata"]["uid"], node, self._acting)
+            self._observer.bound(change.new.object["metadata"]["uid"], node, self._acting)
         for watch in self.watches:
             if watch.collection is collection:
                 watch.grow()
@@ -202,13 +210,13 @@ class ApiServer:
         """A request takes effect; that its sender is dead or stopped by now is unknown here."""
         self._acting = process
         try:
-            return Answer(200, self._execute(verb, path, body, content_type))
+            return Answer(200, self._execute(process, verb, path, body, content_type))
         except ApiError as error:
             return _refusal(error)
         finally:
             self._acting = None
 
-    def _execute(self, verb: str, path: str, body: bytes, content_type: str) -> bytes:
+    def _execute(self, process: Process, verb: str, path: str, body: bytes, content_type: str) -> bytes:
         path, _, query = path.partition("?")
         view, namespace, name, subresource = self._target(path)
         api, collection = self.api, view.collection
@@ -222,7 +230,9 @@ class ApiServer:
                 api.bind(namespace, name, decode(body))
                 return b"{}"
             case "POST", "eviction":
+                uid = api.get(collection, namespace, name).object["metadata"]["uid"]
                 api.evict(namespace, name, decode(body))
+                self._observer.evicted(uid, process)
                 return b"{}"
             case "PATCH", _:
                 return view.whole(api.patch(collection, namespace, name, decode(body), content_type, subresource))

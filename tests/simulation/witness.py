@@ -1,22 +1,23 @@
-"""What must always hold (design, section 7), checked as it happens: at each commit that lands, at each binding that
-takes hold, and when everything has come to rest.
+"""What must always hold (design, section 7), checked as it happens: at each commit that lands, at each effect that takes
+hold in the cluster.
 
 The witness folds the log itself as it lands. It knows what no service knows: which process a commit or a request came
-from, and what the cluster truly looks like.
+from, and what the cluster truly looks like. A decision is judged at its place; what facts between its basis and its place
+changed is nobody's fault.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import events as ev
+from events import subjects
 from events.envelope import Commit, Stored
-from services.console.verify import Verifier
-from services.planner.core import Cycle
-from services.state import membership, snapshot
+from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
-from services.state.records import BOUND, FAILED, PENDING, PERMITTED, SUCCEEDED
+from services.state.records import BOUND, PERMITTED, SUCCEEDED
 from services.state.validate import Violated, validate_state
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ class Violation(AssertionError):
     """An invariant does not hold. Says which, and at which place of the log."""
 
 
+class Before:
+    """What of the state a commit is judged by, as it was before it."""
+
+    def __init__(self, state: State) -> None:
+        self.epoch, self.owners = state.epoch, state.owners
+        self.satisfied = {key for key, gang in state.gangs.items() if gang.satisfied}
+        self.ticked_ns = {writer: clock.time_ns for writer, clock in state.clocks.items()}
+
+
 class Witness:
     def __init__(self) -> None:
         self.state = State()
@@ -36,251 +46,250 @@ class Witness:
         self.events = 0
         self.seen: Counter[str] = Counter()
         """Events by type."""
+        self.causes: Counter[str] = Counter()
+        """Commits by cause."""
         self.bound: dict[str, str] = {}
         """UID → the node that it was bound to, by whomever; kept when the pod is gone."""
-        self.causes: Counter[str] = Counter()
-        self._owners: dict[str, Process | None] = {}
+        self.permitted_in: dict[str, tuple[str, int]] = {}
+        """UID → the group in which it was permitted, and since when that is there."""
+        self._writing: dict[str, Process | None] = {}
         """Subject → the process whose Taken stands last on it."""
+        self._last: dict[str, int] = {}
+        """Subject → the sequence of its last commit."""
         self._first: dict[str, int] = {}
         """Event → the sequence at which it first came."""
         self._touched: dict[str, int] = {}
         """Node, pod or gang → the sequence of the last fact about it."""
         self._where: dict[str, tuple[str, str]] = {}
-        """Pod → its node and group after the last fact about it."""
-        self._permitted_in: dict[str, tuple[str, int]] = {}
-        """Pod → the group in which it was permitted, and since when that is there."""
+        """UID → its node and group after the last fact about it."""
+        self._versions: dict[str, int] = {}
+        """UID → the newest resourceVersion at which the log observed the object."""
         self._taken_at = 0
         """The cluster's revision when the last IngestTaken landed."""
 
     # ------------------------------------------------------------------------------------------------------------- log
 
     def landed(self, stored: Stored, process: Process | None) -> None:
-        """A message stands in the stream."""
-        before = self.state.sequence
+        """A message stands in the stream. Raises Violation."""
+        _require(stored.sequence == self.state.sequence + 1, f"commit {stored.sequence} comes after a gap (7.7)")
         self.commits.append(stored)
-        if stored.sequence != before + 1:
-            raise Violation(f"commit {stored.sequence} follows {before}: the log has a gap")
-        satisfied = {key for key, gang in self.state.gangs.items() if gang.satisfied}
+        before = Before(self.state)
         commit = self.state.apply_stored(stored)
-        if commit is None:
-            return
+        if commit is not None:
+            self._note(commit)
+            if process is not None:
+                self._by(commit, process)
+            try:
+                validate_state(self.state)
+            except Violated as violated:
+                raise Violation(f"at {stored.sequence}: {violated}") from violated
+            for index, event in enumerate(commit.events):
+                check = CHECKS.get(type(event))
+                if check is not None:
+                    check(self, event, commit, index, before)
+        self._last[stored.subject] = stored.sequence
+
+    def _note(self, commit: Commit) -> None:
         self.events += len(commit.events)
+        self.causes[commit.header.cause] += 1
         for event in commit.events:
             name = type(event).__name__
             self.seen[name] += 1
-            self._first.setdefault(name, stored.sequence)
-        self.causes[commit.header.cause] += 1
-        if process is not None:
-            self._fenced(commit, process)
-        try:
-            validate_state(self.state)
-        except Violated as violated:
-            raise Violation(f"at {stored.sequence}: {violated}") from violated
-        self._check(commit, satisfied)
+            self._first.setdefault(name, commit.sequence)
 
-    def _fenced(self, commit: Commit, process: Process) -> None:
-        """One process writes to a subject: the one whose Taken stands last on it."""
-        if commit.header.cause == "taken" or isinstance(commit.events[0], ev.IngestTaken):
-            self._owners[commit.subject] = process
-        elif self._owners.get(commit.subject) is not process:
-            raise Violation(f"{process} appended {commit.sequence} to {commit.subject}, which was taken from it (7.7)")
-        unknown = self._first.get(process.lacks, commit.sequence)
-        if commit.header.basis >= unknown:
-            raise Violation(
-                f"{process} does not know {process.lacks} at {unknown} and appended {commit.sequence} (section 3)"
+    def _by(self, commit: Commit, process: Process) -> None:
+        """Who may write this here and now, and what he must have read."""
+        sequence, header, subject = commit.sequence, commit.header, commit.subject
+        if isinstance(commit.events[0], (ev.IngestTaken, ev.PlannerTaken, ev.BinderTaken)):
+            self._writing[subject] = process
+        _require(
+            self._writing.get(subject) is process,
+            f"{process} appended {sequence} to {subject}, which was taken from it (7.7)",
+        )
+        _require(header.basis < sequence, f"commit {sequence} stands on {header.basis}, which comes after it (7.6)")
+        if header.cause == "decide":
+            last = self._last.get(subject, 0)
+            _require(header.basis >= last, f"{process} decided {sequence} before it had read its own {last} (rule 3)")
+        unknown = self._first.get(process.lacks, sequence)
+        _require(
+            header.basis < unknown,
+            f"{process} does not know {process.lacks} at {unknown} and appended {sequence} (section 3)",
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- facts
+
+    def taken(self, event: ev.IngestTaken, commit: Commit, index: int, before: Before) -> None:
+        self._taken_at = self._cluster.store.revision
+
+    def synced(self, event: ev.ClusterSynced, commit: Commit, index: int, before: Before) -> None:
+        """What stood in the cluster before `IngestTaken` and did not change since is in the log."""
+        rejected = {one.uid for one in self.state.rejections.values()}
+        for entry in self._cluster.pods.entries.values():
+            if entry.revision <= self._taken_at and is_ours(entry.object):
+                uid, node = entry.object["metadata"]["uid"], entry.object["spec"].get("nodeName", "")
+                known = self.state.pods.get(uid)
+                _require(
+                    uid in rejected or (known is not None and known.node == node),
+                    f"{commit.sequence}: synced, and pod {entry.key[1]} of {entry.revision} is not (section 2)",
+                )
+        for entry in self._cluster.nodes.entries.values():
+            _require(
+                entry.revision > self._taken_at or entry.key[1] in self.state.table.rows,
+                f"{commit.sequence}: synced, and node {entry.key[1]} is not (section 2)",
             )
-        if commit.header.basis >= commit.sequence:
-            raise Violation(f"commit {commit.sequence} stands on {commit.header.basis}, which comes after it (7.6)")
 
-    def _check(self, commit: Commit, satisfied: set[str]) -> None:
-        for event in commit.events:
-            match event:
-                case ev.IngestTaken():
-                    self._taken_at = self._revision()
-                case ev.ClusterSynced():
-                    self._whole_picture(commit.sequence)
-                case ev.NodeObserved(name=name) | ev.NodeDeleted(name=name):
-                    self._touched[name] = commit.sequence
-                case ev.PodObserved() | ev.PodAssigned() | ev.PodTerminating() | ev.PodFinished() | ev.PodDeleted():
-                    self._touch_pod(event.uid, commit.sequence)
-                case ev.PodGroupObserved() | ev.PodGroupDeleted():
-                    self._touched[f"{event.namespace}/{event.name}"] = commit.sequence
-                case ev.GangPermitted():
-                    self._permitted(event, commit, satisfied)
-                case ev.PodBound(uid=uid, node=node):
-                    if self.bound.get(uid) != node:
-                        found = self.bound.get(uid, "none")
-                        raise Violation(f"{commit.sequence} says that {uid} is bound to {node}; it is to {found} (7.7)")
-                case ev.DisagreementDetected():
-                    raise Violation(f"{commit.sequence}: planner and binder disagree: {event} (rule 4)")
+    def node(self, event: ev.NodeObserved | ev.NodeDeleted, commit: Commit, index: int, before: Before) -> None:
+        self._touched[event.name] = commit.sequence
+        node = self.state.nodes.get(event.name)
+        if node is not None and node.fact is not None:
+            self._newer(node.fact.uid, node.fact.resource_version, commit.sequence)
 
-    def _touch_pod(self, uid: str, sequence: int) -> None:
+    def pod(self, event: Any, commit: Commit, index: int, before: Before) -> None:
         """A fact about a pod is one about its node and its gang, be it the gang that it leaves."""
+        uid, sequence = event.uid, commit.sequence
         self._touched[uid] = sequence
         pod = self.state.pods.get(uid)
         now = (pod.node, pod.group) if pod is not None else ("", "")
         for key in (*self._where.get(uid, ()), *now):
             self._touched[key] = sequence
         self._where[uid] = now
+        if pod is not None:
+            self._newer(uid, pod.fact.resource_version, sequence)
 
-    def _permitted(self, permit: ev.GangPermitted, commit: Commit, satisfied: set[str]) -> None:
-        """7.2 and 7.3, but for what facts between the permit's basis and its place changed."""
-        state, basis = self.state, commit.header.basis
-        table = state.table
-        group = state.groups.get(permit.group)
-        if group is not None:
-            for assignment in permit.bindings:
-                named = dict.fromkeys((binding.uid for binding in assignment.pods), (group.key, group.since))
-                self._permitted_in.update(named)
+    def _newer(self, uid: str, version: str, sequence: int) -> None:
+        """Of an object, the log's last full observation is its newest."""
+        newest, found = self._versions.get(uid, 0), int(version)
+        _require(found >= newest, f"{sequence}: {uid} is as of {found}, and was as of {newest} (section 2)")
+        self._versions[uid] = found
+
+    def pod_group(self, event: Any, commit: Commit, index: int, before: Before) -> None:
+        self._touched[f"{event.namespace}/{event.name}"] = commit.sequence
+
+    # ------------------------------------------------------------------------------------------------------- decisions
+
+    def placed(self, event: ev.GangPlaced, commit: Commit, index: int, before: Before) -> None:
+        """The fold takes no proposal that is not current at its own place."""
+        current = commit.header.epoch == before.epoch and before.owners[event.partition] == _shard(commit)
+        taken = commit.sequence << 20 | index in self.state.proposals
+        _require(
+            current or not taken, f"{commit.sequence}: a proposal of epoch {commit.header.epoch} counts (section 2)"
+        )
+
+    def permitted(self, permit: ev.GangPermitted, commit: Commit, index: int, before: Before) -> None:
+        """7.2 and 7.3."""
+        basis, group = commit.header.basis, self.state.groups.get(permit.group)
         for assignment in permit.bindings:
-            if self._touched.get(assignment.node, 0) > basis:
-                continue
-            row = table.rows.get(assignment.node)
-            if row is None:
-                raise Violation(
-                    f"{commit.sequence} permits {permit.group} on {assignment.node}, which is not there (7.2)"
-                )
-            for binding in assignment.pods:
-                pod = state.pods.get(binding.uid)
-                if pod is None or self._touched.get(binding.uid, 0) > basis:
-                    continue
-                for column, _ in table.classes[pod.fact.scheduling_class].columns:
-                    if table.held[row, column] > table.allocatable[row, column]:
-                        raise Violation(f"{commit.sequence}: {permit} exceeds {assignment.node} (7.2)")
-        if group is None or self._touched.get(permit.group, 0) > basis:
-            return
-        for key in group.gangs:
-            gang = state.gangs[key]
-            running = sum(self._runs(uid) for uid in gang.members)
-            touched = any(self._touched.get(uid, 0) > basis for uid in gang.members)
-            reached = gang.declaration is not None and running >= gang.declaration.min_member
-            if not (reached or touched or key in satisfied):
-                raise Violation(f"{commit.sequence}: {permit} below the minimum of {key} (7.3)")
+            if group is not None:
+                self.permitted_in.update((binding.uid, (group.key, group.since)) for binding in assignment.pods)
+            if self._touched.get(assignment.node, 0) <= basis:
+                self._within_allocatable(assignment.node, commit.sequence)
+        if group is not None and self._touched.get(permit.group, 0) <= basis:
+            for key in group.gangs:
+                self._reached(key, commit, key in before.satisfied)
+
+    def _within_allocatable(self, node: str, sequence: int) -> None:
+        table = self.state.table
+        row = table.rows.get(node)
+        _require(row is not None, f"{sequence} permits something on {node}, which is not there (7.2)")
+        over = (table.held[row] > table.allocatable[row]) & (table.held[row] > 0)
+        _require(not over.any(), f"{sequence}: the permits exceed what {node} has (7.2)")
+
+    def _reached(self, key: str, commit: Commit, satisfied: bool) -> None:
+        gang = self.state.gangs[key]
+        running = sum(self._runs(uid) for uid in gang.members)
+        touched = any(self._touched.get(uid, 0) > commit.header.basis for uid in gang.members)
+        reached = gang.declaration is not None and running >= gang.declaration.min_member
+        _require(reached or touched or satisfied, f"{commit.sequence} permits {key} below its minimum (7.3)")
 
     def _runs(self, uid: str) -> bool:
         claim = self.state.claims.get(uid)
         return self.state.pods[uid].status in (BOUND, SUCCEEDED) or (claim is not None and claim.stage == PERMITTED)
 
-    # --------------------------------------------------------------------------------------------------------- cluster
+    def ticked(self, event: ev.Ticked, commit: Commit, index: int, before: Before) -> None:
+        """Section 3, Time."""
+        last_ns = before.ticked_ns.get(commit.header.writer, 0)
+        step_ns = event.time_ns - last_ns
+        _require(step_ns >= TICK_SPACING_NS, f"{commit.sequence}: a tick {step_ns} ns after the last one (section 3)")
+        jumped = step_ns > JUMP_NS
+        _require(
+            (event.jumped_ns > 0) == jumped, f"{commit.sequence}: a step of {step_ns} ns is told wrongly (section 3)"
+        )
 
-    def _revision(self) -> int:
-        assert self.api is not None
-        return self.api.store.revision
+    def bound_by_us(self, event: ev.PodBound, commit: Commit, index: int, before: Before) -> None:
+        found = self.bound.get(event.uid, "none")
+        _require(
+            found == event.node, f"{commit.sequence} says {event.uid} is bound to {event.node}; it is to {found} (7.7)"
+        )
 
-    def _whole_picture(self, sequence: int) -> None:
-        """`ClusterSynced`: what stood in the cluster before `IngestTaken` and did not change since is in the log."""
+    def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
+        """A refusal is definite: nothing of the intent took hold, unless the pod is gone since."""
+        found = self.bound.get(event.uid, "")
+        _require(
+            event.reason == "PodGone" or found == event.assigned_node,
+            f"{commit.sequence} says that {event.uid} was refused, {event.reason}; it is bound to {found} (rule 5)",
+        )
+
+    def disagreed(self, event: ev.DisagreementDetected, commit: Commit, index: int, before: Before) -> None:
+        raise Violation(f"{commit.sequence}: planner and binder disagree: {event} (rule 4)")
+
+    # --------------------------------------------------------------------------------------------------------- effects
+
+    @property
+    def _cluster(self) -> Api:
         assert self.api is not None
-        for entry in self.api.pods.entries.values():
-            pod = entry.object
-            uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
-            done = pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
-            if entry.revision > self._taken_at or done or not (node or pod["spec"]["schedulerName"] == "muster"):
-                continue
-            known = self.state.pods.get(uid)
-            rejected = any(one.uid == uid for one in self.state.rejections.values())
-            if not rejected and (known is None or known.node != node):
-                raise Violation(
-                    f"{sequence}: synced, and pod {entry.key[1]} of revision {entry.revision} is not (section 2)"
-                )
-        for entry in self.api.nodes.entries.values():
-            if entry.revision <= self._taken_at and entry.key[1] not in self.state.table.rows:
-                raise Violation(f"{sequence}: synced, and node {entry.key[1]} is not (section 2)")
+        return self.api
 
     def binding(self, uid: str, node: str, process: Process | None) -> None:
         """A binding takes hold in the cluster now; `process` None: somebody else's."""
-        if uid in self.bound:
-            raise Violation(f"{uid} is bound to {node}, and was to {self.bound[uid]} (7.1)")
+        _require(uid not in self.bound, f"{uid} is bound to {node}, and was to {self.bound.get(uid)} (7.1)")
         self.bound[uid] = node
-        if process is None:
-            return
         claim = self.state.claims.get(uid)
-        if claim is None or claim.stage != PERMITTED or claim.node != node:
-            raise Violation(f"{process} binds {uid} to {node} at {self.state.sequence}; the log says {claim} (rule 5)")
+        intended = claim is not None and claim.stage == PERMITTED and claim.node == node
+        _require(
+            process is None or intended,
+            f"{process} binds {uid} to {node} at {self.state.sequence}; the log says {claim} (rule 5)",
+        )
 
-    # --------------------------------------------------------------------------------------------------------- at rest
-
-    def at_rest(self) -> None:
-        """Once faults have ended and nothing changes any more."""
-        assert self.api is not None
-        state = self.state
-        for what in ("proposals", "permitted", "evictions", "lost", "nominations", "holding"):
-            if getattr(state, what):
-                raise Violation(f"at rest, and there are {what}: {getattr(state, what)} (7.4, 7.13)")
-        for claim in state.claims.values():
-            if claim.stage != "bound":
-                raise Violation(f"{claim} leaks (7.13)")
-        self._agrees(state)
-        self._nothing_that_fits_waits(state)
-        self._no_gang_half_bound(state)
-
-    def _agrees(self, state: State) -> None:
-        """The log and the cluster say the same of every pod and node (7.11)."""
-        assert self.api is not None
-        truth = {}
-        for entry in self.api.pods.entries.values():
-            pod = entry.object
-            truth[pod["metadata"]["uid"]] = (_status(pod), pod["spec"].get("nodeName", ""))
-        rejected = {one.uid for one in state.rejections.values()}
-        for uid, (status, node) in truth.items():
-            pod = state.pods.get(uid)
-            if pod is None:
-                if status in (SUCCEEDED, FAILED, "terminating") or uid in rejected:
-                    continue
-                raise Violation(f"the log does not know pod {uid}, which is {status} (7.11)")
-            if (pod.status, pod.node) != (status, node) and status not in (SUCCEEDED, FAILED):
-                raise Violation(f"pod {uid} is {status} on {node!r}, in the log {pod.status} on {pod.node!r} (7.11)")
-        for uid in state.pods:
-            if uid not in truth:
-                raise Violation(f"the log has pod {uid}, which is gone (7.11)")
-        nodes = {key[1] for key in self.api.nodes.entries}
-        if nodes != set(state.table.rows):
-            raise Violation(f"the cluster has the nodes {sorted(nodes)}, the log {sorted(state.table.rows)} (7.11)")
-
-    def _nothing_that_fits_waits(self, state: State) -> None:
-        assert state.policy is not None
-        for group in state.groups.values():
-            waits = [uid for uid in membership.members(state, group) if state.pods[uid].status == PENDING]
-            if not waits or all(state.pods[uid].fact.gated for uid in waits):
-                continue
-            cycle = Cycle(state, state.policy)
-            cycle.plan([group])
-            if cycle.placed:
-                raise Violation(f"{group} fits and waits (7.12)")
-            if not group.cohort:
-                raise Violation(f"{group} waits without a reason (7.9)")
-
-    def _no_gang_half_bound(self, state: State) -> None:
-        """A gang that never reached its minimum has no pod on a node but those that others put there (7.3)."""
-        for gang in state.gangs.values():
-            group = state.groups.get(gang.key)
-            if gang.satisfied or group is None:
-                continue
-            ours = [
-                uid
-                for uid in gang.members
-                if state.pods[uid].status == BOUND and self._permitted_in.get(uid) == (gang.key, group.since)
-            ]
-            if ours:
-                raise Violation(f"{gang.key} is half bound: {ours} (7.3)")
-
-    def verified(self) -> str:
-        """The log decided again from its beginning; the digest."""
-        verifier = Verifier("simulated")
-        verifier.expect(self.commits)
-        verifier.check(self.commits)
-        verifier.finish(strict=True)
-        report = verifier.report
-        if report.differences or report.violation:
-            raise Violation(f"verify: {report.violation or report.difference} (7.6)")
-        digest = snapshot.digest(self.state)
-        if report.digest != digest:
-            raise Violation(f"the log folds to {report.digest} and to {digest} (7.6)")
-        return digest
+    def eviction(self, uid: str, process: Process) -> None:
+        """An eviction takes hold in the cluster now."""
+        intended = uid in self.state.evictions
+        _require(intended, f"{process} evicts {uid} at {self.state.sequence}, which the log does not intend (rule 5)")
 
 
-def _status(pod: dict) -> str:  # type: ignore[type-arg]
-    if pod["status"]["phase"] in ("Succeeded", "Failed"):
-        return str(pod["status"]["phase"]).lower()
-    if "deletionTimestamp" in pod["metadata"]:
-        return "terminating"
-    return "bound" if pod["spec"].get("nodeName") else "pending"
+Check = Callable[[Witness, Any, Commit, int, Before], None]
+CHECKS: dict[type, Check] = {
+    ev.IngestTaken: Witness.taken,
+    ev.ClusterSynced: Witness.synced,
+    ev.NodeObserved: Witness.node,
+    ev.NodeDeleted: Witness.node,
+    ev.PodObserved: Witness.pod,
+    ev.PodAssigned: Witness.pod,
+    ev.PodTerminating: Witness.pod,
+    ev.PodFinished: Witness.pod,
+    ev.PodDeleted: Witness.pod,
+    ev.PodGroupObserved: Witness.pod_group,
+    ev.PodGroupDeleted: Witness.pod_group,
+    ev.GangPlaced: Witness.placed,
+    ev.GangPermitted: Witness.permitted,
+    ev.Ticked: Witness.ticked,
+    ev.PodBound: Witness.bound_by_us,
+    ev.BindingFailed: Witness.not_bound,
+    ev.DisagreementDetected: Witness.disagreed,
+}
+"""event → what must hold of it at its place."""
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise Violation(sentence)
+
+
+def _shard(commit: Commit) -> str:
+    return subjects.writer_of(commit.subject).partition(".")[2]
+
+
+def is_ours(pod: dict[str, Any]) -> bool:
+    """Whether the log has to have it: a candidate, or one that is on a node; not what is over or about to be."""
+    if pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
+        return False
+    return bool(pod["spec"].get("nodeName")) or pod["spec"]["schedulerName"] == "muster"

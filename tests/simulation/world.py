@@ -34,7 +34,7 @@ from services.simulator import errors
 from services.state import fold, snapshot
 from services.state.fold import UnknownCommit
 from services.writer import SteppedDown
-from tests.simulation import clock, workload
+from tests.simulation import clock, rest, workload
 from tests.simulation import faults as faulty
 from tests.simulation.broker import Broker
 from tests.simulation.faults import Fault, Faults
@@ -116,7 +116,7 @@ class World:
             self._landed,
             replicas=self.source.choice([1, 3]),
         )
-        self.kube = ApiServer(self.loop, self.faults, random.Random(f"{plan.seed}/kube"), self._bound)
+        self.kube = ApiServer(self.loop, self.faults, random.Random(f"{plan.seed}/kube"), self)
         self.witness.api = self.kube.api
         self.workload = Workload(self.kube)
         self.processes: dict[str, list[Process]] = {slot: [] for slot in SLOTS}
@@ -138,7 +138,7 @@ class World:
                 self.loop.run_until_complete(self._main())
                 if self.violation is not None:
                     raise self.violation
-                outcome.digest = self._digest(self.witness.verified())
+                outcome.digest = self._digest(rest.verified(self.witness))
             except (Violation, Stuck) as violation:
                 outcome.violation = f"{type(violation).__name__}: {violation}"
             except Exception as error:
@@ -240,7 +240,7 @@ class World:
         while self.loop.now_s < until_s:
             await asyncio.sleep(1.0)
             if self.loop.now_s - self._changed_s > 3.0 and self._at_rest():
-                self.witness.at_rest()
+                rest.check(self.witness, self.kube.api)
                 self._live_states_agree()
                 return
         raise Violation(f"not at rest {REST_WITHIN_S:g} s after faults ended: {self._restless()} (7.12)")
@@ -296,8 +296,11 @@ class World:
         self._changed_s = self.loop.now_s
         self._safely(self.witness.landed, stored, process)
 
-    def _bound(self, uid: str, node: str, process: Process | None) -> None:
+    def bound(self, uid: str, node: str, process: Process | None) -> None:
         self._safely(self.witness.binding, uid, node, process)
+
+    def evicted(self, uid: str, process: Process) -> None:
+        self._safely(self.witness.eviction, uid, process)
 
     def _safely(self, check: Any, *arguments: Any) -> None:
         """What a check finds ends the history, wherever it was called."""

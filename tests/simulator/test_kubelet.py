@@ -44,6 +44,17 @@ async def test_a_pod_fails_with_its_exit_code(cluster: SimulatedCluster) -> None
     assert cluster.get("Pod", "a")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
+async def test_a_pod_that_somebody_else_ended_stays_ended(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n"))
+    for name in ("ended", "other"):
+        cluster.create(pod(name, annotations={DURATION: "300"}))
+        cluster.bind(name, "n")
+    await until(lambda: phase(cluster, "ended") == "Running")
+    cluster.patch("Pod", "ended", {"status": {"phase": "Failed"}}, subresource="status")
+    await until(lambda: phase(cluster, "other") == "Succeeded")
+    assert phase(cluster, "ended") == "Failed"
+
+
 async def test_a_pod_that_exceeds_the_node_is_rejected(cluster: SimulatedCluster) -> None:
     cluster.create(node("n", example_gpu="1"))
     cluster.create(pod("first", cpu="3"))

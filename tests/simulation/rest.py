@@ -1,0 +1,105 @@
+"""What must hold when faults have ended and nothing changes any more: the log and the cluster agree, whoever fits has its
+place, nothing leaks, and the log decided again from its beginning says the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.console.verify import Verifier
+from services.planner.core import Cycle
+from services.simulator.api import Api
+from services.state import membership, snapshot
+from services.state.fold import State
+from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING
+from tests.simulation.witness import Violation, Witness
+
+SETTLED = ("proposals", "permitted", "evictions", "lost", "nominations", "group_nominations", "holding")
+
+
+def check(witness: Witness, api: Api) -> None:
+    """Raises Violation."""
+    state = witness.state
+    for what in SETTLED:
+        if found := getattr(state, what):
+            raise Violation(f"at rest, and there are {what}: {found} (7.4, 7.13)")
+    for claim in state.claims.values():
+        if claim.stage != "bound":
+            raise Violation(f"{claim} leaks (7.13)")
+    _pods_agree(state, api)
+    _nodes_agree(state, api)
+    _nothing_that_fits_waits(state)
+    _no_gang_half_bound(witness)
+
+
+def verified(witness: Witness) -> str:
+    """The log decided again from its beginning; the digest. Raises Violation."""
+    verifier = Verifier("simulated")
+    verifier.expect(witness.commits)
+    verifier.check(witness.commits)
+    verifier.finish(strict=True)
+    report, digest = verifier.report, snapshot.digest(witness.state)
+    if report.differences or report.violation:
+        raise Violation(f"verify: {report.violation or report.difference} (7.6)")
+    if report.digest != digest:
+        raise Violation(f"the log folds to {report.digest} and to {digest} (7.6)")
+    return digest
+
+
+def _pods_agree(state: State, api: Api) -> None:
+    truth = {entry.object["metadata"]["uid"]: entry.object for entry in api.pods.entries.values()}
+    rejected = {one.uid for one in state.rejections.values()}
+    for uid, pod in truth.items():
+        status, node, known = _status(pod), pod["spec"].get("nodeName", ""), state.pods.get(uid)
+        if known is None:
+            if status not in (SUCCEEDED, FAILED, TERMINATING) and uid not in rejected:
+                raise Violation(f"the log does not know pod {uid}, which is {status} (7.11)")
+        elif known.status != status or (known.node != node and status not in (SUCCEEDED, FAILED)):
+            raise Violation(f"pod {uid} is {status} on {node!r}, in the log {known.status} on {known.node!r} (7.11)")
+    for uid in state.pods:
+        if uid not in truth:
+            raise Violation(f"the log has pod {uid}, which is gone (7.11)")
+
+
+def _nodes_agree(state: State, api: Api) -> None:
+    truth = {key[1]: entry.object["metadata"]["uid"] for key, entry in api.nodes.entries.items()}
+    known = {name: node.fact.uid for name, node in state.nodes.items() if node.fact is not None}
+    if truth != known:
+        raise Violation(f"the cluster has the nodes {sorted(truth)}, the log {sorted(known)} (7.11)")
+
+
+def _nothing_that_fits_waits(state: State) -> None:
+    assert state.policy is not None
+    for group in state.groups.values():
+        waits = [uid for uid in membership.members(state, group) if state.pods[uid].status == PENDING]
+        if not waits or all(state.pods[uid].fact.gated for uid in waits):
+            continue
+        cycle = Cycle(state, state.policy)
+        cycle.plan([group])
+        if cycle.placed:
+            raise Violation(f"{group} fits and waits (7.12)")
+        if not group.cohort:
+            raise Violation(f"{group} waits without a reason (7.9)")
+
+
+def _no_gang_half_bound(witness: Witness) -> None:
+    """A gang that never reached its minimum has no pod on a node but those that came there otherwise."""
+    state = witness.state
+    for gang in state.gangs.values():
+        group = state.groups.get(gang.key)
+        if gang.satisfied or group is None:
+            continue
+        here = gang.key, group.since
+        ours = [
+            uid for uid in gang.members if state.pods[uid].status == BOUND and witness.permitted_in.get(uid) == here
+        ]
+        if ours:
+            raise Violation(f"{gang.key} is half bound: {ours} (7.3)")
+
+
+def _status(pod: dict[str, Any]) -> str:
+    if pod["status"]["phase"] in ("Succeeded", "Failed"):
+        return str(pod["status"]["phase"]).lower()
+    if "deletionTimestamp" in pod["metadata"]:
+        return TERMINATING
+    return BOUND if pod["spec"].get("nodeName") else PENDING
