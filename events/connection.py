@@ -12,8 +12,9 @@ import itertools
 import logging
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,9 +26,12 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, s
 
 from events import tls
 from events.log import LogError, Unavailable
+from events.wire import UNDECODABLE
 
 REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
+CLOSE_WITHIN_S = 5.0
+"""What a server that hangs has not taken by then is lost, as with a crash."""
 PATIENCE_S = 30.0
 """How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
 
@@ -54,6 +58,7 @@ _OPTIONS: dict[str, Any] = {
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 _logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Unanswered(Unavailable):
@@ -112,6 +117,14 @@ _decode_published = msgspec.json.Decoder(_Published).decode
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
+def decoded(decode: Callable[[bytes], T], what: str, answer: bytes) -> T:
+    """What JetStream answered. Raises Unanswered for what only somebody else can have sent to the inbox."""
+    try:
+        return decode(answer)
+    except UNDECODABLE as error:
+        raise Unanswered(f"{what}: expected JetStream's answer: {error}") from error
+
+
 class _Client(Client):
     """nats-py's client, but for its headers, its flush and its TLS.
 
@@ -163,6 +176,7 @@ class Connection:
         """Whether `connect` has ended well."""
         self._answers: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
         self._tokens = itertools.count()
+        self._answers_since_s: float | None = float("-inf")
         self._inbox = ""
 
     async def connect(
@@ -251,20 +265,30 @@ class Connection:
         Raises Refused for a definite no, Unanswered for 'not now', and what `request` raises.
         """
         payload = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
-        answer: bytes = (await self.request(subject, payload, headers, within_s)).data
-        error = _decode_answer(answer).error
-        if error is None:
-            return answer
-        if error.code == 503 or error.err_code == NO_SUITABLE_PEERS:
-            raise Unanswered(f"{subject}: {error.description}")
-        raise Refused(subject, error.code, error.err_code, error.description)
+        try:
+            answer: bytes = (await self.request(subject, payload, headers, within_s)).data
+            error = decoded(_decode_answer, subject, answer).error
+            if error is not None and (error.code == 503 or error.err_code == NO_SUITABLE_PEERS):
+                raise Unanswered(f"{subject}: {error.description}")
+        except Unanswered:
+            self._answers_since_s = None
+            raise
+        if self._answers_since_s is None:
+            self._answers_since_s = time.monotonic()
+        if error is not None:
+            raise Refused(subject, error.code, error.err_code, error.description)
+        return answer
+
+    def answers_for_s(self) -> float:
+        """For how long everything that was asked has been answered; without end, when it always was."""
+        return 0.0 if self._answers_since_s is None else time.monotonic() - self._answers_since_s
 
     async def publish(
         self, subject: str, body: Any, headers: dict[str, str] | None = None, within_s: float | None = None
     ) -> int:
         """A message into the stream that takes `subject`; its sequence. Raises NotLast, and what `ask` raises."""
         try:
-            return _decode_published(await self.ask(subject, body, headers, within_s)).seq
+            return decoded(_decode_published, subject, await self.ask(subject, body, headers, within_s)).seq
         except Refused as refused:
             if refused.number in NOT_LAST:
                 raise NotLast(subject, refused.code, refused.number, refused.description) from refused
@@ -285,7 +309,7 @@ class Connection:
             if refused.number == NO_MESSAGE_FOUND:
                 return None
             raise
-        return _decode_message(answer).message
+        return decoded(_decode_message, stream, answer).message
 
     async def create_stream(self, configuration: dict[str, Any]) -> None:
         """Creates the stream unless it is there, be it another than this. Raises as `ask` does."""
@@ -299,7 +323,8 @@ class Connection:
         """Ends what waits for messages too."""
         self._wake_all()
         with suppress(OSError, RuntimeError):  # a broken connection cannot be drained; uvloop's says so with the latter
-            await self.client.close()
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self.client.close()
 
     async def _on_answer(self, message: Msg) -> None:
         _, answer = self._answers.get(message.subject.rpartition(".")[2], (None, None))

@@ -9,6 +9,7 @@ the consumer or its server is gone, or silence where heartbeats should be.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import msgspec
@@ -124,8 +125,10 @@ class Consumer:
         if not message.reply:
             self._on_status(message.headers or {})
         elif self._lost is None:
-            self._requested -= 1
             sequence = _sequence(message.reply)
+            if sequence == 0:
+                return  # not from JetStream
+            self._requested -= 1
             if sequence == self._next:
                 self._next += 1
                 self._arrived.append(stored(sequence, message.subject, message.headers or {}, message.data))
@@ -139,12 +142,14 @@ class Consumer:
         if status == "100":
             return
         ended = status in ("404", "408") or description in ("Batch Completed", "Message Size Exceeds MaxBytes")
-        if ended and "Nats-Pending-Messages" in headers:
-            self._requested -= int(headers["Nats-Pending-Messages"])
+        pending = _PENDING.fullmatch(headers.get("Nats-Pending-Messages", ""))
+        if ended and pending:
+            self._requested -= int(pending[0])
         else:
             self._lost = Unanswered(f"{self._stream}: {status} {description}")
 
 
+_PENDING = re.compile("[0-9]{1,10}")
 _PULL = msgspec.json.encode(
     {
         "batch": PULL_MESSAGES,
@@ -168,9 +173,12 @@ def stored(sequence: int, subject: str, headers: dict[str, str], payload: bytes)
 
 
 def _sequence(reply: str) -> int:
-    """The stream sequence in a delivered message's reply subject, in both of the server's forms.
+    """The stream sequence in a delivered message's reply subject, in both of the server's forms; 0 for another subject.
 
     ``$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.…``, or with domain and account before the stream.
     """
     tokens = reply.split(".")
-    return int(tokens[5] if len(tokens) == 9 else tokens[7])
+    try:
+        return int(tokens[5] if len(tokens) == 9 else tokens[7]) if reply.startswith("$JS.ACK.") else 0
+    except (IndexError, ValueError):
+        return 0

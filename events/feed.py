@@ -21,7 +21,7 @@ import msgspec
 
 from events import cloudevents
 from events.cloudevents import CONTENT_TYPE, FeedMessage
-from events.connection import Connection, Refused, Unanswered, retrying
+from events.connection import Connection, Refused, Unanswered, decoded, retrying
 from events.log import LogError
 
 MAX_AGE_S = 7 * 24 * 3600
@@ -42,7 +42,12 @@ class Interrupted(LogError):
 
 class _Info(msgspec.Struct):
     config: dict[str, Any]
-    state: dict[str, Any]
+    state: _State
+
+
+class _State(msgspec.Struct):
+    last_seq: int
+    consumer_count: int
 
 
 class _Message(msgspec.Struct):
@@ -52,6 +57,10 @@ class _Message(msgspec.Struct):
 
 class _MessageAnswer(msgspec.Struct):
     message: _Message
+
+
+_decode_info = msgspec.json.Decoder(_Info).decode
+_decode_message = msgspec.json.Decoder(_MessageAnswer).decode
 
 
 class Feed:
@@ -94,9 +103,9 @@ class Feed:
         except Refused as refused:
             if refused.number != NO_MESSAGE_FOUND:
                 raise
-            self.sequence, self._empty = (await self._info()).state["last_seq"], True
+            self.sequence, self._empty = (await self._info()).state.last_seq, True
             return None
-        message = msgspec.json.decode(answer, type=_MessageAnswer).message
+        message = decoded(_decode_message, self.stream, answer).message
         self.sequence, self._empty = message.seq, False
         found = re.search(rb"\r\nNats-Msg-Id: *([^\r\n]+)", message.hdrs)
         if found is None:
@@ -132,7 +141,7 @@ class Feed:
 
     async def consumers(self) -> int:
         """How many subscribers there are."""
-        return int((await self._info()).state["consumer_count"])
+        return (await self._info()).state.consumer_count
 
     async def close(self) -> None:
         await self.connection.close()
@@ -162,7 +171,7 @@ class Feed:
                 await self._api(f"STREAM.UPDATE.{self.stream}", {**found, **bounds})
 
     async def _info(self) -> _Info:
-        return msgspec.json.decode(await self._api(f"STREAM.INFO.{self.stream}"), type=_Info)
+        return decoded(_decode_info, self.stream, await self._api(f"STREAM.INFO.{self.stream}"))
 
     async def _api(self, api: str, body: Any = None) -> bytes:
         return await retrying()(self.connection.ask, f"$JS.API.{api}", body)

@@ -19,7 +19,16 @@ from typing import Any
 import msgspec
 
 from events import envelope, subjects
-from events.connection import MESSAGE_TOO_LARGE, STREAM_NOT_FOUND, Connection, NotLast, Refused, Unanswered, retrying
+from events.connection import (
+    MESSAGE_TOO_LARGE,
+    STREAM_NOT_FOUND,
+    Connection,
+    NotLast,
+    Refused,
+    Unanswered,
+    decoded,
+    retrying,
+)
 from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import Conflict, LogError, TooLarge, check_place, check_purge, check_size
@@ -204,7 +213,7 @@ class JetStreamLog:
         await self._patiently(f"STREAM.PURGE.{self.stream}", {"seq": sequence})
 
     async def _state(self) -> _State:
-        return _decode_info(await self._patiently(f"STREAM.INFO.{self.stream}")).state
+        return decoded(_decode_info, self.stream, await self._patiently(f"STREAM.INFO.{self.stream}")).state
 
     async def _patiently(self, api: str, body: Any = None) -> bytes:
         return await retrying()(self.connection.ask, f"$JS.API.{api}", body)
@@ -234,7 +243,8 @@ class JetStreamLog:
 
     async def _consume(self, place: int) -> Consumer:
         """A consumer of what follows `place`. Raises LogError when the stream no longer holds it."""
-        state = _decode_info(await self.connection.ask(f"$JS.API.STREAM.INFO.{self.stream}")).state
+        answer = await self.connection.ask(f"$JS.API.STREAM.INFO.{self.stream}")
+        state = decoded(_decode_info, self.stream, answer).state
         if state.last_seq < place:
             raise LogError(f"{self.stream} ends at {state.last_seq} and lost what was read up to {place}")
         check_place(self.stream, place, state.first_seq)

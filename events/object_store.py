@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from events.connection import STREAM_NOT_FOUND, Connection, Message, Refused, retrying
+from events.connection import STREAM_NOT_FOUND, Connection, Message, Refused, decoded, retrying
 from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
 
@@ -122,7 +122,7 @@ class ObjectStore:
         named = {self._chunks(found.nuid) for found in await self._objects()}
         asked = {"subjects_filter": self._chunks()}
         info: bytes = await retrying()(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
-        for subject in _decode_info(info).state.subjects:
+        for subject in decoded(_decode_info, self._stream, info).state.subjects:
             if subject not in named:
                 await self._purge(subject)
 

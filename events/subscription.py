@@ -19,7 +19,7 @@ from nats.aio.subscription import Subscription
 
 from events import cloudevents
 from events.cloudevents import FeedMessage
-from events.connection import Connection, Refused, Unanswered, retrying
+from events.connection import Connection, Refused, Unanswered, decoded, retrying
 from events.log import LogError
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -44,6 +44,9 @@ _PULL = msgspec.json.encode(
 
 class _Info(msgspec.Struct):
     config: dict[str, Any]
+
+
+_decode_info = msgspec.json.Decoder(_Info).decode
 
 
 async def subscribe(
@@ -122,7 +125,7 @@ async def _find_or_create(
             f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{filter_subject}", {"stream_name": stream, "config": config}
         )
     else:
-        found = msgspec.json.decode(answer, type=_Info).config.get("filter_subject", "")
+        found = decoded(_decode_info, stream, answer).config.get("filter_subject", "")
         if found != filter_subject:
             raise _OtherFilter(found)
 

@@ -1,13 +1,11 @@
 """Bytes of lists and watches to objects. One object that does not fit its type costs that object only.
 
 A page or a line is decoded whole, at the speed of msgspec; only when that fails are its objects looked at one by one.
-One that is nested deeper than the decoder goes would make its whole page unreadable, and its watch end at it again and
-again: then what no field that matters is as deep as is cut off first.
+What is nested too deeply for a decoder is cut off first.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -16,6 +14,7 @@ from events.facts import DeclarationRejected
 from events.wire import UNDECODABLE
 from services.ingest.normalise import rejected
 from services.ingest.rejection import Rejection
+from services.kubernetes import nesting
 from services.kubernetes.objects import (
     Identified,
     Listed,
@@ -30,14 +29,10 @@ from services.kubernetes.objects import (
 from services.kubernetes.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
 
 T = TypeVar("T", bound=Node | Pod | PodGroup | PriorityClass)
-L = TypeVar("L")
 _raw_list = msgspec.json.Decoder(Listed[msgspec.Raw])
 _raw_line = msgspec.json.Decoder(Watched[msgspec.Raw])
 _identified = msgspec.json.Decoder(Identified)
 _status = msgspec.json.Decoder(Status)
-DEEPEST = 64
-"""Levels of a page that are read; what matters of an object is within a dozen."""
-_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 class WatchEnded(Exception):
@@ -76,7 +71,7 @@ class Kind(Generic[T]):
         except UNDECODABLE:
             pass
         try:
-            raw = _undeep(_raw_list, page)
+            raw = nesting.decode(_raw_list, page)
         except UNDECODABLE as error:
             raise Unreadable(f"list {self.resource.name}: expected a list of objects: {error}") from error
         return raw.metadata.resource_version, list(map(self._alone, raw.items or ()))
@@ -93,7 +88,7 @@ class Kind(Generic[T]):
 
     def _odd(self, line: bytes) -> tuple[str, T | Malformed]:
         try:
-            raw = _undeep(_raw_line, line)
+            raw = nesting.decode(_raw_line, line)
             if raw.type == "ERROR":
                 raise WatchEnded(_status.decode(raw.object))
         except UNDECODABLE as error:
@@ -106,31 +101,6 @@ class Kind(Generic[T]):
         except UNDECODABLE as error:
             metadata = _metadata(bytes(raw))
             return Malformed(metadata, rejected(self.name, metadata, _rejection(error)))
-
-
-def _undeep(decoder: msgspec.json.Decoder[L], text: bytes) -> L:
-    """Decoded, if need be without what is nested too deeply."""
-    try:
-        return decoder.decode(text)
-    except RecursionError:
-        return decoder.decode(pruned(text))
-
-
-def pruned(text: bytes) -> bytes:
-    """The same JSON, with null in place of whatever is nested deeper than `DEEPEST` levels."""
-    kept: list[bytes] = []
-    depth = start = 0
-    for found in _STRUCTURE.finditer(text):
-        if found[0] in b"[{":
-            depth += 1
-            if depth == DEEPEST + 1:
-                kept.append(text[start : found.start()] + b"null")
-                start = len(text)
-        elif found[0] in b"]}":
-            if depth == DEEPEST + 1:
-                start = found.end()
-            depth -= 1
-    return b"".join(kept) + text[start:]
 
 
 def _metadata(raw: bytes) -> Metadata:

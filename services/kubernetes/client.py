@@ -13,15 +13,17 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
 
-from services.kubernetes import binding
+from events.wire import UNDECODABLE
+from services.kubernetes import binding, nesting
 from services.kubernetes.access import Access
 from services.kubernetes.binding import BindResult
-from services.kubernetes.errors import ApiError, Conflict, NotFound
+from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.objects import Identified, Page, Pod
 from services.kubernetes.resources import POD_GROUPS, Resource
 from services.kubernetes.transport import JSON, Answer, Transport, retrying
@@ -39,6 +41,7 @@ _page_decoder = msgspec.json.Decoder(Page)
 _pod_decoder = msgspec.json.Decoder(Pod)
 _identified_decoder = msgspec.json.Decoder(Identified)
 _encode = msgspec.json.Encoder().encode
+T = TypeVar("T")
 _backoff = wait_random_exponential(multiplier=0.05, max=2.0)
 
 
@@ -86,7 +89,7 @@ class Client(Transport):
     async def _page(self, resource: Resource, limit: int, token: str) -> tuple[bytes, str]:
         path = f"{resource.path}?limit={limit}" + (f"&continue={quote(token, safe='')}" if token else "")
         body = (await self._repeated(f"list {resource.name}", "GET", path)).body
-        return body, _page_decoder.decode(body).metadata.continue_
+        return body, _decoded(_page_decoder, f"list {resource.name}", body).metadata.continue_
 
     async def watch(self, resource: Resource, resource_version: str) -> AsyncGenerator[list[bytes], None]:
         """What happens behind `resource_version`, bookmarks included: raw JSON lines, as many as have arrived together.
@@ -109,11 +112,12 @@ class Client(Transport):
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as it is now, or None. A consistent read. Raises ApiError."""
+        request = f"get pods {namespace}/{name}"
         try:
-            answer = await self._repeated(f"get pods {namespace}/{name}", "GET", _pod_path(namespace, name))
+            answer = await self._repeated(request, "GET", _pod_path(namespace, name))
         except NotFound:
             return None
-        return _pod_decoder.decode(answer.body)
+        return _decoded(_pod_decoder, request, answer.body)
 
     # ------------------------------------------------------------------------------------------------------- effects
 
@@ -144,14 +148,15 @@ class Client(Transport):
         An empty `resource_version` is no precondition. Raises Conflict when a precondition failed, NotFound, ApiError.
         """
         metadata = {"uid": uid, "resourceVersion": resource_version} if resource_version else {"uid": uid}
+        request = f"patch pods/status {namespace}/{name}"
         answer = await self._repeated(
-            f"patch pods/status {namespace}/{name}",
+            request,
             "PATCH",
             _pod_path(namespace, name, "/status"),
             _encode({"metadata": metadata, "status": status}),
             STRATEGIC_MERGE,
         )
-        return _identified_decoder.decode(answer.body).metadata.resource_version
+        return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
 
     async def patch_pod_group_status(
         self, namespace: str, name: str, uid: str, status: Mapping[str, object], *, resource_version: str = ""
@@ -163,14 +168,15 @@ class Client(Transport):
         """
         metadata = {"uid": uid, "resourceVersion": resource_version} if resource_version else {"uid": uid}
         group, _, plural = POD_GROUPS.path.rpartition("/")
+        request = f"patch {POD_GROUPS.name}/status {namespace}/{name}"
         answer = await self._repeated(
-            f"patch {POD_GROUPS.name}/status {namespace}/{name}",
+            request,
             "PATCH",
             f"{group}/namespaces/{_quoted(namespace)}/{plural}/{_quoted(name)}/status",
             _encode({"metadata": metadata, "status": status}),
             MERGE,
         )
-        return _identified_decoder.decode(answer.body).metadata.resource_version
+        return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: gone."""
@@ -246,6 +252,14 @@ def _wait_to_rebind(state: RetryCallState) -> float:
     result = state.outcome.result() if state.outcome is not None else None
     after = min(result.retry_after_s, 30.0) if isinstance(result, BindResult) else 0.0
     return max(after, _backoff(state))
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
+    """Raises Unreachable for what an API server does not answer: something between has."""
+    try:
+        return nesting.decode(decoder, body)
+    except UNDECODABLE as error:
+        raise Unreachable(request, "Unreadable", f"expected an object: {error}", sent=True) from error
 
 
 def micro_time(time_ns: int) -> str:
