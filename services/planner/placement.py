@@ -31,11 +31,16 @@ WHOLE_BITS = 30
 """A resource that is wholly free counts 2^30; shares are scaled so that products stay below 2^31 and sums exact."""
 SHARE_BITS = 10
 _BEST = 1 << 24
+_FAR = 1 << 46
+"""Beyond it, shares of nodes do not differ where shards have nodes of their own: the keys' bits would not do."""
 _TAKEN = np.int64(np.iinfo(np.int64).max)
 PREFERENCE_WEIGHT = 1 << SHARE_BITS
 """What a fully preferred node (all of the pod's preferred affinity) is worth: as much as a resource that is all free."""
+_OWN = 61
+"""The bit of a key by which a shard's own nodes come first. What is below it is a score and a tie."""
 _SCORE_BITS, _LEVEL_BITS = 17, 14
-"""Of a key's 31 upper bits, where nodes have levels. Exact up to 63 resources that count, and three avoided taints."""
+"""Of a key's 31 upper bits, where a preference goes before that. Exact up to 63 resources that count, and three avoided
+taints."""
 
 Placed = list[tuple[int, int]]
 """(row, pods on it), the most attractive node first."""
@@ -170,15 +175,17 @@ class Room:
         left = self._share(columns)[every] - (taken if isinstance(pod, int) and pod == 1 else taken * pod)
         score = self.rule.score(left >> (WHOLE_BITS - SHARE_BITS))
         preference = self._preference(info)
-        if self.own is not None:
-            level = self.own[every]
-            if preference is not None:
-                level = _clipped(preference[every] * 2 + level, _LEVEL_BITS)
-            score = _clipped(score, _SCORE_BITS) + (level << _SCORE_BITS)
+        own = self.own
+        if preference is not None and own is not None:
+            level = _clipped(preference[every] * 2 + own[every], _LEVEL_BITS)
+            score, own = _clipped(score, _SCORE_BITS) + (level << _SCORE_BITS), None
         elif preference is not None:
             score = score + preference[every] * len(columns)
         tie = (self.table.rank()[every] * np.uint32(seed | 1)).astype(np.int64)
-        return cast(Ints, ((_BEST - score) << 32) | tie)
+        keys = ((_BEST - score) << 32) | tie
+        if own is not None:
+            keys -= own[every] << _OWN
+        return cast(Ints, keys)
 
     # ---------------------------------------------------------------------------------------------------------- shares
 
@@ -195,6 +202,8 @@ class Room:
             shapes = self._shapes()
             parts = ((self.free[:, c] >> shapes.shifts[c]) * shapes.inverse[shapes.of_row, c] for c in columns)
             share = self._shares[columns] = cast(Ints, sum(parts))
+            if self.own is not None:  # a node may hold far more than it offers now
+                np.clip(share, -_FAR, _FAR, out=share)
         return share
 
     def _taken_by_one(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
