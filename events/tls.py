@@ -16,6 +16,7 @@ from nats.aio.transport import TcpTransport
 
 from events.log import LogError
 
+GOODBYE_S = 1.0
 HANG_UPS = 5
 """Connections to each server that end behind the handshake, without a word, until that counts as a refusal."""
 
@@ -97,7 +98,23 @@ class Trust:
 
 
 class Transport(TcpTransport):
-    """nats-py's, but for a handshake that fails."""
+    """nats-py's, but for a handshake that fails and an end that the server does not answer."""
+
+    async def wait_closed(self) -> None:
+        """Within a second. nats-py connects anew only behind this, and a server that hangs says no goodbye: over TLS
+        asyncio waits 30 s for it.
+
+        A caller that is cancelled leaves what the others wait for alone.
+        """
+        if self._io_writer is None:
+            return
+        closing = asyncio.ensure_future(self._io_writer.wait_closed())
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller asks no more
+        await asyncio.wait({closing}, timeout=GOODBYE_S)
+        if not closing.done():
+            self._io_writer.transport.abort()
+        await asyncio.wait({closing})
+        closing.result()
 
     async def connect_tls(self, uri: Any, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: int) -> None:
         plain = self._bare_io_writer

@@ -8,6 +8,7 @@ load, what arrives within a gap of `Spacing` shares a commit.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ RENEW_AFTER_S = 6 * 3600.0
 """A writer that appended nothing for so long renews its subject: nobody purges what is younger than a day."""
 GATHERED_EVENTS, GATHERED_BYTES = 4_096, 1_000_000
 """Where commits that may be split are split: far below `events.log.MAX_COMMIT_BYTES`, so that no reader is held up."""
+logger = logging.getLogger("muster.writer")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -72,6 +74,7 @@ class Writer:
         """`append` for so many events that are encoded already, as one JSON array."""
         async with self._in_flight:
             header = Header(writer=self.name, epoch=self.epoch, basis=basis, time_ns=self._clock_ns(), cause=cause)
+            behind = self.last
             with telemetry.span("append", traceparent, writer=self.name, cause=cause, events=events) as current:
                 self.traceparent = current or traceparent
                 try:
@@ -81,6 +84,9 @@ class Writer:
                 except Conflict as conflict:
                     telemetry.CONFLICTS.add(1, writer=self.name)
                     raise SteppedDown(str(conflict)) from conflict
+            if logger.isEnabledFor(logging.DEBUG):  # the id is a digest of the payload
+                acknowledged = envelope.message_id(self.subject, behind, payload)
+                logger.debug("acknowledged", extra={"sequence": self.last, "id": acknowledged})
             telemetry.COMMITS.add(1, writer=self.name, cause=cause)
             telemetry.EVENTS.add(events, writer=self.name)
             self.stored = Stored(

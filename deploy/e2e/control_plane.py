@@ -1,6 +1,7 @@
 """A real Kubernetes control plane on loopback: etcd and kube-apiserver, and beside them what a test asks for.
 
-Etcd's data lie on tmpfs and are never synced: the control plane is as fast as it can be, and gone with its directory.
+Etcd's data lie on tmpfs and are never synced: the control plane is as fast as it can be, and gone with its directory. With
+`durable` they lie on disk and are synced, so that etcd may be killed.
 Users are known by tokens; ``admin`` may do everything, all others what RBAC grants them.
 """
 
@@ -30,10 +31,12 @@ NATIVE_GANGS = (
 class ControlPlane:
     """Etcd and kube-apiserver, from `start` to `stop`, or in a ``with``; logs and kubeconfigs stand in `directory`."""
 
-    def __init__(self, directory: Path, apiserver_flags: Sequence[str] = ()) -> None:
+    def __init__(self, directory: Path, apiserver_flags: Sequence[str] = (), *, durable: bool = False) -> None:
         self.directory = directory
         self.apiserver_flags = apiserver_flags
-        self.data = Path(tempfile.mkdtemp(prefix="muster-etcd-", dir=TMPFS if TMPFS.is_dir() else None))
+        self.durable = durable
+        in_memory = TMPFS if TMPFS.is_dir() else None
+        self.data = directory / "etcd" if durable else Path(tempfile.mkdtemp(prefix="muster-etcd-", dir=in_memory))
         self.admin_token = secrets.token_urlsafe()
         self.etcd_port, self.peer_port, self.port = free_port(), free_port(), free_port()
         self.processes: dict[str, Process] = {}
@@ -62,6 +65,11 @@ class ControlPlane:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "tokens.csv").write_text(f'{self.admin_token},admin,admin,"system:masters"\n')
         (self.directory / "service-accounts.pem").write_text(private_key())
+        self.start_etcd()
+        self.start_apiserver()
+
+    def start_etcd(self) -> None:
+        """Starts etcd, or starts it again on its data after its process was ended."""
         client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{self.peer_port}"
         etcd = self.run(
             "etcd",
@@ -71,11 +79,10 @@ class ControlPlane:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",
             "--log-level=warn",
+            *(() if self.durable else ("--unsafe-no-fsync",)),
         )
         wait_until(lambda: answers(f"{client}/readyz"), "etcd is ready", process=etcd)
-        self.start_apiserver()
 
     def start_apiserver(self) -> None:
         """Starts the apiserver, or starts it again on the same port after its process was ended."""
@@ -130,8 +137,11 @@ class ControlPlane:
         )
         return manager
 
-    def start_kubelets(self) -> Process:
-        """KWOK, as the kubelet of each node that carries the annotation ``kwok.x-k8s.io/node: fake``."""
+    def start_kubelets(self, *stages: Path) -> Process:
+        """KWOK, as the kubelet of each node that carries the annotation ``kwok.x-k8s.io/node: fake``.
+
+        `stages` are files with more of what it does to an object.
+        """
         port = free_port()
         kwok = self.run(
             "kwok",
@@ -139,7 +149,7 @@ class ControlPlane:
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--node-lease-duration-seconds=40",
             f"--server-address=127.0.0.1:{port}",
-            *(f"--config={stage}" for stage in sorted(STAGES.iterdir())),
+            *(f"--config={stage}" for stage in (*sorted(STAGES.iterdir()), *stages)),
         )
         wait_until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), "KWOK is ready", process=kwok)
         return kwok

@@ -166,3 +166,50 @@ async def test_servers_trust_each_other_by_certificate(files: Files, tmp_path: P
         log = await open_log(servers.url, cluster, create=True, replicas=2, ca_file=files.ca)
         assert await log.end() == 0
         await log.close()
+
+
+PATIENCE_OF_ASYNCIO_S = 30.0
+"""With a TLS connection whose other end does not say goodbye."""
+
+
+async def test_a_server_that_hangs_does_not_keep_a_client_from_the_others(files: Files, tmp_path: Path) -> None:
+    paths = TlsFiles(Path(files.ca), *map(Path, files.good))
+    with ServerCluster(tmp_path, size=2, tls=paths) as servers:
+        connection = await Connection(servers.url).connect(ca_file=files.ca)
+        for server in servers.servers.values():
+            if server.url.endswith(f":{connection.client.connected_url.port}"):  # type: ignore[union-attr]
+                server.pause()
+        generation = connection.generation
+        bound_s = PATIENCE_OF_ASYNCIO_S / 2
+        await until(lambda: connection.generation > generation, "the connection to the other one", bound_s)
+        await connection.close()
+
+
+@pytest.mark.parametrize("messages", [0, 2])
+async def test_a_server_that_hangs_does_not_keep_a_client_from_leaving(
+    files: Files, tmp_path: Path, messages: int
+) -> None:
+    with EmbeddedServer(tmp_path, extra=files.server(files.good)) as server:
+        connection = await Connection(server.url).connect(ca_file=files.ca)
+        server.pause()
+        for _ in range(messages):
+            await connection.client.publish("large", bytes(6_000_000))
+            await asyncio.sleep(0.1)  # on its way: the buffers fill up
+        await connection.client.publish("large", bytes(100))
+        async with asyncio.timeout(PATIENCE_OF_ASYNCIO_S / 2):
+            await connection.close()
+
+
+async def test_who_is_cancelled_while_a_connection_ends_leaves_the_others_waiting(files: Files, tmp_path: Path) -> None:
+    """nats-py cancels its reconnecting task, which waits for the end, and then waits for the same end itself."""
+    with EmbeddedServer(tmp_path, extra=files.server(files.good)) as server:
+        connection = await Connection(server.url).connect(ca_file=files.ca)
+        transport = connection.client._transport
+        assert transport is not None
+        server.pause()
+        transport.close()
+        first = asyncio.create_task(transport.wait_closed())
+        await asyncio.sleep(0)
+        first.cancel()
+        await transport.wait_closed()
+        await connection.close()
