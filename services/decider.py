@@ -102,6 +102,7 @@ class Decider:
         """The state at the log's end as of now."""
         started = await state_at(self.log)
         self.state, self.tail_bytes = started.state, started.tail_bytes
+        telemetry.SET_ASIDE.add(self.state.set_aside, writer=self.writer.name)
 
     async def run(self, taken: Event, turn: Callable[[], Awaitable[None]] | None = None) -> None:
         """Catch up, wait for the turn, take the writer's subject, decide until replaced (SteppedDown), cancelled, or told
