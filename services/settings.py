@@ -80,7 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     group_patches_per_second: PerSecond = 20.0
     """Writes behind the bindings: PodGroup status."""
 
-    snapshot_after_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
+    snapshot_after_bytes: Annotated[int, Meta(ge=0)] = 32 << 20
     """How much of the log since the last snapshot makes the binder take another; 0: none."""
     retention_days: Annotated[int, Meta(ge=0)] = 0
     """How many days of its log `muster retention` leaves at least; 0: all of it, for ever."""

@@ -88,7 +88,16 @@ RECORDED = tuple(field.name for field in _FIELDS)
 _TABLES = frozenset(field.name for field in _FIELDS if get_origin(field.type) is dict)
 """Attributes that are written in portions."""
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {field.name: msgspec.json.Decoder(field.type) for field in _FIELDS}
+_SHARED: dict[str, tuple[str, ...]] = {
+    "pods": ("status", "node", "group", "gang", "resource_version", "observed", "observed_node", "observed_version"),
+    "claims": ("uid", "node", "scheduling_class", "stage", "group", "resource_version"),
+    "groups": ("key", "pod", "phase"),
+}
+"""Of the many records, the strings that stand in others, too."""
+_SHARED_FACT = ("uid", "namespace", "scheduling_class", "status", "node", "resource_version")
+_SHARED_SETS = {"nodes": "claims", "gangs": "members"}
 _encode = msgspec.json.Encoder().encode
+_set = msgspec.structs.force_setattr
 
 
 def lines(state: State) -> Iterator[bytes]:
@@ -109,6 +118,7 @@ def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
     """The state of a snapshot's lines, in slices. Raises Damaged."""
     state = State()
     found: dict[str, Any] = {}
+    strings: dict[str, str] = {}
     for line in snapshot:
         name, _, text = line.partition(b" ")
         attribute = name.decode("ascii", "replace")
@@ -119,7 +129,7 @@ def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
         except (msgspec.DecodeError, ValueError) as error:
             raise Damaged(f"{attribute}: {error}") from error
         if attribute in _TABLES:
-            getattr(state, attribute).update(value)
+            getattr(state, attribute).update(_shared(attribute, value, strings))
         else:
             found[attribute] = value
         yield
@@ -131,6 +141,27 @@ def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
         setattr(state, attribute, value)
     _derive(state, resources)
     return state
+
+
+def _shared(attribute: str, portion: dict[Any, Any], strings: dict[str, str]) -> dict[Any, Any]:
+    """A portion of a table with one object for equal strings: decoded, each has its own, which is half of the memory."""
+    one = strings.setdefault
+    if attribute in _SHARED_SETS:
+        name = _SHARED_SETS[attribute]
+        for record in portion.values():
+            setattr(record, name, {one(member, member): None for member in getattr(record, name)})
+    if attribute not in _SHARED:
+        return portion
+    for record in portion.values():
+        for name in _SHARED[attribute]:
+            value = getattr(record, name)
+            setattr(record, name, one(value, value))
+        if attribute == "pods":
+            fact = record.fact
+            for name in _SHARED_FACT:
+                value = getattr(fact, name)
+                _set(fact, name, one(value, value))
+    return {one(key, key): record for key, record in portion.items()}
 
 
 def _derive(state: State, resources: list[str]) -> None:
