@@ -223,7 +223,10 @@ class GroupNominated(Decision, frozen=True):
 
 
 class GroupNominationEnded(Decision, frozen=True):
-    """The group's nominated room is free again: Taken by its proposal, Refused for another reason, Expired, GroupGone."""
+    """The group's nominated room is free again.
+
+    `reason`: Taken by its proposal, Refused (it waits for something else, or has nothing to place), Expired, GroupGone.
+    """
 
     group: str
     reason: str
