@@ -99,6 +99,10 @@ STRIKES: dict[str, Strike] = {
         request.arrive(fault.for_s),
         around.stop(request.process, fault.for_s),
     ),
+    "overtaken": lambda request, fault, around: (
+        around.race("anything", ""),
+        request.arrive(fault.for_s),
+    ),
     "stop after": lambda request, fault, around: (request.arrive(), around.stop(request.process, fault.for_s)),
 }
 """What a fault does to the request that it hits. What is not here is a race: something else comes first."""
@@ -179,6 +183,7 @@ DRAWS = (
     Draw(3, "answered late", LOG, for_s=(1.0, 5.0)),
     Draw(2, "refused", LOG, codes=(503, 10164), times=4),
     Draw(2, "slow", LOG, for_s=(0.1, 1.9)),
+    Draw(9, "overtaken", LOG, DECIDERS, for_s=(0.01, 0.4), times=4),
     Draw(3, "crash before", LOG, WRITERS),
     Draw(5, "crash after", LOG, WRITERS),
     Draw(3, "stop before", LOG, WRITERS, for_s=(1.0, 20.0)),
@@ -194,6 +199,7 @@ DRAWS = (
     Draw(2, "unreachable", ASKED, times=3),
     Draw(2, "refused", ("watch",), codes=(403, 410)),
     Draw(2, "refused", ("list",), codes=(410,)),
+    Draw(2, "refused", ("evict",), codes=(403, 429), times=2),
     Draw(4, "webhook", ("bind",), for_s=(0.0, 15.0), times=3),
     Draw(4, "late, refused meanwhile", ("bind",), for_s=(0.5, 8.0), times=2),
     Draw(3, "crash before", ("bind", "patch", "evict", "list", "watch")),
@@ -220,6 +226,7 @@ DRAWS = (
     Draw(1.5, "power loss", for_s=(0.5, 5.0)),
     Draw(2, "consumer lost", slots=WRITERS),
     Draw(1.5, "foreign message", slots=WRITERS),
+    Draw(1, "policy changed"),
     Draw(3, "watch cut"),
     Draw(2, "watch expired"),
     Draw(2, "history dropped"),

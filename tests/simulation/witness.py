@@ -50,6 +50,8 @@ class Witness:
         """Commits by cause."""
         self.bound: dict[str, str] = {}
         """UID → the node that it was bound to, by whomever; kept when the pod is gone."""
+        self.bound_by: dict[str, Process] = {}
+        """UID → which of our processes bound it."""
         self.permitted_in: dict[str, tuple[str, int]] = {}
         """UID → the group in which it was permitted, and since when that is there."""
         self._writing: dict[str, Process | None] = {}
@@ -182,17 +184,25 @@ class Witness:
             if group is not None:
                 self.permitted_in.update((binding.uid, (group.key, group.since)) for binding in assignment.pods)
             if self._touched.get(assignment.node, 0) <= basis:
-                self._within_allocatable(assignment.node, commit.sequence)
+                uids = [binding.uid for binding in assignment.pods]
+                self._within_allocatable(assignment.node, uids, commit.sequence)
         if group is not None and self._touched.get(permit.group, 0) <= basis:
             for key in group.gangs:
                 self._reached(key, commit, key in before.satisfied)
 
-    def _within_allocatable(self, node: str, sequence: int) -> None:
-        table = self.state.table
+    def _within_allocatable(self, node: str, uids: list[str], sequence: int) -> None:
+        """Of what these pods ask for; something else may be overdrawn since the node shrank."""
+        table, pods = self.state.table, self.state.pods
+        asked = {
+            column
+            for uid in uids
+            if uid in pods
+            for column, _ in table.classes[pods[uid].fact.scheduling_class].columns
+        }
         row = table.rows.get(node)
         _require(row is not None, f"{sequence} permits something on {node}, which is not there (7.2)")
-        over = (table.held[row] > table.allocatable[row]) & (table.held[row] > 0)
-        _require(not over.any(), f"{sequence}: the permits exceed what {node} has (7.2)")
+        over = [column for column in sorted(asked) if table.held[row, column] > table.allocatable[row, column]]
+        _require(not over, f"{sequence}: the permits exceed what {node} has (7.2)")
 
     def _reached(self, key: str, commit: Commit, satisfied: bool) -> None:
         gang = self.state.gangs[key]
@@ -222,11 +232,11 @@ class Witness:
         )
 
     def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
-        """A refusal is definite: nothing of the intent took hold, unless the pod is gone since."""
-        found = self.bound.get(event.uid, "")
+        """A refusal is definite: the intent did not take hold, unless the pod is gone since."""
+        ours = event.uid in self.bound_by and self.bound[event.uid] == event.node
         _require(
-            event.reason == "PodGone" or found == event.assigned_node,
-            f"{commit.sequence} says that {event.uid} was refused, {event.reason}; it is bound to {found} (rule 5)",
+            event.reason == "PodGone" or not ours,
+            f"{commit.sequence}: {event.uid} was refused on {event.node}, {event.reason}, and is bound there (rule 5)",
         )
 
     def disagreed(self, event: ev.DisagreementDetected, commit: Commit, index: int, before: Before) -> None:
@@ -243,6 +253,8 @@ class Witness:
         """A binding takes hold in the cluster now; `process` None: somebody else's."""
         _require(uid not in self.bound, f"{uid} is bound to {node}, and was to {self.bound.get(uid)} (7.1)")
         self.bound[uid] = node
+        if process is not None:
+            self.bound_by[uid] = process
         claim = self.state.claims.get(uid)
         intended = claim is not None and claim.stage == PERMITTED and claim.node == node
         _require(

@@ -44,9 +44,13 @@ WEIGHTS = {
     "annotate": 3,
     "declare": 1,
     "undeclare": 1,
+    "priority_class": 0.7,
     "malformed": 1,
 }
 """What happens, and how often against the rest."""
+
+
+RACES = ("fail", "fail", "delete", "node_changed", "node_gone", "stolen", "foreign", "gates", "label", "annotate")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -78,9 +82,13 @@ class Workload:
 
     def take(self, step: Step) -> None:
         self.random = random.Random(step.number)
+        self._try(getattr(self, step.what))
+
+    def _try(self, what: Callable[..., object], *arguments: Any) -> None:
+        """Somebody else may have been faster, or the name is taken."""
         try:
-            getattr(self, step.what)()
-        except ApiError as error:  # somebody else was faster, or the name is taken
+            what(*arguments)
+        except ApiError as error:
             if error.code not in (404, 409):
                 raise
 
@@ -217,6 +225,15 @@ class Workload:
     def declare(self) -> None:
         self._declare(f"g{self.random.randrange(GANGS)}", self.random.randint(1, 4))
 
+    def priority_class(self) -> None:
+        name = f"class-{self.random.randrange(3)}"
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        collection = self.api.collection("scheduling.k8s.io/v1", "PriorityClass")
+        if ("", name) in collection.entries:
+            self.api.delete(collection, "", name)
+        else:
+            self.api.apply_new({**made, "value": self.random.randrange(100)}, define=False)
+
     def _declare(self, name: str, minimum: int) -> None:
         spec: Object = {"minMember": minimum}
         if self.random.random() < 0.4:
@@ -259,6 +276,13 @@ class Workload:
 
     def race(self, kind: str, name: str) -> None:
         """Something happens to a pod, its node or its group at the worst moment. `name` may be another object's."""
+        if kind == "anything":
+            for what in self.random.choices(RACES, k=3):
+                self._try(getattr(self, what))
+        else:
+            self._try(self._race, kind, name)
+
+    def _race(self, kind: str, name: str) -> None:
         entry = self.api.pods.entries.get(("default", name))
         if entry is None:
             return
