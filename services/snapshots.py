@@ -91,7 +91,10 @@ class SnapshotKeeper:
     ) -> None:
         self._decider, self._busy = decider, busy
         self._after_bytes, self._environment = taking
+        self._newest = -1
+        """The newest snapshot that the log confirms, whoever took it; -1 before the log was read."""
         self._taken_at_bytes = 0
+        """How much was written when that was noticed; a start begins to count at the snapshot that it stands on."""
         self._not_before_s = float("-inf")
         self._pause_s = FIRST_PAUSE_S
 
@@ -102,6 +105,11 @@ class SnapshotKeeper:
                 await self._take()
 
     def _is_due(self) -> bool:
+        state = self._decider.state
+        newest = max(state.snapshots, default=0)
+        if newest > self._newest and state.sequence:
+            self._taken_at_bytes = self._decider.tail_bytes if self._newest >= 0 else 0
+            self._newest = newest
         written = self._decider.tail_bytes - self._taken_at_bytes
         if not self._decider.active or written < self._after_bytes or time.monotonic() < self._not_before_s:
             return False
@@ -118,7 +126,7 @@ class SnapshotKeeper:
             self._not_before_s = time.monotonic() + self._pause_s
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             return
-        self._taken_at_bytes, self._pause_s = at_bytes, FIRST_PAUSE_S
+        self._newest, self._taken_at_bytes, self._pause_s = taken.sequence, at_bytes, FIRST_PAUSE_S
         if taken.sequence not in self._decider.state.snapshots:
             self._decider.report(
                 SnapshotTaken(sequence=taken.sequence, digest=taken.digest, bytes=taken.bytes, state=taken.state)

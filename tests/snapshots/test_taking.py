@@ -28,6 +28,7 @@ from services.state import snapshot
 from services.writer import Writer
 from tests.homes import folded, put_commits
 from tests.waiting import until
+from tests.world import World
 
 
 async def grow(log: EventLog, commits: list[Stored], by: int) -> None:
@@ -173,6 +174,24 @@ async def test_nothing_is_taken_before_enough_was_written(
             await until(lambda: decider.active, "an active binder")
             keeper = SnapshotKeeper(decider, lambda: busy, Taking(after_bytes, {}))  # noqa: B023
             assert keeper._is_due() is due, (after_bytes, busy)
+
+
+async def test_a_binder_that_takes_over_counts_from_the_last_snapshot_that_the_log_knows() -> None:
+    world = World()
+    world.append("binder", [ev.SnapshotTaken(sequence=1, digest="d", bytes=1, state=1)], cause="outcome")
+    decider = Decider(world.log, Writer(world.log, "binder"), lambda state: iter(()))  # type: ignore[arg-type,return-value]
+    await decider.catch_up()
+    decider.active = True
+    keeper = SnapshotKeeper(decider, lambda: False, Taking(1_000, {}))
+    decider.tail_bytes = 5_000
+    assert keeper._is_due(), "what follows the snapshot of its start counts"
+    world.append("binder", [ev.SnapshotTaken(sequence=2, digest="d", bytes=1, state=1)], cause="outcome")
+    decider.state = world.state
+    assert not keeper._is_due()
+    decider.tail_bytes += 999
+    assert not keeper._is_due()
+    decider.tail_bytes += 1
+    assert keeper._is_due()
 
 
 @pytest.mark.parametrize(
