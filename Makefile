@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check e2e bench faults schema lock clean
+.PHONY: demo test check e2e chaos bench faults schema lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,7 +26,14 @@ test: check  ## everything that needs neither Go nor a cluster
 
 e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
 	$(BIN)/python -m deploy.e2e.build
-	$(BIN)/pytest -m e2e tests/e2e
+	$(BIN)/pytest -m e2e tests/e2e tests/chaos
+
+MINUTES ?= 5
+SEED    ?= 1
+KILLS   ?= 0
+chaos: $(READY)  ## real processes killed, stopped, cut off and filled up: MINUTES, SEED, KILLS (0: no such end)
+	$(BIN)/python -m deploy.e2e.build
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED) --kills $(KILLS)
 
 bench: $(READY)  ## every figure in benchmarks/README.md
 	$(BIN)/python -m benchmarks

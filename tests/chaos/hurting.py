@@ -1,0 +1,228 @@
+"""Carries a plan out on the field: each hurt in a task of its own, which undoes at its end what it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tests.chaos.field import Field, role_of
+from tests.chaos.network import Loss
+from tests.chaos.plan import GUEST, NATS, Hurt
+
+STORM_S = 0.3
+"""Between two looks whether there is somebody to kill again."""
+REFILL_S = 0.1
+CHUNK = bytes(1 << 20)
+
+
+class Hurting:
+    """`kills` are kill -9 by what was killed; `deeds` are hurts by kind, `spared` those whose target was hurt already."""
+
+    def __init__(self, field: Field, hurts: Iterator[Hurt], say: Callable[[str], None]) -> None:
+        self.field, self.hurts, self.say = field, hurts, say
+        self.kills: Counter[str] = Counter()
+        self.deeds: Counter[str] = Counter()
+        self.spared = 0
+        self._ways: dict[str, Callable[[Hurt], Awaitable[None]]] = {
+            "kill": self._kill,
+            "kill role": self._kill,
+            "kill all": self._kill,
+            "storm": self._storm,
+            "end": self._end,
+            "pause": self._pause,
+            "guest": self._guest,
+            "kill nats": self._kill_nats,
+            "kill quorum": self._kill_nats,
+            "pause nats": self._pause_nats,
+            "part nats": self._part_nats,
+            "fill disk": self._fill_disk,
+            "cut from nats": self._from_nats("all"),
+            "lossy to nats": self._from_nats("some"),
+            "answers lost from nats": self._from_nats("answers"),
+            "cut from api": self._from_api("all"),
+            "lossy to api": self._from_api("some"),
+            "answers lost from api": self._from_api("answers"),
+            "kill apiserver": self._kill_control,
+            "kill etcd": self._kill_control,
+            "pause apiserver": self._pause_control,
+            "pause etcd": self._pause_control,
+        }
+
+    async def hurt_for(self, seconds: float, kills: int) -> None:
+        """So long, or until so many were killed in all; returns when nothing is hurt any more."""
+        deadline_s = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as tasks:
+            while time.monotonic() < deadline_s and (not kills or self.kills.total() < kills):
+                hurt = next(self.hurts)
+                await asyncio.sleep(hurt.after_s)
+                tasks.create_task(self._do(hurt))
+
+    async def _do(self, hurt: Hurt) -> None:
+        self.deeds[hurt.deed] += 1
+        self.say(str(hurt))
+        await self._ways[hurt.deed](hurt)
+
+    # -------------------------------------------------------------------------------------------------------- services
+
+    async def _kill(self, hurt: Hurt) -> None:
+        for name in hurt.targets:
+            self.kills[role_of(name)] += self.field.slots[name].kill()
+
+    async def _storm(self, hurt: Hurt) -> None:
+        """Whenever one is back it is killed again."""
+        end_s = time.monotonic() + hurt.lasts_s
+        while time.monotonic() < end_s:
+            await self._kill(hurt)
+            await asyncio.sleep(STORM_S)
+
+    async def _end(self, hurt: Hurt) -> None:
+        for name in hurt.targets:
+            slot = self.field.slots[name]
+            if slot.process is not None and slot.process.alive:
+                slot.process.popen.terminate()
+
+    async def _pause(self, hurt: Hurt) -> None:
+        stopped = [slot.process for name in hurt.targets if (slot := self.field.slots[name]).process is not None]
+        for process in stopped:
+            process.pause()
+        try:
+            await asyncio.sleep(hurt.lasts_s)
+        finally:
+            for process in stopped:
+                process.resume()
+
+    async def _guest(self, hurt: Hurt) -> None:
+        """Joins, or is told to leave."""
+        slot = self.field.slots[GUEST]
+        if not slot.wanted.is_set():
+            slot.wanted.set()
+            return
+        slot.wanted.clear()
+        if slot.process is not None and slot.process.alive:
+            slot.process.popen.terminate()
+
+    # ------------------------------------------------------------------------------------------------------------ NATS
+
+    def _free(self, hurt: Hurt) -> list[str]:
+        """Of the targets those that nobody hurts yet; they are busy from now on."""
+        free = [name for name in hurt.targets if name not in self.field.busy]
+        self.spared += len(hurt.targets) - len(free)
+        self.field.busy |= set(free)
+        return free
+
+    async def _kill_nats(self, hurt: Hurt) -> None:
+        names = self._free(hurt)
+        for name in names:
+            self.field.nats.servers[name].kill()
+            self.kills["nats"] += 1
+        await asyncio.sleep(hurt.lasts_s)
+        await asyncio.gather(*map(self._start_nats, names))
+
+    async def _start_nats(self, name: str) -> None:
+        await self.field.start_nats(name)
+        self.field.busy.discard(name)
+
+    async def _pause_nats(self, hurt: Hurt) -> None:
+        names = self._free(hurt)
+        for name in names:
+            self.field.nats.servers[name].pause()
+        try:
+            await asyncio.sleep(hurt.lasts_s)
+        finally:
+            for name in names:
+                self.field.nats.servers[name].resume()
+                self.field.busy.discard(name)
+
+    async def _part_nats(self, hurt: Hurt) -> None:
+        (name,) = hurt.targets
+        field = self.field
+        others = [field.routes[other] for other in NATS if other != name]
+        parted = field.network.part(f"nats {name}", field.routes[name], others)
+        if parted is None:
+            self.spared += 1
+            return
+        try:
+            await asyncio.sleep(hurt.lasts_s)
+        finally:
+            field.network.heal(parted)
+
+    async def _fill_disk(self, hurt: Hurt) -> None:
+        """The server has to be started again: one that met a full disk leaves JetStream alone from then on."""
+        if not self.field.small_disks:
+            self.spared += len(hurt.targets)
+            return
+        names = self._free(hurt)
+        await asyncio.gather(*(self._fill(name, hurt.lasts_s) for name in names))
+        for name in names:
+            await asyncio.to_thread(self.field.nats.servers[name].stop)
+            await self._start_nats(name)
+
+    async def _fill(self, name: str, seconds: float) -> None:
+        """Whatever is freed meanwhile is taken, too."""
+        file = self.field.directory / "nats" / name / "filler"
+        end_s = time.monotonic() + seconds
+        try:
+            while time.monotonic() < end_s:
+                await asyncio.to_thread(_fill_up, file)
+                await asyncio.sleep(REFILL_S)
+        finally:
+            file.unlink(missing_ok=True)
+
+    # --------------------------------------------------------------------------------------------------------- network
+
+    def _from_nats(self, loss: Loss) -> Callable[[Hurt], Awaitable[None]]:
+        async def hurt_it(hurt: Hurt) -> None:
+            await self._lose(hurt, self.field.client_ports, loss)
+
+        return hurt_it
+
+    def _from_api(self, loss: Loss) -> Callable[[Hurt], Awaitable[None]]:
+        async def hurt_it(hurt: Hurt) -> None:
+            await self._lose(hurt, [self.field.control_plane.port], loss)
+
+        return hurt_it
+
+    async def _lose(self, hurt: Hurt, ports: list[int], loss: Loss) -> None:
+        network = self.field.network
+        lost = [network.lose(name, ports, loss) for name in hurt.targets]
+        try:
+            await asyncio.sleep(hurt.lasts_s)
+        finally:
+            for one in lost:
+                network.heal(one)
+
+    # --------------------------------------------------------------------------------------------------- control plane
+
+    async def _kill_control(self, hurt: Hurt) -> None:
+        for name in self._free(hurt):
+            self.field.control(name).kill()
+            self.kills[name] += 1
+            await asyncio.sleep(hurt.lasts_s)
+            await self.field.start_control(name)
+            self.field.busy.discard(name)
+
+    async def _pause_control(self, hurt: Hurt) -> None:
+        for name in self._free(hurt):
+            process = self.field.control(name)
+            process.pause()
+            try:
+                await asyncio.sleep(hurt.lasts_s)
+            finally:
+                process.resume()
+                self.field.busy.discard(name)
+
+
+def _fill_up(file: Path) -> None:
+    """Until nothing more fits."""
+    with suppress(OSError), file.open("ab", buffering=0) as filler:
+        size = len(CHUNK)
+        while size:
+            try:
+                os.write(filler.fileno(), CHUNK[:size])
+            except OSError:
+                size //= 2

@@ -1,0 +1,114 @@
+"""The log as a reader sees it the whole time, against what services were told of it.
+
+The ledger follows the log through everything, folds it, and remembers a digest of each commit. At the end the log is read
+again: a commit that changed or vanished, a gap, an acknowledged commit that is not there or is another, are violations.
+Acknowledgements are the services' own word: at level debug a writer logs sequence and message id of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import events as ev
+from events.envelope import Stored
+from events.log import EventLog, LogError
+from services.state.fold import State
+from services.state.validate import Violated, validate_state
+
+AGAIN_S = 0.5
+
+
+class Acknowledged(NamedTuple):
+    """What a service wrote into its own output."""
+
+    service: str
+    sequence: int
+    message_id: str
+
+
+class Ledger:
+    """`state` is the fold of what was read so far."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.counted: Counter[str] = Counter()
+        """Commits, and events by type."""
+        self.violations: list[str] = []
+        self._digests: list[bytes] = []
+
+    def read(self, batch: Iterable[Stored]) -> None:
+        for stored in batch:
+            if stored.sequence <= len(self._digests):
+                if digest(stored) != self._digests[stored.sequence - 1]:
+                    self.violations.append(f"commit {stored.sequence} is another than it was (7.7)")
+                continue
+            if stored.sequence != len(self._digests) + 1:
+                self.violations.append(f"commit {stored.sequence} follows {len(self._digests)}: a gap (rule 2)")
+                return
+            self._digests.append(digest(stored))
+            commit = self.state.apply_stored(stored)
+            self.counted["commits"] += 1
+            if commit is None:
+                self.violations.append(f"{stored.sequence} on {stored.subject} is nobody's commit")
+                continue
+            self.counted.update(type(event).__name__ for event in commit.events)
+            for event in commit.events:
+                if isinstance(event, ev.DisagreementDetected):
+                    self.violations.append(f"{stored.sequence}: planner and binder disagree: {event} (rule 4)")
+        try:
+            validate_state(self.state)
+        except Violated as violated:
+            self.violations.append(f"at {self.state.sequence}: {violated}")
+
+    async def follow(self, log: EventLog) -> None:
+        """For ever. A log that lost what was read is a violation, and no reason to stop looking."""
+        while True:
+            try:
+                async for batch in log.follow(self.state.sequence):
+                    self.read(batch)
+            except LogError as error:
+                self.violations.append(f"following the log: {error}")
+            await asyncio.sleep(AGAIN_S)
+
+    async def compare(self, log: EventLog, acknowledged: Iterable[Acknowledged]) -> int:
+        """Reads the whole log again; how many acknowledgements were found in it. Raises LogError."""
+        ids: dict[int, str] = {}
+        async for batch in log.read():
+            self.read(batch)
+            ids.update((stored.sequence, stored.message_id) for stored in batch)
+        if len(ids) < len(self._digests):
+            self.violations.append(f"the log has {len(ids)} commits, and had {len(self._digests)} (7.7)")
+        found = 0
+        for one in acknowledged:
+            if ids.get(one.sequence) == one.message_id:
+                found += 1
+            else:
+                there = ids.get(one.sequence, "nothing")
+                self.violations.append(
+                    f"{one.service} was told {one.message_id} at {one.sequence}: there is {there} (7.7)"
+                )
+        self.counted["acknowledged"] = found
+        return found
+
+
+def digest(stored: Stored) -> bytes:
+    """Of all of it."""
+    parts = (stored.subject.encode(), stored.message_id.encode(), stored.header, stored.payload)
+    return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
+
+
+def acknowledgements(logs: Mapping[str, Path]) -> Iterator[Acknowledged]:
+    """From the services' output, by name. A line that was cut off by a kill is none."""
+    for service, path in logs.items():
+        for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+            if '"acknowledged"' in line:
+                with suppress(ValueError, KeyError, TypeError):
+                    said = json.loads(line)
+                    yield Acknowledged(service, int(said["sequence"]), str(said["id"]))

@@ -1,0 +1,215 @@
+"""One run: episodes of hurting and coming to rest, and the reckoning at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from tests.chaos import ledger, rest
+from tests.chaos.field import Field
+from tests.chaos.hurting import Hurting
+from tests.chaos.ledger import Ledger
+from tests.chaos.network import Network
+from tests.chaos.plan import plan
+from tests.chaos.supervisor import KILLED, TERMINATED
+from tests.chaos.witness import Witness
+from tests.chaos.workload import Workload
+from tests.e2e.cluster import check_room
+
+EPISODE_S = 60.0
+RESTS_WITHIN_S = 300.0
+LOOK_S = 1.0
+LOOKS = 3
+"""Looks in a row that must find it at rest."""
+EXPECTED_EXITS = {0, 3, 4, KILLED, TERMINATED}
+"""Told to end; replaced; the log or the cluster out of reach; killed; told to end before it listened."""
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What a run did and found."""
+
+    seed: int
+    seconds: float = 0.0
+    episodes: int = 0
+    kills: dict[str, int] = {}
+    deeds: dict[str, int] = {}
+    spared: int = 0
+    starts: int = 0
+    """Of services, by their supervisors."""
+    exits: dict[str, int] = {}
+    """Of services, by code."""
+    ended_alone: dict[str, int] = {}
+    """Servers that ended although nobody killed them."""
+    seen: dict[str, int] = {}
+    """By the witness."""
+    commits: int = 0
+    acknowledged: int = 0
+    events: dict[str, int] = {}
+    decisions: int = 0
+    decided: int = 0
+    reproduced: int = 0
+    rests_s: list[float] = []
+    """How long it took to come to rest, in each episode."""
+    violations: list[str] = []
+
+    def line(self) -> str:
+        by_kind = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
+        return (
+            f"seed {self.seed}: {sum(self.kills.values())} kills ({by_kind}), {sum(self.deeds.values())} hurts in "
+            f"{self.episodes} episodes, {self.seconds / 60:.1f} min; {self.seen.get('pods bound', 0)} pods and "
+            f"{self.seen.get('gangs bound', 0)} gangs bound, {self.commits} commits ({self.acknowledged} acknowledged), "
+            f"{self.reproduced} of {self.decided} decisions verified, {len(self.violations)} violations"
+        )
+
+
+class Run:
+    def __init__(self, directory: Path, network: Network, *, seed: int, isolated: bool) -> None:
+        self.directory = directory
+        self.report = Report(seed=seed)
+        self.field = Field(directory, network, small_disks=isolated)
+        self.witness, self.ledger = Witness(), Ledger()
+        self._began_s = time.monotonic()
+        self._seed = seed
+
+    async def run(self, seconds: float, kills: int) -> Report:
+        """Hurts for so long, or until so many kills (0: no such end). Ends early at a violation."""
+        async with AsyncExitStack() as stack:
+            try:
+                await self.field.start(stack)
+                await self._run(stack, seconds, kills)
+            except TimeoutError as error:
+                self._violated([f"not within its time: {error}"])
+            finally:
+                self._sum_up()
+                await self._keep()
+        return self.report
+
+    async def _run(self, stack: AsyncExitStack, seconds: float, kills: int) -> None:
+        field, report = self.field, self.report
+        log = await field.open_log()
+        stack.push_async_callback(log.close)
+        workload = Workload(field.api, self.witness, self._seed)
+        self._following = [
+            asyncio.create_task(self.witness.follow(field.api), name="witness"),
+            asyncio.create_task(self.ledger.follow(log), name="ledger"),
+        ]
+        stack.push_async_callback(_cancelled, self._following)
+        await workload.prepare()
+        hurting = Hurting(field, plan(self._seed), self.say)
+        deadline_s = time.monotonic() + seconds
+        while (left_s := deadline_s - time.monotonic()) > 0 and not report.violations:
+            if kills and hurting.kills.total() >= kills:
+                break
+            working = asyncio.create_task(workload.run(), name="workload")
+            try:
+                await hurting.hurt_for(min(EPISODE_S, left_s), kills)
+            finally:
+                await _cancelled([working])
+                report.kills, report.deeds, report.spared = dict(hurting.kills), dict(hurting.deeds), hurting.spared
+            await self._come_to_rest(workload)
+            report.episodes += 1
+        await self._reckon()
+
+    async def _come_to_rest(self, workload: Workload) -> None:
+        """Everything runs, nothing new comes; then what must hold is looked at."""
+        began_s, looks, why = time.monotonic(), 0, ["nobody looked yet"]
+        await self.field.mend()
+        self.field.resume_services()
+        await workload.rest()
+        while looks < LOOKS:
+            self._check_followers()
+            if time.monotonic() - began_s > RESTS_WITHIN_S:
+                self._violated([f"not at rest after {RESTS_WITHIN_S:.0f} s: {'; '.join(why)} (7.11 to 7.13)"])
+                return
+            await asyncio.sleep(LOOK_S)
+            why = rest.unrest(self.ledger.state, self.witness.pods)
+            looks = 0 if why else looks + 1
+        self.report.rests_s.append(round(time.monotonic() - began_s, 1))
+        found = rest.violations(
+            self.ledger.state, self.witness.pods, workload.minimum, workload.touched, self.witness.bound
+        )
+        try:
+            await check_room(self.field.api)
+        except AssertionError as error:
+            found.append(str(error))
+        self._violated([*found, *self.witness.violations, *self.ledger.violations])
+        state = self.ledger.state
+        self.say(
+            f"at rest after {self.report.rests_s[-1]} s: {len(self.witness.pods)} pods, {len(state.cohorts)} cohorts "
+            f"wait, log at {state.sequence}, {sum(self.report.kills.values())} kills so far"
+        )
+
+    async def _reckon(self) -> None:
+        """Services are told to end; their acknowledgements, the log, and what the rules decide again are compared."""
+        codes = await self.field.end_services()
+        self._violated(
+            [f"{name}: exit {code} on SIGTERM" for name, code in codes.items() if code not in (0, TERMINATED)]
+        )
+        log = await self.field.open_log()
+        try:
+            said = ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()})
+            self.report.acknowledged = await self.ledger.compare(log, said)
+        finally:
+            await log.close()
+        verified = await self.field.verify()
+        self.report.decided, self.report.reproduced = verified["decided"], verified["reproduced"]
+        self.report.decisions = verified["decisions"]
+        if not verified["verified"]:
+            self._violated(
+                [f"verify: {verified['difference'] or verified['violation'] or verified['why_unverifiable']}"]
+            )
+        for name, slot in self.field.slots.items():
+            bad = {code: count for code, count in slot.exits.items() if code not in EXPECTED_EXITS}
+            traces = slot.log.read_text(errors="replace").count("Traceback") if slot.log.exists() else 0
+            if bad or traces:
+                self._violated([f"{name}: exit codes {bad}, {traces} tracebacks, in {slot.log}"])
+        self._violated([*self.witness.violations, *self.ledger.violations])
+
+    def _check_followers(self) -> None:
+        for task in self._following:
+            if task.done():
+                task.result()
+
+    def _violated(self, found: list[str]) -> None:
+        for one in found:
+            if one not in self.report.violations:
+                self.report.violations.append(one)
+                self.say(f"VIOLATION {one}")
+
+    def _sum_up(self) -> None:
+        report, slots = self.report, self.field.slots.values()
+        report.seconds = round(time.monotonic() - self._began_s, 1)
+        report.starts = sum(slot.starts for slot in slots)
+        exits: Counter[int] = sum((slot.exits for slot in slots), Counter())
+        report.exits = {str(code): count for code, count in sorted(exits.items())}
+        report.ended_alone = dict(self.field.ended_alone)
+        report.seen = dict(self.witness.counted)
+        report.commits = self.ledger.counted.pop("commits", 0)
+        self.ledger.counted.pop("acknowledged", None)
+        report.events = dict(self.ledger.counted)
+
+    async def _keep(self) -> None:
+        """What lies on disks that go with the namespaces; and the log itself, where something is to be explained."""
+        for name, server in self.field.nats.servers.items():
+            if server.log_path.exists():
+                shutil.copy(server.log_path, self.directory / f"nats-{name}.log")
+        if self.report.violations:
+            code, out, err = await self.field.muster(
+                "export", self.field.nats.url, str(self.directory / "log.db"), role="reader"
+            )
+            self.say(f"export of the log: exit {code} {out.strip()} {err.strip()}")
+
+    def say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began_s:7.1f}  {text}", flush=True)
+
+
+async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

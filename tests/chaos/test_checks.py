@@ -1,0 +1,205 @@
+"""What looks on during a run can tell what is wrong: the plan, the witness, the ledger, the proxies, and rest."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from deploy.e2e.workload import gang, pod
+from events.memory import MemoryLog
+from tests.chaos import plan, rest
+from tests.chaos.hurting import Hurting
+from tests.chaos.ledger import Acknowledged, Ledger, acknowledgements
+from tests.chaos.network import Proxies
+from tests.chaos.plan import DEEDS
+from tests.chaos.witness import Seen, Witness
+from tests.waiting import until
+from tests.world import World
+
+# ---------------------------------------------------------------------------------------------------------------- plan
+
+
+def test_one_seed_decides_everything() -> None:
+    first, again, other = (list(islice(plan.plan(seed), 500)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_every_way_to_hurt_comes_and_can_be_carried_out() -> None:
+    hurting = Hurting(None, plan.plan(1), print)  # type: ignore[arg-type]
+    assert hurting._ways.keys() == DEEDS.keys() == {hurt.deed for hurt in islice(plan.plan(1), 2_000)}
+
+
+# ------------------------------------------------------------------------------------------------------------- witness
+
+
+def shown(name: str, uid: str, node: str = "", phase: str = "Pending") -> dict[str, Any]:
+    thing = pod(name)
+    thing["metadata"]["uid"] = uid
+    thing["spec"] |= {"nodeName": node} if node else {}
+    return thing | {"status": {"phase": phase}}
+
+
+@pytest.mark.parametrize("then", ["two", ""])
+def test_a_pod_that_changes_its_node_was_bound_twice(then: str) -> None:
+    witness = Witness()
+    witness.note(shown("p", "1"))
+    witness.note(shown("p", "1", "one"))
+    assert not witness.violations
+    witness.note(shown("p", "1", then))
+    assert "7.1" in witness.violations[0]
+
+
+def test_what_the_watch_missed_the_list_finds() -> None:
+    witness = Witness()
+    witness.note(shown("old", "1", "one"))
+    witness.note(shown("stays", "2", "one"))
+    witness.listed([shown("stays", "2", "two"), shown("new", "3")])
+    assert set(witness.pods) == {"2", "3"}
+    assert witness.counted["pods deleted"] == 1
+    assert len(witness.violations) == 1
+
+
+def test_a_pod_made_anew_under_its_name_is_another() -> None:
+    witness = Witness()
+    witness.note(shown("p", "1", "one"))
+    witness.gone("1")
+    witness.note(shown("p", "2", "two"))
+    assert not witness.violations
+    assert witness.counted["pods bound"] == 2
+
+
+# -------------------------------------------------------------------------------------------------------------- ledger
+
+
+def a_log() -> MemoryLog:
+    world = World()
+    world.node("one")
+    world.pod("p")
+    world.settle()
+    return world.log
+
+
+def told(log: MemoryLog) -> list[Acknowledged]:
+    return [Acknowledged("binder-a", stored.sequence, stored.message_id) for stored in log.commits]
+
+
+async def test_every_acknowledged_commit_is_there() -> None:
+    log, ledger = a_log(), Ledger()
+    ledger.read(log.commits)
+    assert await ledger.compare(log, told(log)) == len(log.commits)
+    assert not ledger.violations
+
+
+async def test_a_commit_that_vanished_was_acknowledged() -> None:
+    log, ledger = a_log(), Ledger()
+    ledger.read(log.commits)
+    acknowledged = told(log)
+    log.commits.pop()
+    assert await ledger.compare(log, acknowledged) == len(log.commits)
+    assert len(ledger.violations) == 2, "once as the log is shorter, once as somebody was told"
+
+
+async def test_an_acknowledged_commit_that_is_another() -> None:
+    log, ledger = a_log(), Ledger()
+    await ledger.compare(log, [told(log)[0]._replace(message_id="another")])
+    assert "was told another at 1" in ledger.violations[0]
+
+
+def test_a_commit_that_changes_after_it_was_read() -> None:
+    log, ledger = a_log(), Ledger()
+    ledger.read(log.commits)
+    ledger.read([msgspec.structs.replace(log.commits[3], payload=b"[]")])
+    assert "another than it was" in ledger.violations[0]
+
+
+def test_a_gap() -> None:
+    log, ledger = a_log(), Ledger()
+    ledger.read([log.commits[0], log.commits[2]])
+    assert "a gap" in ledger.violations[0]
+
+
+def test_acknowledgements_are_read_from_what_services_print(tmp_path: Path) -> None:
+    file = tmp_path / "binder-a.log"
+    file.write_text(
+        '{"level":"info","message":"taken","sequence":3}\n'
+        '{"level":"debug","message":"acknowledged","sequence":7,"id":"abc"}\n'
+        "Traceback\n"
+        '{"level":"debug","message":"acknowledged","sequ'
+    )
+    found = list(acknowledgements({"binder-a": file, "binder-b": tmp_path / "never-started.log"}))
+    assert found == [Acknowledged("binder-a", 7, "abc")]
+
+
+# ---------------------------------------------------------------------------------------------------------------- rest
+
+
+def members(name: str, bound: int, waiting: int) -> dict[str, Seen]:
+    nodes = ["one"] * bound + [""] * waiting
+    names = [thing["metadata"]["name"] for thing in gang(name, len(nodes))]
+    return {
+        member: Seen(uid=member, name=member, gang=name, node=node, phase="Pending", terminating=False)
+        for member, node in zip(names, nodes, strict=True)
+    }
+
+
+@pytest.mark.parametrize(("bound", "half"), [(0, False), (1, True), (2, True), (3, False), (4, False)])
+def test_a_gang_of_four_that_needs_three(bound: int, half: bool) -> None:
+    pods = members("g", bound, 4 - bound)
+    assert bool(rest.half_bound_in_cluster(pods, {"g": 3})) == half
+
+
+def test_a_settled_world_is_at_rest_and_an_unsettled_one_says_why() -> None:
+    world = World()
+    world.node("one")
+    world.pod("p")
+    pods = {"p": Seen(uid="p", name="p", gang="", node="", phase="Pending", terminating=False)}
+    assert any("groups ready" in why for why in rest.unrest(world.state, pods))
+    world.settle()
+    assert any("differ" in why for why in rest.unrest(world.state, pods))
+    pods["p"].node = "one"
+    assert rest.unrest(world.state, pods) == []
+    assert rest.violations(world.state, pods, {}, set(), {"p": "one"}) == []
+    assert "7.11" in rest.violations(world.state, pods, {}, set(), {"p": "two"})[0]
+
+
+# ------------------------------------------------------------------------------------------------------------- proxies
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(100):
+        writer.write(chunk)
+    writer.close()
+
+
+@pytest.mark.parametrize("loss", ["all", "answers", "some"])
+async def test_a_proxy_keeps_back_what_is_lost_and_forwards_it_once_healed(loss: Any) -> None:
+    received: list[bytes] = []
+
+    async def read(reader: asyncio.StreamReader) -> None:
+        while chunk := await reader.read(100):
+            received.append(chunk)
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    network = Proxies(seed=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", await network.way("binder-a", port))
+    reading = asyncio.create_task(read(reader))
+    writer.write(b"one")
+    await until(lambda: received == [b"one"])
+    hurt = network.lose("binder-a", [port], loss)
+    writer.write(b"two")
+    if loss != "some":
+        await asyncio.sleep(0.2)
+        assert received == [b"one"]
+    network.heal(hurt)
+    await until(lambda: received == [b"one", b"two"])
+    writer.close()
+    await reading
+    network.close()
+    server.close()
