@@ -6,12 +6,17 @@ Its holder publishes it again under the expected sequence and with a time to liv
 empty lease, which a standby hears at once. The server could mark what it forgets (``subject_delete_marker_ttl``), but
 such a marker reaches consumers only, no subscription: a standby asks five times in a lease's life instead.
 
+While the server answers nobody, as three servers do that choose a leader, nobody can renew and nobody can claim, but the
+lease's time goes on. So a holder keeps what nobody else has claimed, and who met that silence gives him one more life,
+counted from its end, before a forgotten lease counts as free.
+
 A KV bucket would not do: nats-py's `update` drops the time to live, and a renewed lease would be permanent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,9 +26,11 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.connection import Connection, NotLast, Unanswered, retrying
+from events.connection import PATIENCE_S, Connection, NotLast, Unanswered, retrying
 from events.log import LogError
 from events.wire import UNDECODABLE
+
+_logger = logging.getLogger(__name__)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -46,11 +53,19 @@ class Lease:
     """One holder's claim to one role.
 
     `holder` is a name for people. `ttl_s`: whole seconds, at least 1; renewed three times in it. After `acquire`,
-    `lost` is set when the lease is another's or its time passed without a renewal: the service steps down.
+    `lost` is set when the lease is another's, or nobody could be asked for `patience_s`: the service steps down.
     """
 
     def __init__(
-        self, connection: Connection, cluster: str, role: str, holder: str, ttl_s: int = 5, *, replicas: int = 1
+        self,
+        connection: Connection,
+        cluster: str,
+        role: str,
+        holder: str,
+        ttl_s: int = 5,
+        *,
+        replicas: int = 1,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         if ttl_s < 1:
             raise ValueError(f"ttl_s is {ttl_s}: the server forgets messages after whole seconds, at least 1")
@@ -69,6 +84,9 @@ class Lease:
             "num_replicas": replicas,
         }
         self._held = Held(holder, secrets.token_hex(8))
+        self._patience_s = patience_s
+        self._given_back = False
+        """Whether that was the last word heard of it."""
         self._sequence = 0
         self._valid_until = 0.0
         self._renewing: asyncio.Task[None] | None = None
@@ -78,7 +96,8 @@ class Lease:
         await self._prepare()
         changed = asyncio.Event()
 
-        async def on_change(_: Msg) -> None:
+        async def on_change(message: Msg) -> None:
+            self._given_back = _read(message.data) == _NOBODY
             changed.set()
 
         listening = await self._connection.client.subscribe(self._subject, cb=on_change)
@@ -126,31 +145,39 @@ class Lease:
         with suppress(Unanswered):
             last = await self._last()
             if last is None:
-                return await self._publish(self._held, 0, self.ttl_s)
+                free = self._given_back or self._connection.answers_for_s() >= self.ttl_s
+                return free and await self._publish(self._held, 0, self.ttl_s)
             if last[1] in (_NOBODY, self._held):  # ours: an earlier answer was lost
                 return await self._publish(self._held, last[0], self.ttl_s)
         return False
 
     async def _renew(self) -> None:
-        """Renews three times in the lease's life; sets `lost` when it is another's or its time is over."""
-        clock = asyncio.get_running_loop().time
+        """Renews three times in the lease's life; sets `lost` when it is another's, or patience is over."""
+        clock, told = asyncio.get_running_loop().time, False
         try:
-            while clock() < self._valid_until:
+            while (over_s := clock() - self._valid_until) < self._patience_s:
+                if over_s >= 0 and not told:
+                    _logger.warning("no answer about %s: kept until somebody else claims it", self._subject)
+                told = over_s >= 0
                 await asyncio.sleep(self.ttl_s / 3)
                 with suppress(Unanswered):
-                    if not await self._publish(self._held, self._sequence, self.ttl_s) and not await self._is_ours():
+                    if not await self._publish(self._held, self._sequence, self.ttl_s) and not await self._keep():
                         return
         except LogError:
             return
         finally:
             self.lost.set()
 
-    async def _is_ours(self) -> bool:
-        """The last message is ours after all: the answer to an earlier renewal was lost."""
+    async def _keep(self) -> bool:
+        """It may be ours after all: the answer to an earlier renewal was lost; or the server forgot it meanwhile, and
+        nobody else has claimed it. Whether he has, if he does so now, the next renewal tells."""
         last = await self._last()
-        if last is None or last[1] != self._held:
+        if last is None:
+            await self._publish(self._held, 0, self.ttl_s)
+        elif last[1] == self._held:
+            self._sequence = last[0]
+        else:
             return False
-        self._sequence = last[0]
         return True
 
     async def _publish(self, held: Held, expected: int, ttl_s: int) -> bool:
@@ -194,7 +221,7 @@ class Watch:
         self._connection = connection
         self._cluster = cluster
         self._roles = roles
-        self._silence_s = ttl_s / 2
+        self._ttl_s = ttl_s
         self._heard: dict[str, tuple[float, Held]] = {}
         """subject → when its last message came, and what it said."""
         self._listening: Subscription | None = None
@@ -211,10 +238,11 @@ class Watch:
     async def is_free(self, role: str) -> bool:
         """Whether nobody holds it. False while the server does not answer: somebody might. Raises Denied, Refused."""
         heard_s, held = self._heard.get(subject(self._cluster, role), (float("-inf"), _NOBODY))
-        if asyncio.get_running_loop().time() - heard_s < self._silence_s:
+        if asyncio.get_running_loop().time() - heard_s < self._ttl_s / 2:
             return held == _NOBODY
         with suppress(Unanswered):
-            return await holder_of(self._connection, self._cluster, role) == ""
+            holder = await holder_of(self._connection, self._cluster, role)
+            return holder == "" and self._connection.answers_for_s() >= self._ttl_s
         return False
 
     async def _hear(self, message: Msg) -> None:

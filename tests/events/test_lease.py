@@ -8,7 +8,7 @@ import pytest
 
 from events import lease as leases
 from events.connection import Connection
-from events.lease import Lease
+from events.lease import Lease, Watch
 from events.server import EmbeddedServer
 from tests.events.proxy import proxy
 from tests.nats_server import connected
@@ -58,9 +58,38 @@ async def test_the_lease_of_a_dead_holder_runs_out(server: EmbeddedServer, clust
         await second.release()
 
 
+async def test_a_holder_keeps_it_while_the_server_answers_nobody(
+    own_server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody can have claimed it, and when the server is back the holder is first, though the lease was forgotten."""
+    async with connected(own_server.url) as connection, connected(own_server.url) as other:
+        held, second = (Lease(each, cluster, "binder", "me", 2) for each in (connection, other))
+        await held.acquire()
+        standby = asyncio.ensure_future(second.acquire())
+        async with Watch(other, cluster, "binder", 2) as watch:
+            own_server.pause()
+            looking = asyncio.ensure_future(never_free(watch, "binder"))
+            await until(lambda: "no answer about" in caplog.text)
+            own_server.resume()
+            first = held._sequence
+            await until(lambda: held._sequence >= first + 4 or held.lost.is_set() or standby.done() or looking.done())
+            assert not held.lost.is_set()
+            assert not standby.done()
+            assert not looking.done(), "the binder would have called the shard lost"
+            standby.cancel()
+            looking.cancel()
+        await held.release()
+
+
+async def never_free(watch: Watch, role: str) -> None:
+    """Ends when it is."""
+    while not await watch.is_free(role):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
 async def test_a_holder_whose_server_stays_away_has_lost_it(own_server: EmbeddedServer, cluster: str) -> None:
     async with connected(own_server.url) as connection:
-        held = Lease(connection, cluster, "binder", "first", TTL_S)
+        held = Lease(connection, cluster, "binder", "first", TTL_S, patience_s=1.0)
         await held.acquire()
         own_server.kill()
         await held.lost.wait()
