@@ -59,9 +59,17 @@ def own_nodes(table: NodeTable, shards: Sequence[str], shard: str) -> Ints | Non
     """For each row 1 where the node is this shard's, else 0; None where one shard has them all."""
     if len(shards) < 2 or shard not in shards:
         return None
-    index = table.cache.get(("shard", len(shards)))
-    if index is None:
-        index = table.cache["shard", len(shards)] = np.full(len(table.present), -1)
+    key = ("own", len(shards), shards.index(shard))
+    if key not in table.cache:
+        table.cache[key] = (_shard_of_row(table, len(shards)) == shards.index(shard)).astype(np.int64)
+    return cast(Ints, table.cache[key])
+
+
+def _shard_of_row(table: NodeTable, shards: int) -> Ints:
+    """For each row the place of its node's shard among so many."""
+    key = ("shard", shards)
+    if key not in table.cache:
+        of_row = table.cache[key] = np.full(len(table.present), -1)
         for name, row in table.rows.items():
-            index[row] = zlib.crc32(name.encode()) % len(shards)
-    return cast(Ints, (index == shards.index(shard)).astype(np.int64))
+            of_row[row] = zlib.crc32(name.encode()) % shards
+    return cast(Ints, table.cache[key])
