@@ -152,9 +152,11 @@ class SqliteLog:
         found, version = self._connection.execute("SELECT cluster, format FROM log").fetchone() or ("", 0)
         if version != FORMAT:
             raise LogError(f"{self.path}: a log in format {version}; this version reads format {FORMAT}")
+        if type(found) is not str or not subjects.valid_cluster(found):
+            raise LogError(f"{self.path}: the log of a cluster {found!r}; expected letters, digits, '-' and '_'")
         if cluster is not None and cluster != found:
             raise LogError(f"{self.path}: the log of cluster {found!r}, not of {cluster!r}")
-        return str(found)
+        return found
 
     def _batch(self, after: int, stop: int | None) -> list[Stored]:
         limit = BATCH_COMMITS if stop is None else min(BATCH_COMMITS, stop - after)
@@ -167,17 +169,39 @@ class SqliteLog:
         return batch
 
     def _select(self, condition: str, *values: str | int) -> list[Stored]:
-        return [_stored(row) for row in self.rows(f"{_SELECT} {condition}", *values)]
+        return [self._stored(row) for row in self.rows(f"{_SELECT} {condition}", *values)]
+
+    def _stored(self, row: Any) -> Stored:
+        """SQLite keeps whatever it is given, in any column. Bytes that were edited by hand may be text."""
+        sequence, subject, message_id, header, payload, traceparent = row
+        header, payload = (part.encode() if type(part) is str else part for part in (header, payload))
+        texts = type(subject) is type(message_id) is type(traceparent) is str
+        if not (type(sequence) is int and sequence > 0 and texts and type(header) is type(payload) is bytes):
+            raise LogError(f"{self.path}: commit {str(sequence)[:40]!r} has values in its row that no commit has")
+        return Stored(
+            sequence=sequence,
+            subject=subject,
+            message_id=message_id,
+            header=header,
+            payload=payload,
+            traceparent=traceparent,
+        )
 
     def rows(self, query: str, *values: str | int) -> list[Any]:
         with self.errors():
             return self._connection.execute(query, values).fetchall()
 
     def _first(self) -> int:
-        return int(self._connection.execute("SELECT min(sequence) FROM commits").fetchone()[0] or 1)
+        return self._place("min", 1)
 
     def _end(self) -> int:
-        return int(self._connection.execute("SELECT max(sequence) FROM commits").fetchone()[0] or 0)
+        return self._place("max", 0)
+
+    def _place(self, which: str, empty: int) -> int:
+        (found,) = self._connection.execute(f"SELECT {which}(sequence) FROM commits").fetchone()
+        if found is not None and (type(found) is not int or found < 1):
+            raise LogError(f"{self.path}: a commit's sequence is {str(found)[:40]!r}; expected numbers from 1 on")
+        return empty if found is None else found
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Cursor]:
@@ -217,7 +241,7 @@ class SqliteSnapshots:
         if not self._has_table():
             return []
         rows = self._log.rows("SELECT sequence, digest, state, bytes FROM snapshots ORDER BY sequence DESC")
-        return [Kept(sequence=row[0], digest=row[1], state=row[2], bytes=row[3]) for row in rows]
+        return [Kept(sequence=row[0], digest=row[1], state=row[2], bytes=row[3]) for row in rows if _is_kept(row)]
 
     async def get(self, kept: Kept) -> bytes:
         query = "SELECT data FROM snapshots WHERE sequence = ? AND digest = ? AND bytes = ? AND length(data) = bytes"
@@ -260,17 +284,10 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
     return connection
 
 
+def _is_kept(row: Any) -> bool:
+    """Not what somebody else put there."""
+    return tuple(map(type, row)) == (int, str, int, int) and row[0] > 0
+
+
 def _row(commit: Stored) -> tuple[int, str, str, bytes, bytes, str]:
     return commit.sequence, commit.subject, commit.message_id, commit.header, commit.payload, commit.traceparent
-
-
-def _stored(row: tuple[int, str, str, bytes, bytes, str]) -> Stored:
-    sequence, subject, message_id, header, payload, traceparent = row
-    return Stored(
-        sequence=sequence,
-        subject=subject,
-        message_id=message_id,
-        header=header,
-        payload=payload,
-        traceparent=traceparent,
-    )
