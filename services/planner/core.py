@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Generator, Iterator
 
 from events import GangPlaced, GroupsRefused
-from events.objects import NodeAssignment
+from events.objects import Declaration, NodeAssignment
 from events.policy import Policy
 from services.planner.placement import Placed, Room
 from services.planner.rules.coscheduling.pre_filter import too_few
@@ -159,8 +159,10 @@ class Cycle:
         needed = max(1, minimum - census.have)
         infos = [state.table.classes[digest] for digest in census.placeable]
         unfit = next((info for info in infos if info.fact.unsupported), None)
-        if unfit is not None:
-            self._refuse(group, "UnsupportedConstraint", detail=_unsupported(unfit))
+        not_honoured = _not_honoured(gang.key, gang.declaration, census.total)
+        if unfit is not None or not_honoured:
+            detail = _unsupported(unfit) if unfit is not None else f"not supported yet: {not_honoured}"
+            self._refuse(group, "UnsupportedConstraint", detail=detail)
         elif pods > self.policy.gang_pods:
             detail = f"gang {gang.key} has {pods} pods, more than the limit of {self.policy.gang_pods}"
             self._refuse(group, "GangTooLarge", detail=detail, needed=pods)
@@ -301,6 +303,19 @@ class Cycle:
 
     def _info(self, uid: str) -> ClassInfo:
         return self.state.table.classes[self.state.pods[uid].fact.scheduling_class]
+
+
+def _not_honoured(gang: str, declaration: Declaration, pods: int) -> str:
+    """What the declaration asks for and no rule here does yet: such a gang waits, and is never placed without it."""
+    if any(other != gang for other in declaration.groups):
+        return f"gang groups ({', '.join(declaration.groups)})"
+    if declaration.mode != "Strict":
+        return f"mode {declaration.mode}"
+    if declaration.match_policy == "only-waiting":
+        return f"match policy {declaration.match_policy}"
+    if 0 < sum(declaration.task_minimums.values()) <= declaration.min_member < pods:
+        return "minimums of single tasks"
+    return ""
 
 
 def _unsupported(info: ClassInfo) -> str:

@@ -14,7 +14,7 @@ from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from events.policy import DEFAULT_POLICY, Policy
 from services.planner import core
 from services.state.fits import NO_LIMIT
-from tests.facts import scheduling_class
+from tests.facts import pod_group, scheduling_class
 from tests.world import World, of_type
 
 
@@ -227,6 +227,42 @@ def test_an_unsupported_constraint_is_named_and_never_placed(gang: bool) -> None
     assert refused.detail == "not supported yet: volumes that need binding, pod affinity"
     world.node("n1")
     assert world.plan() == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "named"),
+    [
+        ({"mode": "NonStrict"}, "mode NonStrict"),
+        ({"groups": ("default/train", "other/ps")}, "gang groups (default/train, other/ps)"),
+        ({"match_policy": "only-waiting"}, "match policy only-waiting"),
+        ({"task_minimums": {"ps": 1, "worker": 1}}, "minimums of single tasks"),
+    ],
+)
+def test_a_declaration_that_no_rule_honours_is_named_and_never_placed(declared: dict[str, object], named: str) -> None:
+    world = World()
+    world.node("n0")
+    for i in range(3):
+        world.pod(f"train-{i}", "train")
+    fact = pod_group("train", world.version(), 2)
+    world.facts(msgspec.structs.replace(fact, declaration=msgspec.structs.replace(fact.declaration, **declared)))
+    (refused,) = world.plan()
+    assert (refused.reason, refused.detail) == ("UnsupportedConstraint", f"not supported yet: {named}")
+    world.pod_group("train", 2)
+    assert len(of_type(world.plan(), ev.GangPlaced)) == 1
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [{"groups": ("default/train",)}, {"task_minimums": {"worker": 3}}, {"task_minimums": {"ps": 1}, "min_member": 3}],
+)
+def test_what_asks_for_nothing_more_than_the_minimum_is_placed(declared: dict[str, object]) -> None:
+    world = World()
+    world.node("n0")
+    for i in range(3):
+        world.pod(f"train-{i}", "train")
+    fact = pod_group("train", world.version(), 2)
+    world.facts(msgspec.structs.replace(fact, declaration=msgspec.structs.replace(fact.declaration, **declared)))
+    assert len(of_type(world.plan(), ev.GangPlaced)) == 1
 
 
 def test_a_gang_larger_than_the_limit_is_refused_and_says_so() -> None:
