@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import random
 import re
 import time
 from collections.abc import Callable
@@ -49,6 +50,8 @@ _OPTIONS: dict[str, Any] = {
     "connect_timeout": 2,
     "max_reconnect_attempts": -1,
     "reconnect_time_wait": 0.1,
+    # Round robin from a beginning that `Connection` chooses: a server that hangs is not tried again before the others.
+    "dont_randomize": True,
     # A stopped server is found within three seconds; with nats-py's 120 s the client would stall.
     "ping_interval": 1,
     "max_outstanding_pings": 2,
@@ -170,6 +173,7 @@ class Connection:
         """Set at every reconnection, for those who wait for messages."""
         self.last_error: Exception | None = None
         self._servers = [server if "://" in server else f"nats://{server}" for server in url.split(",")]
+        random.shuffle(self._servers)
         self._trust = tls.Trust()
         self._refused: asyncio.Future[LogError] | None = None
         self._connected = False
