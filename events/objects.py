@@ -8,6 +8,7 @@ Integers carry their unit in the name. The keys of `Resources` follow the same r
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 Resources = dict[str, int]
 """A quantity for each resource, in the unit that the key names. Never negative, at most `MAX_QUANTITY`."""
@@ -103,21 +104,27 @@ class Declaration(Value, frozen=True):
     """The group's own priority, by its priority class or as Kubernetes' PodGroup says it; None: its pods' highest."""
     task_minimums: dict[str, int] = {}
     """Volcano's minTaskMember: task → members of it that must have a place together."""
+    said: tuple[str, ...] = ()
+    """Of a pod's declaration that wins over its PodGroup's field by field (Koordinator's annotations): the fields that it
+    says, sorted. Empty: the declaration is whole, and a PodGroup's wins over it."""
 
 
 class Membership(Value, frozen=True):
     """How a pod says that it belongs to a gang."""
 
     gang: str
-    """``namespace/name`` of the gang."""
+    """Key of the gang: ``namespace/name``, with the name space behind it where that has one (`events.dialects`)."""
     dialect: str
     """Who declared it and in which generation, e.g. ``coscheduling/v1alpha1``, ``coscheduling/2020``."""
     declared: Declaration | None
     """The declaration, where the dialect puts it on the pod itself; None where a PodGroup carries it."""
-    task: str = ""
+    task: str | UnsetType = UNSET
     """The pod's task (Volcano's task-spec)."""
-    timed_out: bool = False
-    """The pod says that its gang ran out of waiting time and is not to be tried again (seed 002, timeout=true)."""
+    timed_out: bool | UnsetType = UNSET
+    """True: the pod says that its gang ran out of waiting time and is not to be tried again (seed 002, timeout=true).
+
+    Both are absent where the pod says nothing of them, which is nearly always: as defaults they cost each pod 28 bytes.
+    """
 
 
 class NodeAssignment(msgspec.Struct, frozen=True, array_like=True, gc=False):

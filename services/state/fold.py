@@ -80,7 +80,7 @@ class State:
         self.clocks: dict[str, Clock] = {}
         self.rejections: dict[str, ev.DeclarationRejected] = {}
         self.pod_groups: dict[str, ev.PodGroupObserved] = {}
-        """By namespace/name: what ingest compares with; what they mean stands in `gangs`."""
+        """By API group/namespace/name: what ingest compares with; what they mean stands in `gangs`."""
         self.priority_classes: dict[str, ev.PriorityClassObserved] = {}
         self.snapshots: dict[int, ev.SnapshotTaken] = {}
         """The last `SNAPSHOTS_KEPT`, by sequence."""

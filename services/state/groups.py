@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
+from events import dialects
+from services.state import declarations
 from services.state.membership import placeable, total, unplaced
 from services.state.partitions import partition_of
 from services.state.records import (
@@ -42,8 +44,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
     key = pod.group = pod.gang = membership.gang
     gang = _gang(state, key, membership.dialect)
     gang.members[uid] = None
-    if gang.declaration is None and membership.declared is not None:
-        gang.declaration, gang.source, gang.dialect = membership.declared, uid, membership.dialect
+    declarations.joined(state, gang, uid, membership)
     found = state.groups.get(key)
     if found is None:
         found = _new_group(state, key, fact)
@@ -88,8 +89,7 @@ def leave(state: State, uid: str, pod: Pod) -> None:
     if gang is None:
         return
     gang.members.pop(uid, None)
-    if gang.source == uid:
-        _redeclare(state, gang)
+    declarations.left(state, gang, uid)
     if gang.members:
         pods, highest = state.pods, group.priority
         if pod.fact.priority == highest and not any(pods[member].fact.priority == highest for member in gang.members):
@@ -97,18 +97,8 @@ def leave(state: State, uid: str, pod: Pod) -> None:
         _reconsider(state, group)
     else:
         _drop_group(state, group)
-        if gang.declaration is None or not gang.source or gang.source == uid:
+        if not gang.pod_group:
             del state.gangs[key]
-
-
-def _redeclare(state: State, gang: Gang) -> None:
-    """The pod that declared the gang is gone: the oldest member that declares it takes its place."""
-    gang.declaration, gang.source = None, ""
-    for uid in gang.members:
-        membership = state.pods[uid].fact.gang
-        if membership is not None and membership.declared is not None:
-            gang.declaration, gang.source = membership.declared, uid
-            return
 
 
 def _drop_group(state: State, group: Group) -> None:
@@ -133,8 +123,8 @@ def changed(state: State, uid: str, pod: Pod) -> None:
     group = state.groups[pod.group]
     gang = state.gangs.get(pod.gang)
     if gang is not None:
-        if gang.source == uid:
-            _redeclare(state, gang)
+        if fact.gang is not None:
+            declarations.joined(state, gang, uid, fact.gang)
         group.priority = max(state.pods[member].fact.priority for member in gang.members)
     else:
         group.priority = fact.priority
@@ -254,28 +244,28 @@ def _unpark(state: State, group: Group) -> None:
 
 
 def pod_group_observed(state: State, event: ev.PodGroupObserved) -> None:
-    key = f"{event.namespace}/{event.name}"
-    gang = _gang(state, key, event.dialect)
-    gang.dialect, gang.source = event.dialect, event.uid
-    gang.declaration = event.declaration
-    state.pod_groups[key] = event
-    state.rejections.pop(f"PodGroup/{key}", None)
-    group = state.groups.get(key)
-    if group is not None:
-        wake(state, group)
+    state.pod_groups[declarations.pod_group_key(event.dialect, event.namespace, event.name)] = event
+    state.rejections.pop(f"{dialects.kind_name('PodGroup', event.dialect)}/{event.namespace}/{event.name}", None)
+    key = dialects.gang_key(event.dialect, event.namespace, event.name)
+    _redeclare(state, _gang(state, key, event.dialect))
 
 
 def pod_group_deleted(state: State, event: ev.PodGroupDeleted) -> None:
-    key = f"{event.namespace}/{event.name}"
-    known = state.pod_groups.get(key)
-    if known is not None and known.uid == event.uid:
-        del state.pod_groups[key]
-    gang = state.gangs.get(key)
-    if gang is None or gang.source != event.uid:
+    place = declarations.pod_group_key(event.dialect, event.namespace, event.name)
+    known = state.pod_groups.get(place)
+    if known is None or known.uid != event.uid:
         return
-    _redeclare(state, gang)
-    group = state.groups.get(key)
+    del state.pod_groups[place]
+    gang = state.gangs.get(dialects.gang_key(event.dialect, event.namespace, event.name))
+    if gang is not None:
+        _redeclare(state, gang)
+
+
+def _redeclare(state: State, gang: Gang) -> None:
+    """A PodGroup of the gang's name came, changed or went."""
+    declarations.declare(state, gang)
+    group = state.groups.get(gang.key)
     if group is not None:
         wake(state, group)
-    elif not gang.members:
-        del state.gangs[key]
+    elif not gang.members and not gang.pod_group:
+        del state.gangs[gang.key]

@@ -70,6 +70,10 @@ class Gang(msgspec.Struct, gc=False):
     declaration: Declaration | None = None
     source: str = ""
     """The UID of the PodGroup or pod that declared it."""
+    pod_group: str = ""
+    """The key in `State.pod_groups` of the PodGroup that declares it, if one does."""
+    declarer: str = ""
+    """The UID of the oldest member that declares something, whether it is heard or not."""
     members: dict[str, None] = {}
     satisfied: bool = False
     """Whether it ever reached its minimum."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from events import dialects
 from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import SNAPSHOTS_KEPT, State
 from services.state.nodes import Ints, NodeTable
@@ -143,9 +144,16 @@ def _groups_are_in_one_place(state: State) -> None:
 
 
 def _gangs_know_their_pod_groups(state: State) -> None:
-    for key, fact in state.pod_groups.items():
-        gang = state.gangs.get(key)
-        _require(gang is not None and gang.source == fact.uid, f"gang {key} is not declared by its PodGroup")
+    for fact in state.pod_groups.values():
+        key = dialects.gang_key(fact.dialect, fact.namespace, fact.name)
+        _require(key in state.gangs, f"PodGroup {fact.namespace}/{fact.name} ({fact.dialect}) declares no gang {key}")
+    for key, gang in state.gangs.items():
+        if gang.pod_group:
+            declaring = state.pod_groups.get(gang.pod_group)
+            known = declaring is not None and gang.source == declaring.uid
+            _require(known, f"gang {key} is not declared by its PodGroup {gang.pod_group}")
+        _require(not gang.declarer or gang.declarer in gang.members, f"gang {key} hears a pod that is none of its own")
+        _require(bool(gang.members or gang.pod_group), f"gang {key} has neither pods nor a PodGroup")
 
 
 def _snapshots_are_of_the_past(state: State) -> None:

@@ -1,0 +1,107 @@
+"""Who speaks for a gang: its PodGroup, and of its pods the oldest.
+
+- The PodGroup counts that the dialect of the oldest member reads (`events.dialects.declared_in`); those of other API
+  groups may have its name, and mean other gangs or none.
+- Of the pods that declare something the oldest is heard. A PodGroup wins over what pods declare.
+- In Koordinator's dialect it is the other way round, field by field: "the annotation mode's parameter will overwrite
+  CRD's mode if both exist" (seed 002, API). `Declaration.said` tells which fields those are.
+- A gang is Koordinator's if its PodGroup has Koordinator's annotations, or its oldest pod is Koordinator's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import events as ev
+from events import dialects
+from events.objects import Declaration, Membership
+from services.state.records import Gang
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+KOORDINATOR = "koordinator/v1alpha1"
+
+
+def pod_group_key(dialect: str, namespace: str, name: str) -> str:
+    """Where `State.pod_groups` has the PodGroup: those of several API groups may share a name."""
+    return f"{dialects.api_group(dialect)}/{namespace}/{name}"
+
+
+def pod_groups(state: State, key: str, dialect: str = "") -> list[str]:
+    """Keys of the PodGroups that may declare the gang for a member of `dialect`, best first; of any if that is empty."""
+    namespace, name = dialects.name_of(key)
+    found = (f"{group}/{namespace}/{name}" for group in dialects.declared_in(key, dialect))
+    return [one for one in found if one in state.pod_groups]
+
+
+def joined(state: State, gang: Gang, uid: str, membership: Membership) -> None:
+    """A pod became a member, or was observed anew: does it speak for the gang now, or no longer?"""
+    declares = membership.declared is not None
+    if declares and not gang.declarer:
+        gang.declarer = uid
+    elif gang.declarer == uid and not declares:
+        gang.declarer = _next_declarer(state, gang)
+    elif gang.declarer != uid and next(iter(gang.members)) != uid:
+        return
+    declare(state, gang)
+
+
+def left(state: State, gang: Gang, uid: str) -> None:
+    """A member is gone, and out of `gang.members`."""
+    if gang.declarer == uid:
+        gang.declarer = _next_declarer(state, gang)
+    declare(state, gang)
+
+
+def declare(state: State, gang: Gang) -> None:
+    """Settle the gang's declaration, source and dialect from its PodGroups and the pods that speak for it."""
+    speaker = _membership(state, gang, next(iter(gang.members), ""))
+    own = _membership(state, gang, gang.declarer)
+    found = pod_groups(state, gang.key, speaker.dialect if speaker is not None else "")
+    gang.pod_group = found[0] if found else ""
+    if not found:
+        declared = own.declared if own is not None else None
+        whole = declared is not None and (not declared.said or "min_member" in declared.said)
+        gang.declaration = declared if whole else None
+        gang.source = gang.declarer if whole else ""
+        gang.dialect = own.dialect if own is not None else speaker.dialect if speaker is not None else gang.dialect
+        return
+    pod_group = state.pod_groups[found[0]]
+    gang.source, gang.dialect = pod_group.uid, pod_group.dialect
+    if speaker is not None and dialects.family(speaker.dialect) == "koordinator":
+        gang.dialect = KOORDINATOR
+    gang.declaration = _overlaid(pod_group, own, gang.dialect)
+
+
+def _overlaid(pod_group: ev.PodGroupObserved, own: Membership | None, dialect: str) -> Declaration:
+    """The PodGroup's declaration with what the pod's annotations say in its place."""
+    declaration = pod_group.declaration
+    changes: dict[str, Any] = {}
+    if dialect != pod_group.dialect:
+        changes["match_policy"] = dialects.ONCE_SATISFIED  # this PodGroup says nothing of it: Koordinator's default
+    if own is not None and own.declared is not None:
+        changes |= {field: getattr(own.declared, field) for field in own.declared.said}
+    if not changes:
+        return declaration
+    merged: Declaration = msgspec.structs.replace(declaration, **changes)
+    if 0 < merged.total_member < merged.min_member:
+        merged = msgspec.structs.replace(merged, total_member=merged.min_member)
+    return merged
+
+
+def _membership(state: State, gang: Gang, uid: str) -> Membership | None:
+    """What the pod says of this gang. One that was relabelled while it is placed counts, and says nothing any more."""
+    pod = state.pods.get(uid)
+    membership = pod.fact.gang if pod is not None else None
+    return membership if membership is not None and membership.gang == gang.key else None
+
+
+def _next_declarer(state: State, gang: Gang) -> str:
+    for uid in gang.members:
+        membership = _membership(state, gang, uid)
+        if membership is not None and membership.declared is not None:
+            return uid
+    return ""

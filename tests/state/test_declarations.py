@@ -1,0 +1,158 @@
+"""Who speaks for a gang: PodGroups of several API groups under one name, pods that disagree, annotations over the CRD."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import events as ev
+from events import dialects
+from events.objects import Declaration, Membership
+from services.state import snapshot
+from tests.world import World
+
+X_K8S, SIGS, VOLCANO = "coscheduling/v1alpha1", "coscheduling/v0.19", "volcano/v1beta1"
+KOORDINATOR, KUBE_BATCH, NATIVE = "koordinator/v1alpha1", "kube-batch/v1alpha1", "kubernetes/v1alpha2"
+
+
+def declaration(minimum: int, **more: object) -> Declaration:
+    return msgspec.structs.replace(Declaration(min_member=minimum, waiting_time_ms=0), **more)
+
+
+def group(world: World, dialect: str, minimum: int, name: str = "train", **more: object) -> str:
+    """Observe a PodGroup; returns its UID."""
+    uid = f"pg-{dialects.api_group(dialect)}-{name}"
+    world.facts(
+        ev.PodGroupObserved(
+            namespace="default",
+            name=name,
+            uid=uid,
+            resource_version=world.version(),
+            dialect=dialect,
+            created_ns=0,
+            declaration=declaration(minimum, **more),
+        )
+    )
+    return uid
+
+
+def gone(world: World, dialect: str, name: str = "train") -> None:
+    uid = f"pg-{dialects.api_group(dialect)}-{name}"
+    world.facts(ev.PodGroupDeleted(namespace="default", name=name, uid=uid, dialect=dialect))
+
+
+def member(world: World, name: str, dialect: str, declared: Declaration | None = None) -> str:
+    world.pod(name)
+    key = dialects.gang_key(dialect, "default", "train")
+    membership = Membership(gang=key, dialect=dialect, declared=declared)
+    world.facts(msgspec.structs.replace(world.state.pods[name].fact, gang=membership, resource_version=world.version()))
+    return name
+
+
+def minimum(world: World, key: str = "default/train") -> int | None:
+    found = world.state.gangs[key].declaration
+    return None if found is None else found.min_member
+
+
+def test_pod_groups_of_different_api_groups_under_one_name_do_not_clobber_each_other() -> None:
+    world = World()
+    for count, dialect in enumerate((X_K8S, SIGS, VOLCANO, KUBE_BATCH, NATIVE), 2):
+        group(world, dialect, count)
+    assert len(world.state.pod_groups) == 5
+    member(world, "a", X_K8S)
+    member(world, "v", VOLCANO)
+    member(world, "n", NATIVE)
+    assert minimum(world) == 2
+    assert minimum(world, "default/train@batch") == 4, "Volcano's, of the two that group-name may mean"
+    assert minimum(world, "default/train@kubernetes") == 6
+    gone(world, VOLCANO)
+    assert (minimum(world), minimum(world, "default/train@batch")) == (2, 5)
+    gone(world, X_K8S)
+    assert minimum(world) is None, "the PodGroup of another API group is none of this pod's"
+    world.deleted("a")
+    member(world, "s", SIGS)
+    assert minimum(world) == 3
+
+
+def test_pods_of_two_dialects_in_one_gang_the_oldest_speaks() -> None:
+    world = World()
+    group(world, X_K8S, 2)
+    group(world, SIGS, 3)
+    member(world, "a", SIGS)
+    member(world, "b", X_K8S)
+    assert (minimum(world), world.state.gangs["default/train"].dialect) == (3, SIGS)
+    world.deleted("a")
+    assert (minimum(world), world.state.gangs["default/train"].dialect) == (2, X_K8S)
+
+
+def test_pods_of_one_gang_that_declare_different_minimums_the_oldest_is_heard() -> None:
+    world = World()
+    for count, name in enumerate("abc", 2):
+        world.pod(name, "train", minimum=count)
+    assert minimum(world) == 2
+    world.deleted("a")
+    assert minimum(world) == 3
+    world.pod("b", "train", minimum=7)
+    assert minimum(world) == 7
+
+
+def test_annotations_win_over_the_crd_field_by_field() -> None:
+    world = World()
+    group(world, KOORDINATOR, 5, total_member=6, mode="Strict", groups=("default/other", "default/train"))
+    said = declaration(7, mode="NonStrict", said=("groups", "min_member"))
+    member(world, "a", KOORDINATOR, said)
+    found = world.state.gangs["default/train"].declaration
+    assert found is not None
+    assert (found.min_member, found.mode, found.groups) == (7, "Strict", ()), "what the pod does not say is the CRD's"
+    assert found.total_member == 7, "a minimum larger than the total: the total counts as the minimum"
+    gone(world, KOORDINATOR)
+    assert minimum(world) == 7, "the annotation way needs no CRD"
+
+
+def test_annotations_without_a_minimum_wait_for_the_crd() -> None:
+    """If pods arrive to scheduler before Gang CRD, we have to […] collect all related pods, and need to suspend the
+    scheduling of pods until parse the configuration from real Gang CRD."""
+    world = World()
+    world.node("n0")
+    member(world, "a", KOORDINATOR, declaration(1, mode="NonStrict", said=("mode",)))
+    assert minimum(world) is None
+    [refused] = world.plan()
+    assert isinstance(refused, ev.GroupsRefused)
+    assert refused.reason == "GangNotDeclared"
+    group(world, KOORDINATOR, 2)
+    found = world.state.gangs["default/train"].declaration
+    assert found is not None
+    assert (found.min_member, found.mode) == (2, "NonStrict")
+
+
+@pytest.mark.parametrize("first", ["pod", "group"])
+def test_a_pod_group_without_annotations_is_koordinators_where_its_pods_are(first: str) -> None:
+    world = World()
+    if first == "group":
+        group(world, SIGS, 2)
+    member(world, "a", KOORDINATOR)
+    if first == "pod":
+        group(world, SIGS, 2)
+    gang = world.state.gangs["default/train"]
+    assert gang.declaration is not None
+    assert (gang.dialect, gang.declaration.match_policy) == (KOORDINATOR, "once-satisfied")
+    world.deleted("a")
+    assert gang.declaration.match_policy == "waiting-and-running", "without pods it is coscheduling's again"
+
+
+def test_a_pod_group_with_annotations_is_koordinators_whatever_its_pods_say() -> None:
+    world = World()
+    member(world, "a", SIGS)
+    group(world, KOORDINATOR, 2, match_policy="only-waiting")
+    gang = world.state.gangs["default/train"]
+    assert gang.declaration is not None
+    assert (gang.dialect, gang.declaration.match_policy) == (KOORDINATOR, "only-waiting")
+
+
+def test_what_speaks_for_a_gang_is_in_the_snapshot() -> None:
+    world = World()
+    group(world, KOORDINATOR, 2)
+    member(world, "a", KOORDINATOR, declaration(3, said=("min_member",)))
+    again = snapshot.decode(snapshot.encode(world.state))
+    assert again.gangs["default/train"] == world.state.gangs["default/train"]
+    assert snapshot.digest(again) == snapshot.digest(world.state)
