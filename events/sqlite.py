@@ -221,7 +221,7 @@ class SqliteLog:
             yield
         except sqlite3.OperationalError as error:
             raise Unavailable(f"{self.path}: {error}") from error
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise LogError(f"{self.path}: not a log that can be read: {error}") from error
 
 

@@ -24,6 +24,7 @@ POD_SPEC_MUTABLE = {
 }
 """What an update of a pod's spec may touch beside its images (roughly: gates, and while gated where it may go)."""
 
+WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "jobs"})
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -178,6 +179,14 @@ def _qos_class(spec: Object) -> str:
     return "Burstable"
 
 
+def check_update(resource: Resource, name: str, old: Object, new: Object) -> None:
+    """That an update touches only what it may, and leaves what must be there. Raises ApiError 422."""
+    if resource.plural == "pods":
+        check_pod_update(resource, name, old["spec"], new.get("spec") or {})
+    elif resource.plural in WORKLOADS and not resource.custom:
+        _template(resource, new)
+
+
 def check_pod_update(resource: Resource, name: str, old: Object, new: Object) -> None:
     """That an update of a pod's spec touches only what it may. Raises ApiError 422."""
     changed = {field for field in new.keys() | old.keys() if new.get(field) != old.get(field)}
@@ -203,11 +212,12 @@ def set_priority(resource: Resource, pod: Object, classes: dict[str, Object]) ->
     spec, name = pod["spec"], pod["metadata"]["name"]
     chosen = spec.get("priorityClassName") or ""
     if not chosen:
-        default = max((c for c in classes.values() if c.get("globalDefault")), key=lambda c: c["value"], default=None)
+        defaults = (c for c in classes.values() if c.get("globalDefault"))
+        default = max(defaults, key=lambda c: c.get("value") or 0, default=None)
         chosen = default["metadata"]["name"] if default else ""
     if chosen and chosen not in classes:
         raise errors.forbidden(resource, name, f"no PriorityClass with name {chosen} was found")
-    value = classes[chosen]["value"] if chosen else 0
+    value = (classes[chosen].get("value") or 0) if chosen else 0
     if spec.get("priority", value) != value:
         why = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
@@ -217,7 +227,7 @@ def set_priority(resource: Resource, pod: Object, classes: dict[str, Object]) ->
     spec["priority"] = value
     if chosen:
         spec["priorityClassName"] = chosen
-        spec["preemptionPolicy"] = classes[chosen]["preemptionPolicy"]
+        spec["preemptionPolicy"] = classes[chosen].get("preemptionPolicy") or "PreemptLowerPriority"
 
 
 def _template(resource: Resource, obj: Object) -> Object:

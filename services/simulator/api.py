@@ -55,6 +55,8 @@ class Api:
         self.random = random.Random(seed)
         self.clock = clock or (lambda: datetime.now(UTC))
         self.by_path: dict[tuple[str, str, str], Collection] = {}
+        self._defined: dict[str, list[Resource]] = {}
+        """By the name of a definition: what it said when it was made."""
         for resource in BUILT_IN:
             self._serve(resource)
         self.pods = self.by_path["", "v1", "pods"]
@@ -101,13 +103,14 @@ class Api:
             raise errors.bad_request(f"CustomResourceDefinition: {error}") from error
         for resource in served:
             self._serve(resource)
+        self._defined[crd["metadata"]["name"]] = served
         names = crd["spec"]["names"]
         conditions = [{"type": kind, "status": "True"} for kind in ("NamesAccepted", "Established")]
         stored = [version["name"] for version in crd["spec"]["versions"]]
         crd["status"] = {"conditions": conditions, "acceptedNames": names, "storedVersions": stored}
 
     def _crd_deleted(self, crd: Object) -> None:
-        for resource in from_crd(crd):
+        for resource in self._defined.pop(crd["metadata"]["name"]):
             del self.by_path[resource.group, resource.version, resource.plural]
             self.store.withdraw(resource)
 
@@ -258,8 +261,7 @@ class Api:
                 new.pop("status", None)
                 if "status" in old:
                     new["status"] = old["status"]
-            if collection is self.pods:
-                admission.check_pod_update(resource, entry.key[1], old["spec"], new.get("spec") or {})
+            admission.check_update(resource, entry.key[1], old, new)
             admission.check_metadata(resource, new)
         if new == old:
             return entry

@@ -233,6 +233,31 @@ class Workload(_Form):
     status: WorkloadStatus | None = None
 
 
+class Preconditions(_Form):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(_Form):
+    preconditions: Preconditions | None = None
+    grace_period_seconds: Int32 | None = None
+
+
+class Target(_Form):
+    kind: str | None = None
+    name: str | None = None
+
+
+class Binding(_Form):
+    metadata: Metadata | None = None
+    target: Target | None = None
+
+
+class Eviction(_Form):
+    metadata: Metadata | None = None
+    delete_options: DeleteOptions | None = None
+
+
 class Other(_Form):
     """Of which only the metadata matter."""
 
@@ -248,6 +273,9 @@ FORMS: dict[tuple[str, str], type[_Form]] = {
     ("apps/v1", "StatefulSet"): Workload,
     ("apps/v1", "DaemonSet"): Workload,
     ("batch/v1", "Job"): Workload,
+    ("v1", "DeleteOptions"): DeleteOptions,
+    ("v1", "Binding"): Binding,
+    ("policy/v1", "Eviction"): Eviction,
 }
 """By apiVersion and kind."""
 

@@ -5,6 +5,7 @@ Each takes the old object and returns a new one; what a patch doesn't touch is s
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 Json = Any
@@ -30,6 +31,9 @@ MERGE_KEYS = {
 """Lists that a strategic merge joins by a key of their items; lists of other names are replaced whole."""
 MERGED_SETS = frozenset({"finalizers"})
 """Lists of plain values that a strategic merge unites."""
+
+
+_INDEX = re.compile("[0-9]{1,9}")
 
 
 class PatchError(ValueError):
@@ -59,6 +63,8 @@ def strategic(old: Json, patch: Json) -> Json:
     for name, value in patch.items():
         if name.startswith("$deleteFromPrimitiveList/"):
             field = name.partition("/")[2]
+            if not isinstance(value, list) or not isinstance(merged.get(field) or [], list):
+                raise PatchError(f"{name}: expected lists")
             merged[field] = [item for item in merged.get(field) or [] if item not in value]
         elif name.startswith("$"):
             continue  # $setElementOrder and $retainKeys order and prune what this keeps anyway
@@ -74,16 +80,21 @@ def strategic(old: Json, patch: Json) -> Json:
 
 
 def _strategic_list(old: list[Json], patch: list[Json], name: str) -> list[Json]:
+    if not isinstance(old, list):
+        raise PatchError(f"{name}: expected a list")
     if name in MERGED_SETS:
         return old + [item for item in patch if item not in old]
     key = MERGE_KEYS.get(name)
     if key is None:
         return patch
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
-        return [item for item in patch if item.get("$patch") != "replace"]
+        return [item for item in patch if not isinstance(item, dict) or item.get("$patch") != "replace"]
+    for item in (*old, *patch):
+        if not isinstance(item, dict) or isinstance(item.get(key), (dict, list)):
+            raise PatchError(f"map: {item} does not contain declared merge key: {key}")
     merged = {item.get(key): item for item in old}
     for item in patch:
-        if not isinstance(item, dict) or key not in item:
+        if key not in item:
             raise PatchError(f"map: {item} does not contain declared merge key: {key}")
         if item.get("$patch") == "delete":
             merged.pop(item[key], None)
@@ -97,8 +108,11 @@ def json_patch(old: Json, operations: Json) -> Json:
     if not isinstance(operations, list):
         raise PatchError("a JSON patch is a list of operations")
     for operation in operations:
-        path = [step.replace("~1", "/").replace("~0", "~") for step in operation.get("path", "").split("/")[1:]]
-        if not path or operation.get("op") not in ("add", "replace", "remove", "test"):
+        where = operation.get("path") if isinstance(operation, dict) else None
+        if not isinstance(where, str) or operation.get("op") not in ("add", "replace", "remove", "test"):
+            raise PatchError(f"unsupported operation {operation}")
+        path = [step.replace("~1", "/").replace("~0", "~") for step in where.split("/")[1:]]
+        if not path:
             raise PatchError(f"unsupported operation {operation}")
         old = _apply(old, path, operation)
     return old
@@ -113,7 +127,7 @@ def _apply(old: Json, path: list[str], operation: dict[str, Json]) -> Json:
         place: Json = step
     elif isinstance(old, list):
         changed = list(old)
-        place = len(old) if step == "-" else int(step) if step.isdigit() else -1
+        place = len(old) if step == "-" else int(step) if _INDEX.fullmatch(step) else -1
         if not 0 <= place < len(old) + (op == "add" and not rest):
             raise PatchError(f"{op} operation does not apply: no such index: {operation['path']}")
     else:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 
 from events.wire import UNDECODABLE
-from services.simulator import errors, event_forms, resources
+from services.simulator import errors, event_forms, forms, resources
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.faults import Fault, Faults
@@ -51,6 +51,13 @@ class Call:
         if not isinstance(decoded, dict):
             raise errors.bad_request(f"the body is {type(decoded).__name__}, expected a JSON object")
         return decoded
+
+    def formed(self, api_version: str, kind: str) -> dict[str, Any]:
+        """The body as an object of this kind. Raises ApiError 400."""
+        obj = self.object()
+        if said := forms.misfit(api_version, kind, obj):
+            raise errors.bad_request(f'{kind} in version "{api_version}" cannot be handled as a {kind}: json: {said}')
+        return obj
 
     def json(self) -> Any:
         try:
@@ -177,7 +184,8 @@ class Server:
         status = 200
         match call.verb:
             case "bind" | "evict":
-                (api.bind if call.verb == "bind" else api.evict)(namespace, name, call.object())
+                api_version, kind, act = _ACTIONS[call.verb]
+                act(api, namespace, name, call.formed(api_version, kind))
                 body, status = _SUCCESS, 201
             case "create":
                 body, status = view.whole(api.create(collection, namespace, _stored_form(call))), 201
@@ -258,6 +266,7 @@ class Server:
         raise ApiError(fault.status, reason, message, retry_after_s=fault.retry_after_s)
 
 
+_ACTIONS = {"bind": ("v1", "Binding", Api.bind), "evict": ("policy/v1", "Eviction", Api.evict)}
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
 _FAULTS = {
@@ -317,7 +326,7 @@ def _stored_form(call: Call) -> dict[str, Any]:
 
 
 def _delete_options(call: Call) -> dict[str, Any]:
-    options = call.object()
+    options = call.formed("v1", "DeleteOptions")
     if grace := call.query.get("gracePeriodSeconds"):
         options.setdefault("gracePeriodSeconds", _number(grace, "gracePeriodSeconds"))
     return options
