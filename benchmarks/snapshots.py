@@ -44,7 +44,7 @@ from services.start import restored
 from services.state import snapshot
 from services.state.fold import State
 
-NODES = (1_000, 5_000, 10_000, 25_000, 50_000)
+NODES = (1_000, 5_000, 10_000)
 PODS_PER_NODE = 20
 GANG = 20
 CLUSTER = "large"
@@ -261,9 +261,12 @@ def panels(points: list[dict[str, Any]]) -> Iterator[Panel]:
     pods = [found["pods"] for found in points]
     asked_at = ASKED["nodes"] * PODS_PER_NODE
     yield Panel(
-        "Start of a planner from a snapshot and 32 MiB of log",
+        "Start of a planner: snapshot and 32 MiB of log",
         "seconds",
-        [Series("to its first commit", pods, [found["start_s"] for found in points])],
+        [
+            Series("wall clock", pods, [found["start_s"] for found in points]),
+            Series("CPU", pods, [found["start_cpu_s"] for found in points]),
+        ],
         (asked_at, ASKED["start_s"], "asked: 5 s"),
     )
     yield Panel(
