@@ -11,6 +11,7 @@ RUNS = (
     ("Planner shards: conflicts, inversions, rates", ["-m", "benchmarks.shards"]),
     ("Planner processes alone over a recorded log", ["-m", "benchmarks.shards", "--processes"]),
     ("Failover: from kill -9 to the next decision", ["-m", "benchmarks.failover"]),
+    ("One of three NATS servers is lost", ["-m", "benchmarks.nats_failover"]),
     ("Snapshots: taking, starting from one, memory", ["-m", "benchmarks.snapshots"]),
     ("A pod's cost in the log and at the API server", ["-m", "benchmarks.growth"]),
     ("Beside other schedulers on a real apiserver", ["-m", "benchmarks.peers"]),
