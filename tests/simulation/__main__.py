@@ -1,7 +1,8 @@
 """The simulator's command line.
 
-python -m tests.simulation faults --seeds 1000 [--from K]    run seeds; without --from, behind those that were counted
+python -m tests.simulation faults --seeds 1000 [--from K]       run seeds; without --from, behind those that were counted
 python -m tests.simulation replay SEED [--steps … --faults …]   one history, or some of it
+python -m tests.simulation plants [NAME …]                      plant bugs, and see how many seeds find each
 """
 
 from __future__ import annotations
@@ -9,8 +10,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
 import msgspec
+
+from tests.simulation import plants
+
+if "--plant" in sys.argv:  # before anything of the services is imported
+    plants.install(sys.argv[sys.argv.index("--plant") + 1])
 
 from tests.simulation import counter, shorten
 from tests.simulation.runner import WORKERS, Tally, run_many, work
@@ -19,6 +26,8 @@ from tests.simulation.world import World, plan
 SHORTENED = 3
 """Failing seeds of a run that are shortened."""
 TOLD_EVERY_S = 10.0
+PLANT_SEEDS = 400
+"""Seeds after which a planted bug counts as not found."""
 
 
 def main() -> int:
@@ -32,20 +41,39 @@ def main() -> int:
     replay.add_argument("--steps", type=_indices)
     replay.add_argument("--faults", type=_indices)
     replay.add_argument("--commits", type=int, default=40, help="how many of its last commits are shown")
+    planted = commands.add_parser("plants", help="plant bugs, and see how many seeds find each")
+    planted.add_argument("names", nargs="*", choices=[*plants.PLANTS, []])
     worker = commands.add_parser("work", help="what `faults` starts")
     worker.add_argument("--seeds", type=int, required=True)
     worker.add_argument("--from", type=int, dest="first", required=True)
     worker.add_argument("--worker", type=int, required=True)
+    for command in (replay, worker):
+        command.add_argument("--plant", choices=plants.PLANTS, help="with this bug")
     given = parser.parse_args()
     match given.command:
         case "faults":
             return _faults(given.first, given.seeds)
         case "replay":
             return _replay(given.seed, given.steps, given.faults, given.commits)
+        case "plants":
+            return _plants(given.names or list(plants.PLANTS))
     for outcome in work(given.first, given.seeds, given.worker, WORKERS):
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.buffer.flush()
     return 0
+
+
+def _plants(names: list[str]) -> int:
+    """One line for each: after how many seeds it was found, and by what."""
+    missed = 0
+    for name in names:
+        found = run_many(0, PLANT_SEEDS, extra=("--plant", name), until_failure=True).failed
+        missed += not found
+        seed = min(found, default=0)
+        by = f"{seed + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {PLANT_SEEDS} seeds"
+        print(f"{name:32} {by}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} planted bugs found")
+    return 1 if missed else 0
 
 
 def _indices(text: str) -> list[int]:
@@ -55,7 +83,7 @@ def _indices(text: str) -> list[int]:
 def _faults(first: int | None, seeds: int) -> int:
     counted = counter.read()
     begin = counted.next if first is None else first
-    tally = run_many(begin, seeds, _progress())
+    tally = run_many(begin, seeds, told=_progress())
     counter.write(counted.after(tally, begin, goes_on=first is None))
     print(tally.tables())
     for seed in sorted(tally.failed)[:SHORTENED]:
@@ -66,7 +94,7 @@ def _faults(first: int | None, seeds: int) -> int:
     return 1 if tally.failed else 0
 
 
-def _progress() -> object:
+def _progress() -> Callable[[Tally], None]:
     began_s = told_s = time.monotonic()
 
     def told(tally: Tally) -> None:

@@ -71,6 +71,8 @@ class Surroundings(Protocol):
 
     def race(self, kind: str, pod: str) -> None: ...
 
+    def join(self, shard: str, for_s: float) -> None: ...
+
 
 Strike = Callable[[Request, Fault, Surroundings], Any]
 
@@ -100,7 +102,11 @@ STRIKES: dict[str, Strike] = {
         around.stop(request.process, fault.for_s),
     ),
     "overtaken": lambda request, fault, around: (
-        around.race("anything", ""),
+        around.race(fault.what, ""),
+        request.arrive(fault.for_s),
+    ),
+    "overtaken by a shard": lambda request, fault, around: (
+        around.join(fault.what, fault.for_s * 20),
         request.arrive(fault.for_s),
     ),
     "stop after": lambda request, fault, around: (request.arrive(), around.stop(request.process, fault.for_s)),
@@ -168,6 +174,7 @@ class Draw(NamedTuple):
 
 WRITERS = ("ingest", "planner.a", "planner.b", "binder")
 DECIDERS = WRITERS[1:]
+PLANNERS = ("planner.a", "planner.b")
 LOG = ("append",)
 EFFECTS = ("bind", "patch", "evict", "event")
 ASKED = (*EFFECTS, "bind", "bind", "get", "list", "watch")
@@ -183,7 +190,8 @@ DRAWS = (
     Draw(3, "answered late", LOG, for_s=(1.0, 5.0)),
     Draw(2, "refused", LOG, codes=(503, 10164), times=4),
     Draw(2, "slow", LOG, for_s=(0.1, 1.9)),
-    Draw(9, "overtaken", LOG, DECIDERS, for_s=(0.01, 0.4), times=4),
+    Draw(9, "overtaken", LOG, DECIDERS, for_s=(0.01, 0.4), times=4, what=("anything", "member fails")),
+    Draw(3, "overtaken by a shard", LOG, PLANNERS, for_s=(0.05, 1.9), times=2, what=("c", "d")),
     Draw(3, "crash before", LOG, WRITERS),
     Draw(5, "crash after", LOG, WRITERS),
     Draw(3, "stop before", LOG, WRITERS, for_s=(1.0, 20.0)),
@@ -207,7 +215,7 @@ DRAWS = (
     Draw(4, "stop before", ("bind", "bind", "patch"), for_s=(1.0, 20.0)),
     Draw(3, "stop after", ("bind", "patch"), for_s=(1.0, 20.0)),
     Draw(2, "pod deleted", ("bind", "patch"), times=3),
-    Draw(2, "pod made anew", ("bind",), times=2),
+    Draw(3, "pod made anew", ("bind", "bind", "evict"), times=2),
     Draw(3, "pod annotated", ("bind", "patch"), times=4),
     Draw(2, "pod stolen", ("bind",), times=2),
     Draw(2, "node deleted", ("bind",)),

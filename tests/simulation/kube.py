@@ -74,6 +74,10 @@ class Watch:
         self._due = False
         self._here_s = 0.0
 
+    @property
+    def has_told_all(self) -> bool:
+        return self.open and self.cursor == self.collection.end
+
     def grow(self) -> None:
         if not self._due and self.open:
             self._due = True

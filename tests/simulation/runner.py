@@ -83,10 +83,19 @@ def work(first: int, seeds: int, worker: int, workers: int) -> Iterator[Outcome]
                 gc.collect()
 
 
-def run_many(first: int, seeds: int, told: Callable[[Tally], None], *, extra: tuple[str, ...] = ()) -> Tally:
-    """All of them; `told` sees the tally after each. `extra` are arguments for the processes."""
-    tally = Tally()
-    digests: dict[int, str] = {}
+def run_many(
+    first: int,
+    seeds: int,
+    *,
+    told: Callable[[Tally], None] = lambda _: None,
+    extra: tuple[str, ...] = (),
+    until_failure: bool = False,
+) -> Tally:
+    """All of them; `told` sees the tally after each. `extra` are arguments for the processes.
+
+    `until_failure`: only until one failed and no smaller one can any more.
+    """
+    tally, seen = Tally(), Seen()
     with selectors.DefaultSelector() as selector:
         children = [_child(first, seeds, worker, extra) for worker in range(WORKERS)]
         for child in children:
@@ -94,23 +103,32 @@ def run_many(first: int, seeds: int, told: Callable[[Tally], None], *, extra: tu
             selector.register(child.stdout, selectors.EVENT_READ, bytearray())
         try:
             while selector.get_map():
-                for key, _ in selector.select():
-                    chunk = os.read(key.fd, 1 << 20)
-                    if not chunk:
-                        selector.unregister(key.fileobj)
-                    key.data.extend(chunk)
-                    *lines, rest = bytes(key.data).split(b"\n")
-                    key.data[:] = rest
-                    for line in lines:
-                        _take(_decode(line), tally, digests)
-                        told(tally)
+                for outcome in _outcomes(selector):
+                    seen.take(outcome, tally)
+                    told(tally)
+                if until_failure and tally.failed and seen.all_up_to(min(tally.failed), first):
+                    return tally
         finally:
             for child in children:
                 child.kill()
-    codes = [child.wait() for child in children]
+                child.wait()
     if tally.seeds != seeds:
-        raise RuntimeError(f"{tally.seeds} of {seeds} seeds came back; the processes ended with {codes}")
+        raise RuntimeError(f"{tally.seeds} of {seeds} seeds came back; the processes ended with {children}")
     return tally
+
+
+def _outcomes(selector: selectors.BaseSelector) -> list[Outcome]:
+    """What the processes have written."""
+    outcomes: list[Outcome] = []
+    for key, _ in selector.select():
+        chunk = os.read(key.fd, 1 << 20)
+        if not chunk:
+            selector.unregister(key.fileobj)
+        key.data.extend(chunk)
+        *lines, rest = bytes(key.data).split(b"\n")
+        key.data[:] = rest
+        outcomes += map(_decode, lines)
+    return outcomes
 
 
 def _child(first: int, seeds: int, worker: int, extra: tuple[str, ...]) -> subprocess.Popen[bytes]:
@@ -119,14 +137,24 @@ def _child(first: int, seeds: int, worker: int, extra: tuple[str, ...]) -> subpr
     return subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": str(worker + 1)})
 
 
-def _take(outcome: Outcome, tally: Tally, digests: dict[int, str]) -> None:
-    if outcome.seed % COMPARED:
-        tally.count(outcome)
-    elif outcome.seed not in digests:
-        digests[outcome.seed] = outcome.digest + outcome.violation
-        tally.count(outcome)
-    elif digests[outcome.seed] != outcome.digest + outcome.violation and outcome.seed not in tally.failed:
-        outcome.violation = (
-            "another PYTHONHASHSEED, another history: something depends on the order of a set (section 5)"
-        )
-        tally.failed[outcome.seed] = outcome
+class Seen:
+    """Which seeds came back, and the histories of those that are run by all processes."""
+
+    def __init__(self) -> None:
+        self._digests: dict[int, str] = {}
+        self._times: Counter[int] = Counter()
+
+    def take(self, outcome: Outcome, tally: Tally) -> None:
+        seed = outcome.seed
+        self._times[seed] += 1
+        found = self._digests.setdefault(seed, outcome.digest + outcome.violation)
+        if self._times[seed] == 1:
+            tally.count(outcome)
+        elif found != outcome.digest + outcome.violation and seed not in tally.failed:
+            outcome.violation = (
+                "another PYTHONHASHSEED, another history: the order of a set decides something (section 5)"
+            )
+            tally.failed[seed] = outcome
+
+    def all_up_to(self, seed: int, first: int) -> bool:
+        return all(self._times[one] == (WORKERS if one % COMPARED == 0 else 1) for one in range(first, seed))

@@ -38,7 +38,8 @@ WEIGHTS = {
     "stolen": 1.5,
     "delete": 4,
     "delete_gang": 1.5,
-    "fail": 3,
+    "fail": 2,
+    "replaced": 3,
     "gates": 2,
     "label": 1.5,
     "annotate": 3,
@@ -51,6 +52,21 @@ WEIGHTS = {
 
 
 RACES = ("fail", "fail", "delete", "node_changed", "node_gone", "stolen", "foreign", "gates", "label", "annotate")
+
+
+ZONE_A = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+IN_ZONE_A = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ZONE_A}}
+ASKS: tuple[tuple[Object, Object], ...] = (
+    *[({"cpu": "1", "memory": "1Gi"}, {})] * 3,
+    *[({"cpu": "2", "memory": "4Gi"}, {})] * 3,
+    ({"cpu": "3", "memory": "1Gi", "nvidia.com/gpu": "1"}, {}),
+    ({"cpu": "1"}, {"nodeSelector": {"zone": "a"}}),
+    ({"cpu": "2"}, {"affinity": {"nodeAffinity": IN_ZONE_A}}),
+    ({"cpu": "1"}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}}),
+    ({"cpu": "1"}, {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}),
+    ({"cpu": "1"}, {}),
+)
+"""What pods ask for, and what else their spec says."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -175,26 +191,10 @@ class Workload:
 
     def _asks(self, kind: int) -> tuple[Object, Object]:
         """Requests, and what else stands in the spec: a few classes, most of them plain."""
-        zone_a = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
-        match kind:
-            case 0 | 1 | 2:
-                return {"cpu": "1", "memory": "1Gi"}, {}
-            case 3 | 4 | 5:
-                return {"cpu": "2", "memory": "4Gi"}, {}
-            case 6:
-                return {"cpu": "3", "memory": "1Gi", "nvidia.com/gpu": "1"}, {}
-            case 7:
-                return {"cpu": "1"}, {"nodeSelector": {"zone": "a"}}
-            case 8:
-                needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zone_a}}
-                return {"cpu": "2"}, {"affinity": {"nodeAffinity": needed}}
-            case 9:
-                return {"cpu": "1"}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}}
-            case 10:
-                tolerated = [{"key": "dedicated", "operator": "Exists"}]
-                return {"cpu": "1"}, {"tolerations": tolerated}
-        claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
-        return {"cpu": "1"}, {"volumes": [claim]} if self.random.random() < 0.3 else {}
+        requests, spec = ASKS[min(kind, len(ASKS) - 1)]
+        if kind >= len(ASKS) and self.random.random() < 0.3:
+            spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+        return dict(requests), dict(spec)
 
     def burst(self) -> None:
         of = self.random.randrange(6)
@@ -279,6 +279,8 @@ class Workload:
         if kind == "anything":
             for what in self.random.choices(RACES, k=3):
                 self._try(getattr(self, what))
+        elif kind == "member fails":
+            self._try(self.fail, True)
         else:
             self._try(self._race, kind, name)
 
@@ -331,9 +333,14 @@ class Workload:
                 if _gang(entry.object) == _gang(pod):
                     self.api.delete(self.api.pods, *key)
 
-    def fail(self) -> None:
+    def replaced(self) -> None:
+        """A member of a gang fails, and somebody makes another in its place."""
+        self.fail(True)
+        self.server.loop.after(self.random.uniform(0.001, 1.0), self._try, self.member)
+
+    def fail(self, member: bool = False) -> None:
         """A pod that is on a node fails for good: refused by its kubelet, or on its own."""
-        pod = self._pick(lambda pod: bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Running")
+        pod = self._pick(lambda pod: pod["status"]["phase"] == "Running" and bool(_gang(pod) or not member))
         if pod is not None:
             reason = {"reason": "OutOfcpu"} if self.random.random() < 0.5 else {}
             self._patch(

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,7 @@ from services.binder import service as binder
 from services.console.settled import log_at_rest
 from services.decider import Decider
 from services.ingest import service as ingest
+from services.ingest.decoding import KINDS
 from services.kubernetes.errors import ApiError
 from services.planner import service as planner
 from services.simulator import errors
@@ -264,14 +265,23 @@ class World:
                 return f"{process} has read {process.decider.state.sequence} of {state.sequence}"
         if not log_at_rest(state):
             return f"the log at {state.sequence}"
+        reader = self.leases.holders["ingest"]
+        followed = [one for one in self.kube.watches if one.process is reader and one.has_told_all]
+        if len(followed) < len(KINDS):
+            return f"{reader} has not seen everything"
         for entry in self.kube.api.pods.entries.values():
-            pod = entry.object
-            ends = ("", pod["spec"].get("nodeName")) in self.kube.api.nodes.entries and (
-                pod["metadata"].get("annotations") or {}
-            ).get("muster.dev/duration-ms")
-            if "deletionTimestamp" in pod["metadata"] or (ends and pod["status"]["phase"] in ("Pending", "Running")):
+            if self._about_to_end(entry.object):
                 return f"pod {entry.key} is about to end"
         return ""
+
+    def _about_to_end(self, pod: dict[str, Any]) -> bool:
+        """A pod on a node that is gone starts only when it comes back; one that runs ends all the same."""
+        if "deletionTimestamp" in pod["metadata"]:
+            return True
+        if "muster.dev/duration-ms" not in (pod["metadata"].get("annotations") or {}):
+            return False
+        phase, there = pod["status"]["phase"], ("", pod["spec"].get("nodeName")) in self.kube.api.nodes.entries
+        return phase == "Running" or (phase == "Pending" and there)
 
     def _deciders(self) -> list[Process]:
         return [one for one in self._alive() if one.decider is not None]
@@ -373,8 +383,13 @@ class World:
             error = _first(task.exception())
             if error is None and not process.told_to_stop.is_set():
                 self._fail(Violation(f"{process} ended without a word"))
-            elif error is not None and not isinstance(error, (SteppedDown, LogError, ApiError, UnknownCommit)):
+            elif error is not None and not isinstance(error, self._expected(process)):
                 self._fail(error)
+
+    @staticmethod
+    def _expected(process: Process) -> tuple[type[Exception], ...]:
+        """How a process may end: replaced; log or cluster out of reach; of an older version, before what it lacks."""
+        return (SteppedDown, LogError, ApiError, *((UnknownCommit,) if process.lacks else ()))
 
     def _over(self, process: Process) -> None:
         """It is dead or has ended; somebody starts another in its place."""
@@ -436,34 +451,25 @@ class World:
             self.faults.arm(fault)
             return
         self.faults.hits[fault.name] += 1
-        match fault.kind:
-            case "crash of all":
-                for process in self._alive():
-                    self.kill(process)
-            case "log down":
-                self.broker.stop(self.loop.now_s + fault.for_s)
-            case "power loss":
-                self.broker.stop(self.loop.now_s + fault.for_s)
-                for process in self._alive():
-                    self.kill(process)
-            case "foreign message":
-                self.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
-            case "policy changed":
-                self._set_policy()
-            case "double":
-                self._double(fault)
-            case "join":
-                self._join(fault)
-            case "API server restart":
-                self.kube.restart(fault.for_s)
-            case "history dropped":
-                self.kube.drop_history()
-            case kind if kind.startswith(("watch", "stale")):
-                for watch in list(self.kube.watches):
-                    self._strike_watch(fault, watch)
-            case _:
-                for process in [one for one in self._alive() if one.slot == fault.slot]:
-                    self._strike_process(fault, process)
+        if strike := STRUCK.get(fault.kind):
+            strike(self, fault)
+        elif fault.kind in WATCHED:
+            for watch in list(self.kube.watches):
+                self._strike_watch(fault, watch)
+        else:
+            for process in [one for one in self._alive() if one.slot == fault.slot]:
+                self._strike_process(fault, process)
+
+    def _log_down(self, fault: Fault) -> None:
+        self.broker.stop(self.loop.now_s + fault.for_s)
+
+    def _kill_all(self, fault: Fault) -> None:
+        for process in self._alive():
+            self.kill(process)
+
+    def _power_loss(self, fault: Fault) -> None:
+        self._log_down(fault)
+        self._kill_all(fault)
 
     def _strike_watch(self, fault: Fault, watch: Watch) -> None:
         match fault.kind:
@@ -515,10 +521,10 @@ class World:
         if first is not None:
             self.loop.after(fault.for_s, self._end, first)
 
-    def _join(self, fault: Fault) -> None:
+    def join(self, shard: str, for_s: float) -> None:
         """A shard joins, and leaves again."""
-        process = self.start(f"planner.{fault.what}")
-        self.loop.after(fault.for_s, self._tell_to_stop, process)
+        process = self.start(f"planner.{shard}")
+        self.loop.after(for_s, self._tell_to_stop, process)
 
     def _reachable(self, process: Process) -> None:
         process.cut_off = False
@@ -540,11 +546,28 @@ class World:
         self.calm = True
         self.faults.lift()
         self.kube.refused.clear()
+        for watch in self.kube.watches:
+            watch.lag_s = 0.0
         for slot, processes in self.processes.items():
             for process in list(processes):
                 self._wake(process)
                 if slot not in SLOTS:
                     self._tell_to_stop(process)
+
+
+STRUCK: dict[str, Callable[[World, Fault], None]] = {
+    "crash of all": World._kill_all,
+    "log down": World._log_down,
+    "power loss": World._power_loss,
+    "foreign message": lambda world, fault: world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?"),
+    "policy changed": lambda world, _: world._set_policy(),
+    "double": World._double,
+    "join": lambda world, fault: world.join(fault.what, fault.for_s),
+    "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
+    "history dropped": lambda world, _: world.kube.drop_history(),
+}
+"""Faults that wait for no request and are not one process's."""
+WATCHED = frozenset({"watch cut", "watch expired", "watch lag", "stale and twice"})
 
 
 def _first(error: BaseException | None) -> BaseException | None:

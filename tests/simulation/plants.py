@@ -1,0 +1,329 @@
+"""Deliberate faults in copies of the rules: the simulator must find every one, or it finds too little.
+
+A planted bug is one or more replacements in the source of a module, made while that module is imported in a process of
+its own (`install`). Each text stands there exactly once, or planting fails loudly: the code has moved on.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+
+class Plant(NamedTuple):
+    """One planted bug."""
+
+    what: str
+    """What is wrong, in the design's words."""
+    module: str
+    changes: tuple[tuple[str, str], ...]
+
+
+class NotPlanted(Exception):
+    """The text to replace is not in the module exactly once."""
+
+
+PLANTS: dict[str, Plant] = {
+    "quorum off by one": Plant(
+        "the binder permits a gang that lacks one pod",
+        "services.binder.rules.coscheduling.permit",
+        (("proposed >= gang.declaration.min_member", "proposed >= gang.declaration.min_member - 1"),),
+    ),
+    "minimum off by one": Plant(
+        "the planner thinks that a gang may start one pod short",
+        "services.planner.core",
+        (
+            ("needed = max(1, minimum - census.have)", "needed = max(1, minimum - census.have - 1)"),
+            ("census.placeable, minimum - census.have)", "census.placeable, minimum - census.have - 1)"),
+        ),
+    ),
+    "permit before capacity": Plant(
+        "the binder permits without looking for room",
+        "services.binder.judge",
+        (
+            (
+                "        if node:\n            self._take(wanted, -1)",
+                "        if False:\n            self._take(wanted, -1)",
+            ),
+        ),
+    ),
+    "lost release": Plant(
+        "a refused proposal keeps its room",
+        "services.state.verdicts",
+        (("    given_back = [claim.uid for claim in claims]\n", "    given_back = []\n"),),
+    ),
+    "room given back twice": Plant(
+        "a released claim frees more than it held",
+        "services.state.pods",
+        (
+            (
+                "table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)\n"
+                "        state.room_sequence = state.sequence\n    return held",
+                "table.claim(row, table.classes[held.scheduling_class], -2, held.stage == PROPOSED)\n"
+                "        state.room_sequence = state.sequence\n    return held",
+            ),
+        ),
+    ),
+    "order of a set": Plant(
+        "a refusal names its groups in the order of a set",
+        "services.planner.core",
+        (("groups=tuple(keys),", "groups=tuple(set(keys)),"),),
+    ),
+    "clock read": Plant(
+        "the tie between equal nodes is broken by the time of day",
+        "services.planner.core",
+        (
+            ("    return zlib.crc32(group.key.encode())", "    return zlib.crc32(f'{time.time_ns()}'.encode())"),
+            ("import zlib\n", "import time\nimport zlib\n"),
+        ),
+    ),
+    "order of addresses": Plant(
+        "the queue is in the order in which its groups lie in memory",
+        "services.planner.core",
+        (
+            (
+                "    queue = cycle_queue(state, state.policy, shard)\n",
+                "    queue = sorted(cycle_queue(state, state.policy, shard), key=id)\n",
+            ),
+        ),
+    ),
+    "retry without look-up": Plant(
+        "a commit whose answer was lost is appended again behind whatever stands there",
+        "events.jetstream",
+        (
+            ("        if last is not None and last.message_id == headers[MESSAGE_ID]:", "        if False:"),
+            (
+                "            raise Conflict(subject, expected, found)",
+                "            headers = {**headers, EXPECTED: str(found), MESSAGE_ID: headers[MESSAGE_ID] + 'again'}",
+            ),
+        ),
+    ),
+    "no expected sequence": Plant(
+        "an append does not say behind what",
+        "events.jetstream",
+        (("headers = {EXPECTED: str(expected), ", "headers = {"),),
+    ),
+    "replaced and going on": Plant(
+        "a writer that meets a conflict goes on behind the other's last commit",
+        "services.writer",
+        (
+            (
+                "                    raise SteppedDown(str(conflict)) from conflict",
+                "                    self.last = conflict.actual\n"
+                "                    self.last = await self.log.append(self.subject, header, payload, self.last)",
+            ),
+        ),
+    ),
+    "deciding before reading": Plant(
+        "a writer decides before it has read its own last commit",
+        "services.decider",
+        (
+            ("                if self.state.sequence >= self.writer.last:", "                if True:"),
+            ("        if own is not None and own.sequence", "        if False and own.sequence"),
+        ),
+    ),
+    "gap overlooked": Plant(
+        "a reader takes what comes behind a gap",
+        "events.consumer",
+        (("            if sequence == self._next:", "            self._next = sequence\n            if True:"),),
+    ),
+    "intent given up in doubt": Plant(
+        "a refusal settles an intent although an older attempt may still land",
+        "services.binder.service",
+        (("            elif uid in self._doubtful and", "            elif False and"),),
+    ),
+    "outcome without effect": Plant(
+        "a binding without an answer counts as bound",
+        "services.binder.service",
+        (
+            (
+                "                self._doubtful.add(uid)\n            elif",
+                "                found = outcome(intent, 'bound', '', '')\n            elif",
+            ),
+        ),
+    ),
+    "failed without a look": Plant(
+        "a failed precondition counts as a refusal, and the pod is not read",
+        "services.binder.service",
+        (
+            (
+                "                    found = settled_by(intent, await self._look(intent))\n            if result",
+                "                    found = outcome(intent, 'rejected', '', '')\n            if result",
+            ),
+        ),
+    ),
+    "effect without intent": Plant(
+        "a pod is bound when it is proposed, before anybody permitted it",
+        "services.binder.service",
+        (
+            (
+                "            if isinstance(event, ev.GangPermitted):\n",
+                "            if isinstance(event, ev.GangPlaced):\n"
+                "                for assignment in event.required:\n"
+                "                    for uid in assignment.pods:\n"
+                "                        self._put(uid)\n"
+                "            if isinstance(event, ev.GangPermitted):\n",
+            ),
+            ("claim.stage != PERMITTED:", "claim.stage not in (PERMITTED, 'proposed'):"),
+        ),
+    ),
+    "intents forgotten": Plant(
+        "what was intended before a restart is not tried again",
+        "services.binder.service",
+        (("        effects.resume()\n", ""),),
+    ),
+    "binding without preconditions": Plant(
+        "a binding names neither UID nor resourceVersion",
+        "services.kubernetes.binding",
+        (('"namespace": namespace, "uid": uid, "resourceVersion": resource_version}', '"namespace": namespace}'),),
+    ),
+    "binding without resourceVersion": Plant(
+        "a binding names the UID only",
+        "services.kubernetes.binding",
+        ((', "uid": uid, "resourceVersion": resource_version}', ', "uid": uid}'),),
+    ),
+    "eviction without UID": Plant(
+        "an eviction takes whatever pod has the name",
+        "services.kubernetes.client",
+        (('            "deleteOptions": {"preconditions": {"uid": uid}},\n', ""),),
+    ),
+    "stale epoch accepted": Plant(
+        "the fold takes proposals of shards that lost the partition",
+        "services.state.verdicts",
+        (
+            ("        or state.owner(group) != shard\n", ""),
+            ("        or state.commit_epoch != state.epoch\n", ""),
+        ),
+    ),
+    "partitions of the dead": Plant(
+        "a shard that is lost keeps its partitions",
+        "services.binder.assignment",
+        (("sorted(state.shards)", 'sorted(w.partition(".")[2] for w in state.holders if w.startswith("planner."))'),),
+    ),
+    "synced too early": Plant(
+        "ingest says that it is synced before it has listed everything",
+        "services.ingest.service",
+        (
+            (
+                "        await _together(self._list(kind) for kind in KINDS)\n        self._synced()\n",
+                "        self._synced()\n        await _together(self._list(kind) for kind in KINDS)\n",
+            ),
+        ),
+    ),
+    "stale facts accepted": Plant(
+        "an object that is older than the log's is observed all the same",
+        "services.ingest.differ",
+        (("        if 0 <= version < self._versions.get(metadata.uid, 0):", "        if False:"),),
+    ),
+    "missed deletions": Plant(
+        "what is gone while nobody watched stays in the log",
+        "services.ingest.service",
+        (("        self.gather.add(self.core.missing(kind.name, listed))\n", ""),),
+    ),
+    "watch not resumed": Plant(
+        "after a 410 the watch goes on from now, and what came in between is missed",
+        "services.ingest.service",
+        (
+            (
+                "                await self._list(kind)\n                self._synced()\n",
+                "                async for page in self.client.pages(kind.resource):\n"
+                "                    self._versions[kind.name] = kind.page(page)[0]\n",
+            ),
+        ),
+    ),
+    "cohort never woken": Plant(
+        "room that was given back wakes nobody",
+        "services.state.cohorts",
+        (("state.room_sequence > cohort.basis)", "state.room_sequence < 0)"),),
+    ),
+    "deadline on the wrong clock": Plant(
+        "nominated room waits for a clock that nobody moves",
+        "services.state.verdicts",
+        (('set_deadline(state.clock("binder"), "nomination"', 'set_deadline(state.clock("ingest"), "nomination"'),),
+    ),
+    "time of day for log time": Plant(
+        "a service's log time is its wall clock, which jumps",
+        "services.decider",
+        (("        return time.monotonic_ns() + self._ahead_ns", "        return time.time_ns()"),),
+    ),
+    "jump moves deadlines": Plant(
+        "a pause counts as time that passed",
+        "services.state.clock",
+        (("jumped_ns=step_ns if step_ns > JUMP_NS else 0", "jumped_ns=0"),),
+    ),
+    "unknown commit set aside": Plant(
+        "a commit that this version cannot read is passed over",
+        "services.state.fold",
+        (
+            (
+                '            raise UnknownCommit(f"{error} (',
+                "            self.sequence = stored.sequence\n            return None\n"
+                '            raise UnknownCommit(f"{error} (',
+            ),
+        ),
+    ),
+    "claim beside the pod": Plant(
+        "a pod that somebody else bound keeps the room that was meant for it",
+        "services.state.pods",
+        (("    if held is not None and held.node == node:", "    if held is not None:"),),
+    ),
+    "nothing touched": Plant(
+        "a release does not mark its node, so that planner and binder seem to disagree",
+        "services.state.fold",
+        (("    node.touched = state.sequence\n    state.table.remove", "    state.table.remove"),),
+    ),
+    "terminating members count": Plant(
+        "members on their way out count for the quorum",
+        "services.state.membership",
+        (("        if status == BOUND or (", "        if status in (BOUND, TERMINATING) or ("),),
+    ),
+    "nomination for ever": Plant(
+        "the room of a failed member is kept although its time is over",
+        "services.binder.replacement",
+        (("        elif nomination.due:", "        elif False:"),),
+    ),
+}
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles the changed source; nothing of it is cached."""
+
+    changes: tuple[tuple[str, str], ...] = ()
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_data(self.path).decode()
+        for old, new in self.changes:
+            if source.count(old) != 1:
+                raise NotPlanted(f"{fullname} has {source.count(old)} times, not once: {old}")
+            source = source.replace(old, new)
+        return compile(source, self.path, "exec", dont_inherit=True)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, plant: Plant) -> None:
+        self._plant = plant
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._plant.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is None or spec.origin is None:
+            raise NotPlanted(f"there is no module {fullname}")
+        loader = _Loader(fullname, spec.origin)
+        loader.changes = self._plant.changes
+        spec.loader = loader
+        return spec
+
+
+def install(name: str) -> None:
+    """From here on the module is imported with this bug. Raises NotPlanted if it was imported before."""
+    plant = PLANTS[name]
+    if plant.module in sys.modules:
+        raise NotPlanted(f"{plant.module} is imported already")
+    sys.meta_path.insert(0, _Finder(plant))
