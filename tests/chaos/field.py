@@ -17,14 +17,15 @@ from deploy.e2e.api import Api
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.processes import Process
 from deploy.nats import new_password
+from events.envelope import Stored
 from events.homes import open_log
 from events.log import EventLog, LogError
 from events.permissions import configuration, users
 from events.server import ServerError
 from events.server_cluster import ServerCluster, TlsFiles
-from tests.chaos import isolation
+from tests.chaos import audit, feeding, isolation
 from tests.chaos.network import Network
-from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES
+from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES, Variant
 from tests.chaos.supervisor import Slot
 from tests.e2e.cluster import NAMESPACE, install, until
 
@@ -32,8 +33,8 @@ CLUSTER = "chaos"
 FINISHING = Path(__file__).with_name("finishing.yaml")
 DISK_MEGABYTES = 512
 STARTS_WITHIN_S = 300.0
-POLICY = {"--replacement-hold-ms": "8000", "--backoff-max-ms": "4000"}
-"""Shorter than the defaults, so that an episode comes to rest soon."""
+FEED_BYTES = 100 << 20
+"""JetStream sets them aside on each disk, and refuses a stream for which there is not so much."""
 SNAPSHOT_BYTES = 500_000
 """A snapshot now and then within one run: starts come from them."""
 
@@ -45,11 +46,11 @@ def role_of(service: str) -> str:
 class Field:
     """`start` it with a stack that ends all of it."""
 
-    def __init__(self, directory: Path, network: Network, *, small_disks: bool) -> None:
-        self.directory, self.network = directory, network
+    def __init__(self, directory: Path, network: Network, variant: Variant, *, small_disks: bool) -> None:
+        self.directory, self.network, self.variant = directory, network, variant
         self.small_disks = small_disks
         self.passwords = {role: new_password() for role in users()}
-        flags = ("--advertise-address=127.0.0.1",)  # there is no route to guess one from
+        flags = ("--advertise-address=127.0.0.1", *audit.flags(directory))  # there is no route to guess one from
         self.control_plane = ControlPlane(directory / "control-plane", flags, durable=True)
         self.tls = _certificates(directory)
         extra = configuration(CLUSTER, self.passwords)
@@ -85,7 +86,7 @@ class Field:
         await until(self._policy_is_ours, "the policy is set", timeout_s=STARTS_WITHIN_S)
 
     async def _policy_is_ours(self) -> bool:
-        words = [word for pair in POLICY.items() for word in pair]
+        words = [word for pair in self.variant.policy.items() for word in pair]
         return (await self.muster("policy", "set", self.nats.url, *words, role="admin"))[0] == 0
 
     async def _slot(self, service: str) -> Slot:
@@ -100,6 +101,9 @@ class Field:
         environment = self.environment(role) | {
             "MUSTER_LOG_LEVEL": "debug",
             "MUSTER_SNAPSHOT_AFTER_BYTES": str(SNAPSHOT_BYTES),
+            "MUSTER_FEED_MAX_BYTES": str(FEED_BYTES),
+            "MUSTER_BIND_CONCURRENCY": str(self.variant.bind_concurrency),
+            "MUSTER_CLOCK_OFFSET_MS": str(self.variant.clock_offsets_ms[service]),
         }
         log = self.directory / "logs" / f"{service}.log"
         log.parent.mkdir(exist_ok=True)
@@ -147,12 +151,22 @@ class Field:
 
     async def open_log(self) -> EventLog:
         """As who only reads. Raises LogError."""
-        login: dict[str, Any] = {
-            "user": "reader",
-            "password": self.passwords["reader"],
-            "ca_file": str(self.tls.authority),
-        }
-        return await open_log(self.nats.url, CLUSTER, **login)
+        return await open_log(self.nats.url, CLUSTER, **self.login("reader"))
+
+    async def commits(self) -> list[Stored]:
+        """The whole log as it is now. Raises LogError."""
+        log = await self.open_log()
+        try:
+            return [stored async for batch in log.read() for stored in batch]
+        finally:
+            await log.close()
+
+    async def published(self) -> list[feeding.Published]:
+        """What the feed holds. Raises LogError."""
+        return await feeding.published(self.nats.url, CLUSTER, **self.login("operator"))
+
+    def login(self, user: str) -> dict[str, Any]:
+        return {"user": user, "password": self.passwords[user], "ca_file": str(self.tls.authority)}
 
     def resume_services(self) -> None:
         """All but the guest are wanted."""
@@ -247,7 +261,6 @@ class Field:
 
 def _certificates(directory: Path) -> TlsFiles:
     """The servers' own, of an authority that is nobody else's."""
-    directory.mkdir(parents=True, exist_ok=True)
     authority = Authority("muster-chaos")
     issued = authority.issue(["127.0.0.1"])
     files = TlsFiles(directory / "ca.pem", directory / "server.pem", directory / "server.key")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.chaos.field import Field, role_of
 from tests.chaos.network import Loss
-from tests.chaos.plan import GUEST, NATS, Hurt
+from tests.chaos.plan import GUEST, NATS, SCORES, Hurt
 
 STORM_S = 0.3
 """Between two looks whether there is somebody to kill again."""
@@ -28,6 +28,7 @@ class Hurting:
         self.kills: Counter[str] = Counter()
         self.deeds: Counter[str] = Counter()
         self.spared = 0
+        self._score = SCORES[0]
         self._ways: dict[str, Callable[[Hurt], Awaitable[None]]] = {
             "kill": self._kill,
             "kill role": self._kill,
@@ -35,6 +36,7 @@ class Hurting:
             "storm": self._storm,
             "end": self._end,
             "pause": self._pause,
+            "policy": self._policy,
             "guest": self._guest,
             "kill nats": self._kill_nats,
             "kill quorum": self._kill_nats,
@@ -105,6 +107,12 @@ class Hurting:
         slot.wanted.clear()
         if slot.process is not None and slot.process.alive:
             slot.process.popen.terminate()
+
+    async def _policy(self, hurt: Hurt) -> None:
+        """An admin changes it, if it can be had."""
+        self._score = next(score for score in SCORES if score != self._score)
+        with suppress(TimeoutError):
+            await self.field.muster("policy", "set", self.field.nats.url, "--node-score", self._score, role="admin")
 
     # ------------------------------------------------------------------------------------------------------------ NATS
 

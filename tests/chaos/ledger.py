@@ -41,6 +41,8 @@ class Ledger:
         self.counted: Counter[str] = Counter()
         """Commits, and events by type."""
         self.violations: list[str] = []
+        self.permitted: dict[tuple[str, str], int] = {}
+        """(UID, node) → when the binder first decided so, by its commit's header, in ns since 1970."""
         self._digests: list[bytes] = []
 
     def read(self, batch: Iterable[Stored]) -> None:
@@ -62,6 +64,10 @@ class Ledger:
             for event in commit.events:
                 if isinstance(event, ev.DisagreementDetected):
                     self.violations.append(f"{stored.sequence}: planner and binder disagree: {event} (rule 4)")
+                elif isinstance(event, ev.GangPermitted):
+                    for assignment in event.bindings:
+                        for binding in assignment.pods:
+                            self.permitted.setdefault((binding.uid, assignment.node), commit.header.time_ns)
         try:
             validate_state(self.state)
         except Violated as violated:
@@ -77,12 +83,10 @@ class Ledger:
                 self.violations.append(f"following the log: {error}")
             await asyncio.sleep(AGAIN_S)
 
-    async def compare(self, log: EventLog, acknowledged: Iterable[Acknowledged]) -> int:
-        """Reads the whole log again; how many acknowledgements were found in it. Raises LogError."""
-        ids: dict[int, str] = {}
-        async for batch in log.read():
-            self.read(batch)
-            ids.update((stored.sequence, stored.message_id) for stored in batch)
+    def compare(self, commits: list[Stored], acknowledged: Iterable[Acknowledged]) -> int:
+        """With the whole log, read again; how many acknowledgements were found in it."""
+        self.read(commits)
+        ids = {stored.sequence: stored.message_id for stored in commits}
         if len(ids) < len(self._digests):
             self.violations.append(f"the log has {len(ids)} commits, and had {len(self._digests)} (7.7)")
         found = 0

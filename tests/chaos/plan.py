@@ -16,7 +16,8 @@ BINDERS = ("binder-a", "binder-b")
 PLANNERS = ("planner-a", "planner-b")
 GUEST = "planner-c"
 """It joins and leaves."""
-SERVICES = (*INGEST, *BINDERS, *PLANNERS, GUEST)
+FEED = "feed-a"
+SERVICES = (*INGEST, *BINDERS, *PLANNERS, GUEST, FEED)
 NATS = ("one", "two", "three")
 APISERVER, ETCD = "apiserver", "etcd"
 
@@ -47,6 +48,7 @@ DEEDS: dict[str, Deed] = {
     "storm": Deed(4, (*_each(*SERVICES), BINDERS, PLANNERS), (3, 6)),
     "end": Deed(4, _each(*SERVICES), (0, 0)),
     "pause": Deed(9, _each(*SERVICES), (LEASE_S + 0.5, 9)),
+    "policy": Deed(1, _each("admin"), (0, 0)),
     "guest": Deed(5, _each(GUEST), (0, 0)),
     "kill nats": Deed(8, _each(*NATS), (0, 6)),
     "kill quorum": Deed(2, (*PAIRS, NATS), (0, 4)),
@@ -68,6 +70,32 @@ DEEDS: dict[str, Deed] = {
 
 GAPS_S = (0.1, 2.2)
 """Between one hurt's beginning and the next one's."""
+
+
+class Variant(NamedTuple):
+    """What else differs from run to run. Times are shorter than the defaults, so that an episode comes to rest soon."""
+
+    policy: dict[str, str]
+    """Flags of ``muster policy set``."""
+    bind_concurrency: int
+    """Few bindings at once leave time between permit and effect."""
+    clock_offsets_ms: dict[str, int]
+    """By service."""
+
+
+def variant(seed: int) -> Variant:
+    source = random.Random(f"variant {seed}")
+    policy = {
+        "--replacement-hold-ms": "8000",
+        "--backoff-max-ms": "4000",
+        "--replacement-policy": source.choice(["keep", "evict"]),
+        "--node-score": source.choice(SCORES),
+    }
+    offsets = {name: source.choice([0, 0, 0, 700, -5_000, 600_000, -600_000]) for name in SERVICES}
+    return Variant(policy, source.choice([1, 2, 8, 64]), offsets)
+
+
+SCORES = ("least-allocated", "binpack")
 
 
 class Hurt(NamedTuple):

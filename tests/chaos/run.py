@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from tests.chaos import ledger, rest
-from tests.chaos.field import Field
+from events.log import LogError
+from tests.chaos import audit, feeding, ledger, rest
+from tests.chaos.field import CLUSTER, Field
 from tests.chaos.hurting import Hurting
 from tests.chaos.ledger import Ledger
 from tests.chaos.network import Network
-from tests.chaos.plan import plan
+from tests.chaos.plan import plan, variant
 from tests.chaos.supervisor import KILLED, TERMINATED
 from tests.chaos.witness import Witness
 from tests.chaos.workload import Workload
@@ -50,6 +51,10 @@ class Report(msgspec.Struct, kw_only=True):
     """By the witness."""
     commits: int = 0
     acknowledged: int = 0
+    published: int = 0
+    """Messages of the feed."""
+    bindings: dict[str, int] = {}
+    """That were asked for, by the API server's answer."""
     events: dict[str, int] = {}
     decisions: int = 0
     decided: int = 0
@@ -72,7 +77,7 @@ class Run:
     def __init__(self, directory: Path, network: Network, *, seed: int, isolated: bool) -> None:
         self.directory = directory
         self.report = Report(seed=seed)
-        self.field = Field(directory, network, small_disks=isolated)
+        self.field = Field(directory, network, variant(seed), small_disks=isolated)
         self.witness, self.ledger = Witness(), Ledger()
         self._began_s = time.monotonic()
         self._seed = seed
@@ -83,8 +88,8 @@ class Run:
             try:
                 await self.field.start(stack)
                 await self._run(stack, seconds, kills)
-            except TimeoutError as error:
-                self._violated([f"not within its time: {error}"])
+            except (TimeoutError, LogError) as error:
+                self._violated([f"{type(error).__name__}: {error}"])
             finally:
                 self._sum_up()
                 await self._keep()
@@ -147,16 +152,16 @@ class Run:
 
     async def _reckon(self) -> None:
         """Services are told to end; their acknowledgements, the log, and what the rules decide again are compared."""
+        await self._check_feed()
         codes = await self.field.end_services()
         self._violated(
             [f"{name}: exit {code} on SIGTERM" for name, code in codes.items() if code not in (0, TERMINATED)]
         )
-        log = await self.field.open_log()
-        try:
-            said = ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()})
-            self.report.acknowledged = await self.ledger.compare(log, said)
-        finally:
-            await log.close()
+        said = ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()})
+        self.report.acknowledged = self.ledger.compare(await self.field.commits(), said)
+        asked = list(audit.read(audit.path(self.directory)))
+        self.report.bindings = {str(code): count for code, count in sorted(Counter(one.code for one in asked).items())}
+        self._violated(audit.violations(asked, self.ledger.permitted))
         verified = await self.field.verify()
         self.report.decided, self.report.reproduced = verified["decided"], verified["reproduced"]
         self.report.decisions = verified["decisions"]
@@ -170,6 +175,19 @@ class Run:
             if bad or traces:
                 self._violated([f"{name}: exit codes {bad}, {traces} tracebacks, in {slot.log}"])
         self._violated([*self.witness.violations, *self.ledger.violations])
+
+    async def _check_feed(self) -> None:
+        """It comes to hold what the log makes of it, and nothing else."""
+        wanted = feeding.expected(await self.field.commits(), CLUSTER)
+        deadline_s = time.monotonic() + RESTS_WITHIN_S
+        while len(found := await self.field.published()) < len(wanted):
+            if time.monotonic() > deadline_s:
+                self._violated([f"the feed has {len(found)} of {len(wanted)} messages and does not go on"])
+                break
+            await asyncio.sleep(LOOK_S)
+        later = feeding.expected(await self.field.commits(), CLUSTER)
+        self._violated(feeding.violations(found, later))
+        self.report.published = len(found)
 
     def _check_followers(self) -> None:
         for task in self._following:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from deploy.e2e.workload import gang, pod
 from events.memory import MemoryLog
-from tests.chaos import plan, rest
+from tests.chaos import audit, feeding, plan, rest
 from tests.chaos.hurting import Hurting
 from tests.chaos.ledger import Acknowledged, Ledger, acknowledgements
 from tests.chaos.network import Proxies
@@ -89,25 +90,25 @@ def told(log: MemoryLog) -> list[Acknowledged]:
     return [Acknowledged("binder-a", stored.sequence, stored.message_id) for stored in log.commits]
 
 
-async def test_every_acknowledged_commit_is_there() -> None:
+def test_every_acknowledged_commit_is_there() -> None:
     log, ledger = a_log(), Ledger()
     ledger.read(log.commits)
-    assert await ledger.compare(log, told(log)) == len(log.commits)
+    assert ledger.compare(log.commits, told(log)) == len(log.commits)
     assert not ledger.violations
 
 
-async def test_a_commit_that_vanished_was_acknowledged() -> None:
+def test_a_commit_that_vanished_was_acknowledged() -> None:
     log, ledger = a_log(), Ledger()
     ledger.read(log.commits)
     acknowledged = told(log)
     log.commits.pop()
-    assert await ledger.compare(log, acknowledged) == len(log.commits)
+    assert ledger.compare(log.commits, acknowledged) == len(log.commits)
     assert len(ledger.violations) == 2, "once as the log is shorter, once as somebody was told"
 
 
-async def test_an_acknowledged_commit_that_is_another() -> None:
+def test_an_acknowledged_commit_that_is_another() -> None:
     log, ledger = a_log(), Ledger()
-    await ledger.compare(log, [told(log)[0]._replace(message_id="another")])
+    ledger.compare(log.commits, [told(log)[0]._replace(message_id="another")])
     assert "was told another at 1" in ledger.violations[0]
 
 
@@ -134,6 +135,47 @@ def test_acknowledgements_are_read_from_what_services_print(tmp_path: Path) -> N
     )
     found = list(acknowledgements({"binder-a": file, "binder-b": tmp_path / "never-started.log"}))
     assert found == [Acknowledged("binder-a", 7, "abc")]
+
+
+# --------------------------------------------------------------------------------------------------------------- audit
+
+
+def line(uid: str, node: str, code: int, second: int = 5) -> str:
+    return json.dumps(
+        {
+            "user": {"username": "system:serviceaccount:muster-system:binder"},
+            "requestObject": {"metadata": {"uid": uid}, "target": {"name": node}},
+            "responseStatus": {"code": code},
+            "requestReceivedTimestamp": f"1970-01-01T00:00:0{second}.000000Z",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ([line("u", "one", 409), line("u", "one", 201), line("u", "one", 409)], ""),
+        ([line("u", "one", 201), line("u", "one", 201)], "7.1"),
+        ([line("u", "two", 409)], "never permitted"),
+        ([line("u", "one", 201, second=1)], "before that was in the log"),
+    ],
+)
+def test_bindings_that_the_api_server_recorded(tmp_path: Path, lines: list[str], complaint: str) -> None:
+    file = audit.path(tmp_path)
+    file.write_text("\n".join([*lines, '{"cut": "of']))
+    found = audit.violations(audit.read(file), {("u", "one"): 3_000_000_000})
+    assert bool(found) == bool(complaint)
+    assert complaint in "".join(found)
+
+
+# ---------------------------------------------------------------------------------------------------------------- feed
+
+
+def test_a_feed_that_repeats_leaves_out_or_adds() -> None:
+    wanted = feeding.expected(a_log().commits, "test")
+    assert feeding.violations(wanted, wanted) == feeding.violations(wanted[:-1], wanted) == []
+    for wrong in (wanted[:2] + wanted[1:], wanted[:1] + wanted[2:], [*wanted, wanted[0]]):
+        assert feeding.violations(wrong, wanted)
 
 
 # ---------------------------------------------------------------------------------------------------------------- rest

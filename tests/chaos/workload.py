@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from deploy.e2e.api import MERGE, Api, ApiError, Object
-from deploy.e2e.workload import GANG_LABEL, gang, nodes, pod, pod_group
+from deploy.e2e.workload import GANG_LABEL, gang, node, pod, pod_group
 from tests.chaos.witness import PODS, Seen, Witness
 
 NODES = 24
@@ -28,6 +28,10 @@ FINISHES = {"chaos/finishes": "true"}
 TOO_LARGE = NODES * CPUS + 8
 KEPT_FINISHED = 12
 """Finished gangs that nobody has cleared away yet."""
+
+TROUBLE = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
+PRIORITIES = {"chaos-low": -10, "chaos-high": 1000}
+NOT_FOUND, CONFLICT = 404, 409
 
 Step = Callable[[], Awaitable[object]]
 
@@ -47,17 +51,22 @@ class Workload:
             "delete a gang": (5, self.delete_gang),
             "delete a single": (5, self.delete_single),
             "clear finished": (16, self.clear_finished),
+            "annotate": (6, self.annotate),
             "cordon": (3, self.cordon),
+            "lose a node": (1, self.lose_node),
             "too large": (1, self.create_too_large),
         }
         self._cordoned: set[str] = set()
+        self._lost_nodes: set[str] = set()
         self.minimum: dict[str, int] = {}
         """Of the gangs that were created, half of a creation included."""
         self.touched: set[str] = set()
         """Gangs of which a member was deleted alone."""
 
     async def prepare(self) -> None:
-        await self.api.create_all(nodes(NODES, cpu=str(CPUS), memory="64Gi", gpus=0, kubelet=True))
+        await self.api.create_all(_node(number) for number in range(NODES))
+        for name, value in PRIORITIES.items():
+            await self.api.create(_priority_class(name, value))
 
     async def run(self) -> None:
         """For ever."""
@@ -68,14 +77,17 @@ class Workload:
             name = self.random.choices(names, weights)[0]
             try:
                 await self.steps[name][1]()
-            except (ApiError, aiohttp.ClientError, OSError, TimeoutError):
+            except TROUBLE:
                 self.failed_steps += 1
 
     async def rest(self) -> None:
-        """Undo what would keep the cluster from coming to rest: cordoned nodes."""
-        while self._cordoned:
-            with suppress(ApiError, aiohttp.ClientError, OSError, TimeoutError):
-                await self._set_cordon(min(self._cordoned), cordoned=False)
+        """Undo what would keep the cluster from coming to rest: nodes that are cordoned or lost."""
+        while self._cordoned or self._lost_nodes:
+            with suppress(*TROUBLE):
+                if self._cordoned:
+                    await self._set_cordon(min(self._cordoned), cordoned=False)
+                else:
+                    await self._bring_back(min(self._lost_nodes))
 
     # ----------------------------------------------------------------------------------------------------------- steps
 
@@ -98,6 +110,8 @@ class Workload:
         self.minimum[name] = least
         asks: dict[str, Any] = {"cpu": rnd.choice(["500m", "1", "1", "2"]), "memory": "1Gi", "gpus": 0}
         finishes = FINISHES if rnd.random() < 0.85 else {}
+        if priority := rnd.choice(["", "", *PRIORITIES]):
+            asks["priorityClassName"] = priority
         things = [pod_group(name, least, timeout_s=rnd.choice([None, 3, 8]))]
         things += [_labelled(member, finishes) for member in gang(name, size, **asks)]
         if rnd.random() < 0.2:
@@ -123,7 +137,8 @@ class Workload:
             before = await self.api.get(f"{PODS}/{lost.name}")
             await self.api.delete(f"{PODS}/{lost.name}")
             self.made += 1
-            spec = {name: before["spec"][name] for name in ("schedulerName", "containers")}
+            kept = ("schedulerName", "containers", "priorityClassName")
+            spec = {name: before["spec"][name] for name in kept if name in before["spec"]}
             name, labels = f"{lost.gang}-r{self.made:05d}", before["metadata"]["labels"]
             meta = {"name": name, "namespace": "default", "labels": labels}
             await self.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
@@ -152,7 +167,37 @@ class Workload:
         name = f"node-{self.random.randrange(NODES):05d}"
         await self._set_cordon(name, cordoned=name not in self._cordoned)
 
+    async def annotate(self) -> None:
+        """Somebody writes to a pod that waits: its resourceVersion moves on under whatever is intended for it."""
+        waiting = [seen for seen in self._live() if not seen.node]
+        for seen in self.random.sample(waiting, min(5, len(waiting))):
+            body = {"metadata": {"annotations": {"chaos/number": str(self.random.random())}}}
+            await self.api.call("PATCH", f"{PODS}/{seen.name}", body, MERGE)
+
+    async def lose_node(self) -> None:
+        """With its pods; or one that was lost comes back."""
+        if self._lost_nodes:
+            await self._bring_back(min(self._lost_nodes))
+            return
+        name = _node(self.random.randrange(NODES))["metadata"]["name"]
+        on_it = [seen for seen in self.witness.pods.values() if seen.node == name]
+        self.touched |= {seen.gang for seen in on_it}
+        self._lost_nodes.add(name)
+        await self.api.delete(f"/api/v1/nodes/{name}")
+        for seen in on_it:
+            await self.api.delete(f"{PODS}/{seen.name}")
+
     # --------------------------------------------------------------------------------------------------------- helpers
+
+    async def _bring_back(self, name: str) -> None:
+        """It may never have gone."""
+        self._cordoned.discard(name)
+        try:
+            await self.api.create(_node(int(name.rpartition("-")[2])))
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+        self._lost_nodes.discard(name)
 
     async def _delete(self, name: str) -> None:
         """The group first, or its pods first."""
@@ -165,12 +210,24 @@ class Workload:
     async def _set_cordon(self, name: str, *, cordoned: bool) -> None:
         if cordoned:
             self._cordoned.add(name)
-        await self.api.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": cordoned}}, MERGE)
+        try:
+            await self.api.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": cordoned}}, MERGE)
+        except ApiError as error:
+            if error.status != NOT_FOUND:  # a node that is lost is none to cordon
+                raise
         if not cordoned:
             self._cordoned.discard(name)
 
     def _live(self) -> list[Seen]:
         return [seen for seen in self.witness.pods.values() if seen.live and not seen.terminating]
+
+
+def _node(number: int) -> Object:
+    return node(f"node-{number:05d}", cpu=str(CPUS), memory="64Gi", gpus=0, kubelet=True)
+
+
+def _priority_class(name: str, value: int) -> Object:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
 
 
 def _labelled(thing: Object, labels: dict[str, str]) -> Object:
