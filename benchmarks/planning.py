@@ -52,16 +52,11 @@ class Bench:
         sequence = self.log.append_now(subject, header, envelope.encode_events(events), self.log._last.get(subject, 0))
         self.state.apply(sequence, header, events)
 
-    def plan(self) -> int:
+    def plan(self) -> list[planner.PlannerEvent]:
         decided = planner.decide_now(self.state, "0")
         if decided:
             self.append("planner.0", list(decided), "decide")
-        return sum(
-            len(assignment.pods)
-            for event in decided
-            if isinstance(event, ev.GangPlaced)
-            for assignment in event.required + event.optional
-        )
+        return decided
 
     def judge(self) -> None:
         decided = binder.decide(self.state)
@@ -77,9 +72,9 @@ class Bench:
             of = list(zip(names, [claim.node for claim, _ in some], strict=True))
             self.append("binder", [ev.PodBound(**name, node=node) for name, node in of], "outcome")
             self.append(
-                "ingest", [ev.PodAssigned(**name, resource_version="9", node=node) for name, node in of], "facts"
+                "ingest", [ev.PodAssigned(**name, resource_version="50000", node=node) for name, node in of], "facts"
             )
-            finished = [ev.PodFinished(**name, resource_version="10", succeeded=True, reason="") for name in names]
+            finished = [ev.PodFinished(**name, resource_version="60000", succeeded=True, reason="") for name in names]
             self.append("ingest", finished, "facts")
             self.append("ingest", [ev.PodDeleted(**name) for name in names], "facts")
 
@@ -156,8 +151,9 @@ def planning(name: str, workload: Iterator[ev.Event], nodes: int) -> dict[str, o
     planned, planning_s, judging_s = 0, 0.0, 0.0
     while True:
         began_s = time.process_time()
-        pods = bench.plan()
+        decided = bench.plan()
         planning_s += time.process_time() - began_s
+        pods = _pods(decided)
         if not pods:
             break
         planned += pods
@@ -178,22 +174,27 @@ def planning(name: str, workload: Iterator[ev.Event], nodes: int) -> dict[str, o
     }
 
 
+def _pods(decided: list[planner.PlannerEvent]) -> int:
+    """How many pods these events place."""
+    placed = [event for event in decided if isinstance(event, ev.GangPlaced)]
+    return sum(len(assignment.pods) for event in placed for assignment in event.required + event.optional)
+
+
 def verifying(log: MemoryLog, pods: int, planning_s: float, judging_s: float) -> dict[str, object]:
     """`verify` of the log beside what the live processes did to write it, on a core each.
 
-    Live, the planner decodes and folds the facts, plans, and folds its own; the binder decodes and folds facts and
-    proposals, judges, and folds its own. The slower of the two is the rate at which pods get through.
+    Live, each of the two decodes and folds whatever the others write, decides, and encodes and folds its own. The slower
+    of them is the rate at which pods get through.
     """
-    folding_s = {"ingest": 0.0, "planner.0": 0.0}
+    folding_s: dict[str, float] = {}
     state = State()
     for stored in log.commits:
         began_s = time.process_time()
         state.apply_stored(stored)
         writer = subjects.writer_of(stored.subject)
-        if writer in folding_s:
-            folding_s[writer] += time.process_time() - began_s
-    planner_s = folding_s["ingest"] + planning_s
-    binder_s = folding_s["ingest"] + folding_s["planner.0"] + judging_s
+        folding_s[writer] = folding_s.get(writer, 0.0) + time.process_time() - began_s
+    planner_s = planning_s + sum(folding_s.values()) - folding_s["planner.0"]
+    binder_s = judging_s + sum(folding_s.values()) - folding_s["binder"]
     began_s = time.process_time()
     report = asyncio.run(verify(log))
     verify_s = time.process_time() - began_s

@@ -104,11 +104,19 @@ def header_of(stored: Stored) -> Header | None:
 
 def decode(stored: Stored) -> Commit:
     """Raises MalformedCommit, which names the sequence, the subject and what did not fit."""
-    header = decode_header(stored)
+    return commit_of(stored, decode_header(stored), decode_events(stored))
+
+
+def decode_events(stored: Stored) -> list[Event]:
+    """Raises MalformedCommit."""
     try:
-        events = _payload_decoder.decode(stored.payload)
+        return _payload_decoder.decode(stored.payload)
     except UNDECODABLE as error:
         raise MalformedCommit(f"commit {stored.sequence} on {stored.subject}: {error}") from error
+
+
+def commit_of(stored: Stored, header: Header, events: list[Event]) -> Commit:
+    """The commit, from what was decoded of it."""
     return Commit(
         sequence=stored.sequence,
         subject=stored.subject,

@@ -93,10 +93,11 @@ class Bench:
                     accepted.append(alone)
                 else:
                     dropped.append(uid)
-        dropped += [claim.uid for claim in broken]
-        taken: list[Verdict] = [
-            ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken") for nomination in spent
-        ]
+        if broken:
+            dropped += [claim.uid for claim in broken]
+        taken: list[Verdict] = []
+        for nomination in spent:
+            taken.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken"))
         if group.key in self.state.group_nominations:
             taken.append(ev.GroupNominationEnded(group=group.key, reason="Taken"))
         return taken + self._permit(group, place, good, accepted, dropped)
@@ -161,15 +162,11 @@ class Bench:
         return held - self.spare_ports.get(node, Counter())
 
     def _bindings(self, assignments: Iterable[NodeAssignment]) -> tuple[NodeBindings, ...]:
-        pods = self.state.pods
-        return tuple(
-            [
-                NodeBindings(
-                    assignment.node, tuple([Binding(uid, pods[uid].resource_version) for uid in assignment.pods])
-                )
-                for assignment in assignments
-            ]
-        )
+        pods, bindings = self.state.pods, []
+        for assignment in assignments:
+            here = [Binding(uid, pods[uid].resource_version) for uid in assignment.pods]
+            bindings.append(NodeBindings(assignment.node, tuple(here)))
+        return tuple(bindings)
 
     # ----------------------------------------------------------------------------------------------------- assignments
 
@@ -198,7 +195,7 @@ class Bench:
                 if not fit[row]:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
-                return Fault("NodeUnfit", assignments[0].node, "")
+                return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
         return self._no_room(wanted)
 
     def _no_room(self, wanted: Wanted) -> Fault | None:
@@ -237,8 +234,6 @@ class Bench:
             if info.fact.host_ports:
                 for row, pods in of_class.items():
                     opened.setdefault(table.names[row], []).extend([info] * pods)
-        if not opened:
-            return ""
         ports: dict[str, list[tuple[str, int, str]]] = {}
         for node, of_node in opened.items():
             taken = self._open_ports(node, of_node)

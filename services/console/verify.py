@@ -186,9 +186,8 @@ class Verifier:
                 self.cannot(f"commit {stored.sequence} was folded by state version {header.state}, not {STATE_VERSION}")
                 self.blind = True
                 return
-            if _is_decision(header):
-                self._compare(stored, header)
-            commit = self.state.apply_stored(stored)
+            reproduced = self._compare(stored, header) if _is_decision(header) else None
+            commit = self.state.apply_stored(stored, reproduced)
             if commit is not None:
                 self._note(stored, commit)
             self._decide_again()
@@ -220,15 +219,16 @@ class Verifier:
                 decided.extend(binder.decide(self.state))
             self._again[sequence] = (self.state.epoch, decided)
 
-    def _compare(self, stored: Stored, header: Header) -> None:
+    def _compare(self, stored: Stored, header: Header) -> list[Event] | None:
+        """What the rules decide, where that is what the log says: equal bytes are equal events, and decoded already."""
         report = self.report
         if header.basis < report.start:
             report.before += 1
-            return
+            return None
         report.decided += 1
         if header.rules != RULES_VERSION:
             self.cannot(f"commit {stored.sequence} was decided by rules version {header.rules}, not {RULES_VERSION}")
-            return
+            return None
         epoch, decided = self._again.pop(stored.sequence, (0, None))
         if decided is None:
             self._differ(stored, header, f"nothing can have been decided at its basis {header.basis}")
@@ -239,6 +239,8 @@ class Verifier:
         else:
             report.reproduced += 1
             report.decisions += len(decided)
+            return decided
+        return None
 
     def _differ(self, stored: Stored, header: Header, what: str, decided: list[Event] | None = None) -> None:
         self.report.differences += 1
@@ -268,7 +270,8 @@ class Verifier:
             for event in commit.events:
                 if type(event) is ev.GangPermitted:
                     for assignment in event.bindings:
-                        self._permitted.update((binding.uid, assignment.node) for binding in assignment.pods)
+                        for binding in assignment.pods:
+                            self._permitted[binding.uid] = assignment.node
                 elif type(event) is ev.EvictionIntended:
                     self._evicting.add(event.uid)
             return

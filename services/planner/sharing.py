@@ -28,14 +28,12 @@ from services.state.records import Group
 
 def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them."""
-    own: list[Group] = []
-    others: list[Group] = []
-    owners = state.owners
-    for group in cohorts.waiting(state):
-        (own if owners[group.partition] == shard else others).append(group)
-    own = _head(state, sorted(own, key=queue_key), policy.cycle_pods)
-    if not own:
+    owners, waiting = state.owners, cohorts.waiting(state)
+    mine = [group for group in waiting if owners[group.partition] == shard]
+    own = _head(state, sorted(mine, key=queue_key), policy.cycle_pods)
+    if not own or len(mine) == len(waiting):
         return own
+    others = (group for group in waiting if owners[group.partition] != shard)
     last = queue_key(own[-1])
     if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
         before = [group for group in others if queue_key(group) < last]

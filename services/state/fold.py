@@ -13,7 +13,7 @@ from typing import Any
 
 import events as ev
 from events import subjects
-from events.envelope import Commit, Header, MalformedCommit, Stored, decode, header_of
+from events.envelope import Commit, Header, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.policy import Policy
 from services.state import cohorts, groups, nominations, pods, shards, verdicts
 from services.state.clock import advance
@@ -111,15 +111,18 @@ class State:
 
     # ----------------------------------------------------------------------------------------------------------- apply
 
-    def apply_stored(self, stored: Stored) -> Commit | None:
-        """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit."""
+    def apply_stored(self, stored: Stored, events: list[ev.Event] | None = None) -> Commit | None:
+        """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit.
+
+        `events`: what the payload says, from somebody who knows it.
+        """
         header = header_of(stored)
         if header is None:
             self.sequence = stored.sequence
             self.set_aside += 1
             return None
         try:
-            commit = decode(stored)
+            commit = commit_of(stored, header, decode_events(stored) if events is None else events)
         except MalformedCommit as error:
             raise UnknownCommit(f"{error} (rules {header.rules}, state {header.state})") from error
         try:

@@ -45,55 +45,43 @@ def seen(pod: Pod, version: str) -> None:
     The two arrive in any order, so that a fact is old only against facts: what it says may be news all the same.
     """
     known = pod.resource_version
-    if version and not 0 <= objects.version(version) < objects.version(known):
+    newer = len(version) == len(known) and version >= known  # as numbers, too
+    if version and (newer or not 0 <= objects.version(version) < objects.version(known)):
         pod.resource_version = version
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
 
 
-def claim(state: State, pod: Pod, uid: str, node_name: str) -> None:
-    """Take room for a pod that is on the node already."""
-    _record(state, pod, uid, node_name, BOUND_CLAIM, 0)
-    state.nodes[node_name].touched = state.sequence
-    table = state.table
-    row = table.rows.get(node_name)
-    if row is not None:
-        table.claim(row, table.classes[pod.fact.scheduling_class], 1, False)
-
-
-def _record(state: State, pod: Pod, uid: str, node_name: str, stage: str, proposal: int) -> None:
-    node = state.nodes.get(node_name)
+def take(state: State, claim: Claim) -> None:
+    """Take a claim's room, on a node that has a fact or may get one."""
+    name, proposed = claim.node, claim.stage == PROPOSED
+    node = state.nodes.get(name)
     if node is None:
-        node = state.nodes[node_name] = Node(name=node_name, touched=state.sequence)
-    node.claims[uid] = None
-    state.claims[uid] = Claim(uid, node_name, pod.fact.scheduling_class, stage, pod.group, proposal)
+        node = state.nodes[name] = Node(name=name, touched=state.sequence)
+    elif not proposed:
+        node.touched = state.sequence
+    node.claims[claim.uid] = None
+    state.claims[claim.uid] = claim
+    table = state.table
+    row = table.rows.get(name)
+    if row is not None:
+        table.claim(row, table.classes[claim.scheduling_class], 1, proposed)
 
 
 def propose(state: State, wanted: dict[str, str], group: str, proposal: int) -> None:
     """Take room for the pods (uid → node) of a proposal, for planners only; those that are gone are left out."""
-    pods, table = state.pods, state.table
-    for uid, node_name in wanted.items():
+    pods = state.pods
+    for uid, node in wanted.items():
         pod = pods.get(uid)
-        if pod is None or pod.group != group or pod.status != PENDING:
-            continue
-        _record(state, pod, uid, node_name, PROPOSED, proposal)
-        row = table.rows.get(node_name)
-        if row is not None:
-            table.claim(row, table.classes[pod.fact.scheduling_class], 1, True)
+        if pod is not None and pod.group == group and pod.status == PENDING:
+            take(state, Claim(uid, node, pod.fact.scheduling_class, PROPOSED, group, proposal))
 
 
-def nominate(state: State, key: str, digest: str, node_name: str, group: str) -> None:
+def nominate(state: State, key: str, digest: str, node: str, group: str) -> None:
     """Keep room for one pod of the class, under a key that is no pod's; everybody counts it."""
-    node = state.nodes.get(node_name)
-    if node is None:
-        return
-    node.claims[key] = None
-    node.touched = state.sequence
-    state.claims[key] = Claim(key, node_name, digest, NOMINATED, group)
-    row = state.table.rows.get(node_name)
-    if row is not None:
-        state.table.claim(row, state.table.classes[digest], 1, False)
+    if node in state.nodes:
+        take(state, Claim(key, node, digest, NOMINATED, group))
 
 
 def accept(state: State, held: Claim, stage: str) -> None:
@@ -138,7 +126,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
     else:
         if held is not None:
             release(state, uid)
-        claim(state, pod, uid, node)
+        take(state, Claim(uid, node, pod.fact.scheduling_class, BOUND_CLAIM, pod.group))
         groups.shrunk(state, pod)
     group = state.groups.get(pod.group)
     if group is not None:

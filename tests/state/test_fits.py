@@ -183,11 +183,16 @@ def test_capacity_is_how_often_has_room_says_yes(left: list[int], asked: list[in
         assert fits.capacity(free, info)[0] == fits.NO_LIMIT
         return
     taken = 0
-    room = free.copy()
+    room, of_one_node = free.copy(), free[0].tolist()
     while fits.has_room(room, info)[0]:
         room -= table.requests[info.number]
         taken += 1
+        assert fits.take(of_one_node, info, 1)
+        assert of_one_node == room[0].tolist()
     assert fits.capacity(free, info)[0] == taken
+    assert not fits.take(of_one_node, info, 1)
+    fits.take(of_one_node, info, -1 - taken)
+    assert of_one_node == free[0].tolist()
 
 
 # ------------------------------------------------------------------------------------------------- Kubernetes' rules
