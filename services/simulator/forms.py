@@ -286,5 +286,5 @@ def misfit(api_version: str, kind: str, obj: dict[str, Any]) -> str:
         msgspec.convert(obj, FORMS.get((api_version, kind), Other))
     except msgspec.ValidationError as error:
         said, _, path = str(error).partition(" - at `$")
-        return f"{path.strip('.`') or kind}: {said.replace('`', '')}"
+        return f"{path.strip('.`') or kind}: {said.replace('`', '').replace(' | null', '')}"
     return ""

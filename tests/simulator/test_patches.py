@@ -57,8 +57,8 @@ def test_a_strategic_merge_leaves_the_old_object_alone(old: Any, patch: Any) -> 
     before = copy.deepcopy(old)
     try:
         merged = strategic(old, patch)
-    except (PatchError, AttributeError, TypeError):
-        return  # lists of things that have no merge key: the API refuses them as a whole
+    except PatchError:
+        return  # lists of things that have no merge key
     finally:
         assert old == before
     assert isinstance(merged, dict)
