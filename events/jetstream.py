@@ -53,6 +53,14 @@ class _StreamInfo(msgspec.Struct):
 _decode_info = msgspec.json.Decoder(_StreamInfo).decode
 
 
+class _Stale(Unanswered):
+    """The stream is said to end before what this client has seen of it.
+
+    A server that led the stream and was stopped meanwhile says what it knew, until it hears of its successor. Whoever
+    believed it would start from an old state, or take the log for damaged.
+    """
+
+
 class JetStreamLog:
     """An `EventLog` in a NATS server. Get one from `open`."""
 
@@ -61,6 +69,8 @@ class JetStreamLog:
         self.connection = connection
         self.stream = subjects.stream(cluster)
         self.snapshots = ObjectStore(connection, cluster, replicas)
+        self._seen = 0
+        """The last sequence that is known here to be there: it was acknowledged, or read."""
 
     @classmethod
     async def open(
@@ -146,11 +156,13 @@ class JetStreamLog:
 
     async def _publish(self, subject: str, headers: dict[str, str], payload: bytes) -> int:
         try:
-            return await self.connection.publish(subject, payload, headers)
+            sequence = await self.connection.publish(subject, payload, headers)
         except Refused as refused:
             if refused.number == MESSAGE_TOO_LARGE:
                 raise TooLarge(f"{subject}: {len(payload)} bytes; the stream's max_msg_size is less") from refused
             raise
+        self._seen = max(self._seen, sequence)
+        return sequence
 
     async def _settle(self, subject: str, headers: dict[str, str], payload: bytes, expected: int) -> int:
         """The answer was lost, or says that ours is not next: who wrote last tells whether it was ourselves."""
@@ -213,7 +225,19 @@ class JetStreamLog:
         await self._patiently(f"STREAM.PURGE.{self.stream}", {"seq": sequence})
 
     async def _state(self) -> _State:
-        return decoded(_decode_info, self.stream, await self._patiently(f"STREAM.INFO.{self.stream}")).state
+        """Never older than what was seen. Raises LogError when all that comes is, for as long as patience lasts."""
+        try:
+            return await retrying()(self._state_now)
+        except _Stale as stale:
+            raise LogError(str(stale)) from stale
+
+    async def _state_now(self) -> _State:
+        answer = await self.connection.ask(f"$JS.API.STREAM.INFO.{self.stream}")
+        state = decoded(_decode_info, self.stream, answer).state
+        if state.last_seq < self._seen:
+            raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {self._seen}")
+        self._seen = state.last_seq
+        return state
 
     async def _patiently(self, api: str, body: Any = None) -> bytes:
         return await retrying()(self.connection.ask, f"$JS.API.{api}", body)
@@ -231,6 +255,7 @@ class JetStreamLog:
                     if stop is not None and batch[-1].sequence > stop:
                         batch = [commit for commit in batch if commit.sequence <= stop]
                     place, gaps = batch[-1].sequence, 0
+                    self._seen = max(self._seen, place)
                     yield batch
             except Gap as gap:
                 gaps += 1
@@ -243,10 +268,8 @@ class JetStreamLog:
 
     async def _consume(self, place: int) -> Consumer:
         """A consumer of what follows `place`. Raises LogError when the stream no longer holds it."""
-        answer = await self.connection.ask(f"$JS.API.STREAM.INFO.{self.stream}")
-        state = decoded(_decode_info, self.stream, answer).state
-        if state.last_seq < place:
-            raise LogError(f"{self.stream} ends at {state.last_seq} and lost what was read up to {place}")
+        self._seen = max(self._seen, place)
+        state = await self._state()
         check_place(self.stream, place, state.first_seq)
         consumer = Consumer(self.connection, self.stream, max(place + 1, state.first_seq))
         await consumer.open()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 import pytest
@@ -341,3 +342,60 @@ async def test_a_request_that_nobody_answers(server: EmbeddedServer) -> None:
     with pytest.raises(Unanswered, match=r"nobody\.listens"):
         await connection.request("nobody.listens", b"")
     await connection.close()
+
+
+# ------------------------------------------------------------------------------------------------------ stale answers
+
+
+def answering_late(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch, answers: int) -> list[bytes]:
+    """The next so many answers about the stream are those of now: of a leader that was stopped now. Returns what was
+    asked."""
+    ask, asked = log.connection.ask, []
+    info = f"$JS.API.STREAM.INFO.{log.stream}"
+    kept: list[bytes] = []
+
+    async def ask_zombie(subject: str, *arguments: Any, **named: Any) -> bytes:
+        answer = await ask(subject, *arguments, **named)
+        if subject != info:
+            return answer
+        kept.append(answer)
+        asked.append(kept[0] if len(kept) <= answers + 1 else answer)
+        return asked[-1]
+
+    monkeypatch.setattr(log.connection, "ask", ask_zombie)
+    return asked
+
+
+async def test_a_leader_that_was_stopped_says_what_it_knew_and_is_not_believed(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await append(log, "binder", 1, 0)
+    asked = answering_late(log, monkeypatch, 3)
+    assert await log.end() == 1
+    second = await append(log, "binder", 2, 1)
+    assert await log.end() == 2, "it was acknowledged: an end before it is none"
+    assert len(set(asked)) == 2
+    assert [number_of(commit) for commit in await collect(log.read())] == [1, second]
+
+
+async def test_who_follows_goes_on_behind_what_it_read_whatever_a_stopped_leader_says(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await append(log, "binder", 1, 0)
+    asked = answering_late(log, monkeypatch, 3)
+    assert await log.end() == 1
+    await append(log, "binder", 2, 1)
+    await append(log, "binder", 3, 2)
+    async with aclosing(log.follow(2)) as batches:
+        assert [number_of(commit) for commit in await anext(batches)] == [3]
+    assert len(asked) > 3
+
+
+async def test_a_stream_that_stays_behind_what_was_read_has_lost_it(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await append(log, "binder", 1, 0)
+    monkeypatch.setattr("events.connection.PATIENCE_S", 0.2)
+    with pytest.raises(LogError, match="ends at 1 and lost what was there up to 2"):
+        async for _ in log.follow(2):
+            pass
