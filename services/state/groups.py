@@ -110,13 +110,16 @@ def _drop_group(state: State, group: Group) -> None:
 
 
 def changed(state: State, uid: str, pod: Pod) -> None:
-    """A candidate was observed again: gates, priority, requests or the gang's label may have changed."""
+    """Observed again: gates, priority, requests or the gang's label may have changed, or it is no candidate any more."""
     fact = pod.fact
-    if pod.group and pod.group != key_of(fact):
+    wanted = key_of(fact) if fact.candidate else ""
+    if pod.group and pod.group != wanted:
         held = state.claims.get(uid)
         if held is not None and held.stage != "bound":
             return  # membership is frozen from proposal to settlement; `settled` comes back to it
         leave(state, uid, pod)
+    if not wanted:
+        return
     if not pod.group:
         join(state, uid, pod)
         return
@@ -146,7 +149,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
             let_go(state, group, uid)
         if group.phase == READY:
             _reconsider(state, group)
-    if pod.fact.candidate and key_of(pod.fact) != pod.group:
+    if pod.group != (key_of(pod.fact) if pod.fact.candidate else ""):
         changed(state, uid, pod)
 
 

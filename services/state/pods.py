@@ -169,10 +169,8 @@ def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> 
         _observed_on_node(state, uid, pod)
     elif pod.status == "pending":
         pod.status = event.status
-    if event.candidate:
+    if event.candidate or pod.group:
         groups.changed(state, uid, pod)
-    elif pod.group:
-        groups.leave(state, uid, pod)
 
 
 def _reclass(state: State, uid: str, old: str, new: str) -> None:

@@ -24,7 +24,7 @@ from services.simulator import errors, event_forms, resources
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import Kubelet
-from services.simulator.store import Change, Collection, Store, decode
+from services.simulator.store import Change, Collection, Store, decode, encode
 from services.simulator.watches import Lists, View, _told, error_line
 from tests.simulation.clock import EPOCH_NS
 from tests.simulation.faults import Faults
@@ -214,6 +214,8 @@ class ApiServer:
         """A request takes effect; that its sender is dead or stopped by now is unknown here."""
         self._acting = process
         try:
+            if path.partition("?")[0] == "/apis":
+                return Answer(200, encode(resources.group_discovery(self.api.resources())))
             return Answer(200, self._execute(process, verb, path, body, content_type))
         except ApiError as error:
             return _refusal(error)
@@ -234,15 +236,23 @@ class ApiServer:
                 api.bind(namespace, name, decode(body))
                 return b"{}"
             case "POST", "eviction":
-                uid = api.get(collection, namespace, name).object["metadata"]["uid"]
+                metadata = api.get(collection, namespace, name).object["metadata"]
                 api.evict(namespace, name, decode(body))
-                self._observer.evicted(uid, process)
+                if "deletionTimestamp" not in metadata:  # a second one changes nothing
+                    self._observer.evicted(metadata["uid"], process)
                 return b"{}"
             case "PATCH", _:
                 return view.whole(api.patch(collection, namespace, name, decode(body), content_type, subresource))
             case "POST", "":
                 return view.whole(api.create(collection, namespace, event_forms.to_core(decode(body))))
         raise NotImplementedError(f"{verb} {path}")
+
+    def serves(self, path: str) -> bool:
+        try:
+            self._target(path)
+        except ApiError:
+            return False
+        return True
 
     def _target(self, path: str) -> tuple[View, str, str, str]:
         parts = path.split("/")[1:]
@@ -349,7 +359,13 @@ class Wire(Transport):
         pass
 
     async def send(
-        self, request: str, verb: str, path: str, body: bytes | None = None, content_type: str = JSON
+        self,
+        request: str,
+        verb: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Answer:
         on, name = _asked(verb, path)
         return await self.server.request(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from events import ClusterSynced, IngestTaken, PlannerTaken, PriorityClassObserved
+from events import ClusterSynced, GangPermitted, IngestTaken, PlannerTaken, PriorityClassObserved
 from events.envelope import Header
 from events.memory import MemoryLog
 from services.decider import Decider
@@ -15,6 +15,7 @@ from services.state import snapshot
 from services.state.fold import State
 from services.writer import Writer
 from tests.waiting import until
+from tests.world import World
 
 
 async def test_asking_for_the_time_does_not_change_the_state() -> None:
@@ -44,3 +45,16 @@ async def test_a_stranger_on_ingests_subject_does_not_keep_ingest_from_starting(
     log.append_now(before.subject, stranger, b"hello?", before.last)
     core = Ingest.of((await state_at(log)).state, ("muster",))
     assert list(core.named["PriorityClass"].values()) == [fact]
+
+
+def test_a_declaration_that_goes_bad_while_it_is_proposed_counts_afterwards() -> None:
+    """Seed 237: the pod left its gang at once, its proposal stood, and the gang was permitted below its minimum."""
+    world = World()
+    world.node("n0")
+    pods = world.gang("g", 3, 3)
+    world.plan()
+    world.pod(pods[0], candidate=False)
+    assert [type(event) for event in world.judge()] == [GangPermitted]
+    assert sum(uid in world.state.permitted for uid in world.state.gangs["default/g"].members) == 3
+    world.bind()
+    assert list(world.state.gangs["default/g"].members) == pods[1:]

@@ -20,7 +20,7 @@ import msgspec
 import events as ev
 from events import envelope, subjects
 from events.consumer import COMMIT
-from events.envelope import Commit, Header, MalformedCommit, Stored
+from events.envelope import Header, MalformedCommit, Stored
 from events.jetstream import JetStreamLog
 from events.log import LogError
 from events.policy import DEFAULT_POLICY
@@ -267,7 +267,7 @@ class World:
             return f"the log at {state.sequence}"
         reader = self.leases.holders["ingest"]
         followed = [one for one in self.kube.watches if one.process is reader and one.has_told_all]
-        if len(followed) < len(KINDS):
+        if len(followed) < sum(self.kube.serves(kind.resource.path) for kind in KINDS):
             return f"{reader} has not seen everything"
         for entry in self.kube.api.pods.entries.values():
             if self._about_to_end(entry.object):
@@ -574,12 +574,12 @@ def _first(error: BaseException | None) -> BaseException | None:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _decode(stored: Stored) -> Commit:
+def _decode_events(stored: Stored) -> list[ev.Event]:
     """As an older version of the code would, which does not know an event."""
     process = PROCESS.get()
     if process is not None and process.lacks and b'"type":"%b"' % process.lacks.encode() in stored.payload:
         raise MalformedCommit(f"commit {stored.sequence}: Invalid value {process.lacks!r}")
-    return envelope.decode(stored)
+    return envelope.decode_events(stored)
 
 
 class _Watched(Decider):
@@ -595,7 +595,8 @@ def _watched() -> Iterator[None]:
     for module in (planner, binder):
         module.Decider = _Watched  # type: ignore[attr-defined]
     renew_after_s = writer.RENEW_AFTER_S
-    fold.decode = _decode
+    assert fold.decode_events is envelope.decode_events, "the fold decodes otherwise"
+    fold.decode_events = _decode_events
     writer.RENEW_AFTER_S = RENEW_AFTER_S
     logging.disable(logging.CRITICAL)
     try:
@@ -604,7 +605,7 @@ def _watched() -> Iterator[None]:
         logging.disable(logging.NOTSET)
         for module in (planner, binder):
             module.Decider = Decider  # type: ignore[attr-defined]
-        fold.decode = envelope.decode
+        fold.decode_events = envelope.decode_events
         writer.RENEW_AFTER_S = renew_after_s
 
 
