@@ -49,7 +49,7 @@ class ServerCluster:
         for server, port, route in zip(NAMES, clients, routes, strict=False):
             lines = [
                 f'server_name: {server}, server_tags: ["zone:{server}"]',
-                f'cluster {{ name: {name}, listen: "127.0.0.1:{route}", routes: [{urls}]',
+                f'cluster {{ name: {name}, listen: "127.0.0.1:{route}", no_advertise: true, routes: [{urls}]',
                 tls.block(", verify: true") if tls else "",
                 "}",
                 tls.block() if tls else "",

@@ -171,7 +171,7 @@ class Way:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(OSError):
+            with suppress(OSError, asyncio.CancelledError):  # `close` cancels, and asyncio would tell it
                 server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
                 there = self._forward(reader, server_writer, answers=False)
                 back = self._forward(server_reader, writer, answers=True)
