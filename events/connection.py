@@ -31,6 +31,8 @@ from events.wire import UNDECODABLE
 
 REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
+API, AGAIN_S = "$JS.API.", 0.25
+"""Requests that may be repeated, as they are carried out once or change nothing the second time; and after what time."""
 CLOSE_WITHIN_S = 5.0
 """What a server that hangs has not taken by then is lost, as with a crash."""
 PATIENCE_S = 30.0
@@ -240,15 +242,20 @@ class Connection:
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float | None = None
     ) -> Msg:
-        """Raises Unanswered, Denied, and Unavailable when this connection was closed."""
+        """What is asked of JetStream's API is asked again meanwhile: a stream that has no leader yet hears nothing.
+
+        Raises Unanswered, Denied, and Unavailable when this connection was closed.
+        """
         within_s = within_s or REQUEST_WITHIN_S
         token = str(next(self._tokens))
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._answers[token] = subject, answer
         try:
             async with asyncio.timeout(within_s):
-                await self.client.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
-                message = await answer
+                while not answer.done():
+                    await self.client.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
+                    await asyncio.wait({answer}, timeout=AGAIN_S if subject.startswith(API) else None)
+                message = answer.result()
         except TimeoutError as error:
             raise Unanswered(f"{subject}: no answer within {within_s:g} s") from error
         except nats.errors.OutboundBufferLimitError as error:
