@@ -72,7 +72,7 @@ def listed(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _is_of(kind: Kind[Any], obj: dict[str, Any]) -> bool:
     """Other groups have kinds of these names, too."""
-    return (obj["apiVersion"], obj["kind"]) == (kind.resource.api_version, kind.name)
+    return (obj["apiVersion"], obj["kind"]) == (kind.resource.api_version, kind.name.partition(".")[0])
 
 
 def _nodes_by_name(obj: dict[str, Any]) -> tuple[bool, str]:

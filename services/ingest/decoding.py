@@ -10,8 +10,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from events.dialects import POD_GROUPS, kind_name
 from events.facts import DeclarationRejected
 from events.wire import UNDECODABLE
+from services.ingest import dialects
 from services.ingest.normalise import rejected
 from services.ingest.rejection import Rejection
 from services.kubernetes import nesting
@@ -25,10 +27,11 @@ from services.kubernetes.objects import (
     PriorityClass,
     Status,
     Watched,
+    Workload,
 )
-from services.kubernetes.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
+from services.kubernetes.resources import NODES, PODS, PRIORITY_CLASSES, WORKLOADS, Resource
 
-T = TypeVar("T", bound=Node | Pod | PodGroup | PriorityClass)
+T = TypeVar("T", bound=Node | Pod | PodGroup | PriorityClass | Workload)
 _raw_list = msgspec.json.Decoder(Listed[msgspec.Raw])
 _raw_line = msgspec.json.Decoder(Watched[msgspec.Raw])
 _identified = msgspec.json.Decoder(Identified)
@@ -55,7 +58,7 @@ class Malformed(NamedTuple):
 
 
 class Kind(Generic[T]):
-    """A kind of object that ingest reads."""
+    """A kind of object that ingest reads, in one version. `name` is the same in all versions of it."""
 
     def __init__(self, name: str, resource: Resource, type_: type[T]) -> None:
         self.name, self.resource, self.type = name, resource, type_
@@ -67,7 +70,7 @@ class Kind(Generic[T]):
         """A list's resourceVersion and objects. Raises Unreadable."""
         try:
             listed = self._list.decode(page)
-            return listed.metadata.resource_version, list(listed.items or ())
+            return listed.metadata.resource_version, list(map(self._versioned, listed.items or ()))
         except UNDECODABLE:
             pass
         try:
@@ -84,7 +87,13 @@ class Kind(Generic[T]):
             return self._odd(line)
         if seen.type == "ERROR":
             return self._odd(line)
-        return seen.type, seen.object
+        return seen.type, self._versioned(seen.object)
+
+    def _versioned(self, seen: T) -> T:
+        """With its apiVersion, where one type is that of several kinds."""
+        if isinstance(seen, PodGroup):
+            seen.api_version = self.resource.api_version
+        return seen
 
     def _odd(self, line: bytes) -> tuple[str, T | Malformed]:
         try:
@@ -97,7 +106,7 @@ class Kind(Generic[T]):
 
     def _alone(self, raw: msgspec.Raw) -> T | Malformed:
         try:
-            return self._object.decode(raw)
+            return self._versioned(self._object.decode(raw))
         except UNDECODABLE as error:
             metadata = _metadata(bytes(raw))
             return Malformed(metadata, rejected(self.name, metadata, _rejection(error)))
@@ -119,8 +128,23 @@ def _rejection(error: Exception) -> Rejection:
     return Rejection(path.strip(".`"), "", expected.removeprefix("Expected ").replace("`", ""))
 
 
+def _pod_groups(api_version: str) -> Kind[PodGroup]:
+    dialect = next(name for name, version in POD_GROUPS.items() if version == api_version)
+    return Kind(kind_name("PodGroup", dialect), Resource.custom(api_version, "podgroups"), PodGroup)
+
+
 NODE = Kind("Node", NODES, Node)
 POD = Kind("Pod", PODS, Pod)
-POD_GROUP = Kind("PodGroup", POD_GROUPS, PodGroup)
 PRIORITY_CLASS = Kind("PriorityClass", PRIORITY_CLASSES, PriorityClass)
-KINDS: tuple[Kind[Any], ...] = (NODE, PRIORITY_CLASS, POD_GROUP, POD)
+WORKLOAD = Kind("Workload.scheduling.k8s.io", WORKLOADS, Workload)
+OFFERED: tuple[tuple[Kind[Any], ...], ...] = (
+    (WORKLOAD,),
+    *(tuple(map(_pod_groups, versions)) for versions in dialects.pod_group_versions()),
+)
+"""Kinds that a cluster may lack, each in the versions that are read, the best first."""
+KINDS: tuple[Kind[Any], ...] = (
+    *(NODE, PRIORITY_CLASS),
+    *(kind for versions in OFFERED for kind in versions),
+    POD,
+)
+"""All, in an order in which what is named comes before what names it."""

@@ -12,11 +12,12 @@ it was seen, or unbound and not ours.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from events import Event, objects
+from events.dialects import kind_name
 from events.facts import (
     DeclarationRejected,
     NodeDeleted,
@@ -33,10 +34,13 @@ from events.facts import (
     RejectionEnded,
     SchedulingClassObserved,
 )
+from events.objects import Declaration
 from services.ingest import normalise
-from services.ingest.decoding import Malformed
+from services.ingest.decoding import KINDS, POD, PRIORITY_CLASS, WORKLOAD, Malformed
+from services.ingest.dialects import native, of_pod_group, priority_class_of
+from services.ingest.references import Reference, References
 from services.ingest.rejection import Rejection
-from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass
+from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass, Workload
 
 if TYPE_CHECKING:
     from services.state import State
@@ -45,11 +49,18 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 """(namespace, name)."""
 Named = NodeObserved | PodGroupObserved | PriorityClassObserved
-Observed = Node | Pod | PodGroup | PriorityClass | Malformed
+Observed = Node | Pod | PodGroup | PriorityClass | Workload | Malformed
 FINISHED = ("succeeded", "failed")
 DELETED_KEPT = 65_536
 """UIDs of deleted objects that are remembered, against events that come after their end."""
 T = TypeVar("T")
+
+
+class Declared(NamedTuple):
+    """A Workload."""
+
+    uid: str
+    groups: dict[str, Declaration]
 
 
 class Ingest:
@@ -59,13 +70,18 @@ class Ingest:
         """Pods with one of these `spec.schedulerName`s are candidates."""
         self.pods: dict[str, PodObserved] = {}
         """By UID, as if observed now: later facts are folded into the first."""
-        self.named: dict[str, dict[Key, Named]] = {"Node": {}, "PodGroup": {}, "PriorityClass": {}}
+        self.named: dict[str, dict[Key, Named]] = {kind.name: {} for kind in KINDS if kind is not POD}
+        """By the name of the kind; PodGroups of different API groups are different kinds."""
+        self.workloads: dict[str, Declared] = {}
+        """By namespace/name: what their groups declare is written to the pods."""
         self.rejected: dict[tuple[str, str, str], DeclarationRejected] = {}
         self._holders: dict[Key, str] = {}
         """Which UID last had a pod's name, written or not."""
         self._classes: set[str] = set()
         self._versions: dict[str, int] = {}
         self._deleted: dict[str, None] = {}
+        self._references = References()
+        """PodGroups → PriorityClasses, pods → Workloads."""
         self._normalise_pod = normalise.PodNormaliser(frozenset(scheduler_names))
 
     @classmethod
@@ -109,8 +125,8 @@ class Ingest:
                 self._versions[event.uid] = objects.version(event.resource_version)
             case NodeDeleted(name=name):
                 self._forget_named("Node", ("", name))
-            case PodGroupDeleted(namespace=namespace, name=name):
-                self._forget_named("PodGroup", (namespace, name))
+            case PodGroupDeleted(namespace=namespace, name=name, dialect=dialect):
+                self._forget_named(kind_name("PodGroup", dialect), (namespace, name))
             case PriorityClassDeleted(name=name):
                 self._forget_named("PriorityClass", ("", name))
             case DeclarationRejected(kind=kind, namespace=namespace, name=name):
@@ -121,6 +137,7 @@ class Ingest:
     def _remember(self, pod: PodObserved) -> None:
         self.pods[pod.uid] = pod
         self._holders[pod.namespace, pod.name] = pod.uid
+        self._references.put(Reference(POD.name, pod.uid), _workload_of(pod))
         self._versions[pod.uid] = objects.version(pod.resource_version)
         self.rejected.pop(("Pod", pod.namespace, pod.name), None)
 
@@ -131,12 +148,14 @@ class Ingest:
 
     def _forget(self, uid: str) -> None:
         if pod := self.pods.pop(uid, None):
+            self._references.put(Reference(POD.name, uid), None)
             self._versions.pop(uid, None)
             self.rejected.pop(("Pod", pod.namespace, pod.name), None)
             self._release((pod.namespace, pod.name), uid)
 
     def _forget_named(self, kind: str, key: Key) -> None:
         if fact := self.named[kind].pop(key, None):
+            self._references.put(Reference("PodGroup", f"{kind} {'/'.join(key)}"), None)
             self._versions.pop(fact.uid, None)
 
     def _release(self, key: Key, uid: str) -> None:
@@ -158,33 +177,62 @@ class Ingest:
             return []
         if isinstance(seen, Pod):
             return self._observe_pod(seen)
-        if isinstance(seen, Malformed) and seen.rejected.kind == "Pod":
-            return self._reject(seen.rejected)
-        return self._observe_named(seen.metadata, _normalised(seen))
+        if isinstance(seen, Workload):
+            return self._observe_workload(seen)
+        if isinstance(seen, Malformed):
+            if seen.rejected.kind == POD.name:
+                return self._reject(seen.rejected)
+            if seen.rejected.kind == WORKLOAD.name:
+                return self._set_workload(seen.metadata, None) + self._reject(seen.rejected)
+        return self._observe_named(seen.metadata, self._normalised(seen))
 
     def deleted(self, kind: str, metadata: Metadata) -> list[Event]:
-        """The object is gone. `kind` as in Kubernetes: Pod, Node, PodGroup, PriorityClass."""
+        """The object is gone. `kind` is the name of one of `decoding.KINDS`."""
         self._bury(metadata.uid)
         key = (metadata.namespace, metadata.name)
         rejected = self.rejected.get((kind, *key))
         ended: list[Event] = [] if rejected is None or rejected.uid != metadata.uid else [_ended(rejected)]
-        if kind == "Pod":
+        if kind == POD.name:
             self._release(key, metadata.uid)
+        if kind == WORKLOAD.name:
+            return self._folded(ended) + self._set_workload(metadata, None)
         return self._folded(ended) + self._gone(kind, metadata.uid, key)
 
     def missing(self, kind: str, listed: set[str]) -> list[Event]:
         """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
-        known: Iterable[tuple[str, Key]]
-        if kind == "Pod":
-            known = [(uid, key) for key, uid in self._holders.items()]
-        else:
-            known = [(fact.uid, key) for key, fact in self.named[kind].items()]
-        events: list[Event] = []
-        for uid, key in sorted(known, key=_by_key):
+        for uid, _ in self._known(kind):
             if uid not in listed:
                 self._bury(uid)
+        return self._all_gone(kind, listed)
+
+    def vanished(self, kind: str) -> list[Event]:
+        """The kind is not served any more: all of it is gone, and may be there again with the same UIDs one day."""
+        return self._all_gone(kind, set())
+
+    def knows(self, kind: str) -> bool:
+        """Whether the log says anything of this kind."""
+        return bool(self._known(kind) or (kind == WORKLOAD.name and self._references.named(kind)))
+
+    def _known(self, kind: str) -> list[tuple[str, Key]]:
+        """(UID, key) of all that is there of a kind, sorted by key."""
+        known: Iterable[tuple[str, Key]]
+        if kind == POD.name:
+            known = [(uid, key) for key, uid in self._holders.items()]
+        elif kind == WORKLOAD.name:
+            known = [(workload.uid, _split(name)) for name, workload in self.workloads.items()]
+        else:
+            known = [(fact.uid, key) for key, fact in self.named[kind].items()]
+        return sorted(known, key=_by_key)
+
+    def _all_gone(self, kind: str, listed: set[str]) -> list[Event]:
+        events: list[Event] = []
+        for uid, key in self._known(kind):
+            if uid not in listed:
                 events += self._gone(kind, uid, key)
                 self._release(key, uid)
+        if kind == WORKLOAD.name:
+            for one in self._references.named(WORKLOAD.name):
+                events += self._redeclared(one.name)  # what the log says, of Workloads that went while nobody looked
         ended: list[Event] = [
             _ended(one) for _, one in sorted(self.rejected.items()) if one.kind == kind and one.uid not in listed
         ]
@@ -210,11 +258,15 @@ class Ingest:
 
     def _gone(self, kind: str, uid: str, key: Key) -> list[Event]:
         """The fact that says so, if the log knows the object."""
-        if kind == "Pod":
+        if kind == POD.name:
             known = uid in self.pods
             return self._folded([PodDeleted(uid=uid, namespace=key[0], name=key[1])] if known else [])
+        if kind == WORKLOAD.name:
+            return self._set_workload(Metadata(namespace=key[0], name=key[1], uid=uid), None)
         fact = self.named[kind].get(key)
-        return self._folded([_deletion(fact)] if fact is not None and fact.uid == uid else [])
+        if fact is None or fact.uid != uid:
+            return []
+        return self._folded([_deletion(fact)]) + self._repriced(kind, key)
 
     # --------------------------------------------------------------------------------------------------------- kinds
 
@@ -233,8 +285,86 @@ class Ingest:
                 events += self._gone(kind, old.uid, key)
             return events + self._reject(new)
         if old is None or not _same(old, new):
-            events += self._folded([new])
+            events += self._folded([new]) + self._repriced(kind, key)
         return events
+
+    def _normalised(self, seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:
+        match seen:
+            case Node():
+                return normalise.node(seen)
+            case PodGroup():
+                named = _class_of(seen)
+                self._references.put(_reference(seen), named)
+                return normalise.pod_group(seen, None if named is None else self._value(named.name))
+            case PriorityClass():
+                return normalise.priority_class(seen)
+            case Malformed():
+                return seen.rejected
+
+    def _value(self, name: str) -> int | None:
+        """Of a PriorityClass; None where the log knows none of the name."""
+        found = self.named[PRIORITY_CLASS.name].get(("", name))
+        return found.value if isinstance(found, PriorityClassObserved) else None
+
+    def _repriced(self, kind: str, key: Key) -> list[Event]:
+        """A PriorityClass came, changed or went: PodGroups that name it have another priority."""
+        if kind != PRIORITY_CLASS.name:
+            return []
+        priority = self._value(key[1])
+        events: list[Event] = []
+        for name in self._references.naming(Reference(kind, key[1])):
+            groups, _, group = name.partition(" ")
+            fact = self.named[groups].get(_split(group))
+            if isinstance(fact, PodGroupObserved) and fact.declaration.priority != priority:
+                declaration = msgspec.structs.replace(fact.declaration, priority=priority)
+                events += self._folded([msgspec.structs.replace(fact, declaration=declaration)])
+        return events
+
+    # ------------------------------------------------------------------------------------------------------ workloads
+
+    def _observe_workload(self, seen: Workload) -> list[Event]:
+        found = native.declarations(seen)
+        if isinstance(found, Rejection):
+            rejected = normalise.rejected(WORKLOAD.name, seen.metadata, found)
+            return self._set_workload(seen.metadata, None) + self._reject(rejected)
+        before = self.rejected.get((WORKLOAD.name, seen.metadata.namespace, seen.metadata.name))
+        ended = [] if before is None else self._folded([_ended(before)])
+        return ended + self._set_workload(seen.metadata, found)
+
+    def _set_workload(self, metadata: Metadata, groups: dict[str, Declaration] | None) -> list[Event]:
+        """The Workload declares these groups from now on; None: it is gone, or cannot be read."""
+        name = f"{metadata.namespace}/{metadata.name}"
+        known = self.workloads.get(name)
+        if groups is not None:
+            self.workloads[name] = Declared(metadata.uid, groups)
+        elif known is None or known.uid != metadata.uid:
+            return []
+        else:
+            del self.workloads[name]
+            self._versions.pop(metadata.uid, None)
+        return self._redeclared(name)
+
+    def _redeclared(self, workload: str) -> list[Event]:
+        """What the Workload says now, to its pods."""
+        events: list[Event] = []
+        for uid in self._references.naming(Reference(WORKLOAD.name, workload)):
+            pod = self.pods[uid]
+            new = self._declared(pod)
+            if new != pod and pod.status not in FINISHED:
+                events += self._folded([new])
+        return events
+
+    def _declared(self, pod: PodObserved) -> PodObserved:
+        """The pod with what its Workload declares of its gang, if it has one."""
+        gang = pod.gang
+        if gang is None or gang.dialect != native.OF_WORKLOADS:
+            return pod
+        workload, group = native.workload_group(gang.gang)
+        known = self.workloads.get(workload)
+        declared = known.groups.get(group) if known is not None else None
+        return msgspec.structs.replace(pod, gang=msgspec.structs.replace(gang, declared=declared))
+
+    # ----------------------------------------------------------------------------------------------------------- pods
 
     def _reject(self, rejected: DeclarationRejected) -> list[Event]:
         before = self.rejected.get((rejected.kind, rejected.namespace, rejected.name))
@@ -254,7 +384,8 @@ class Ingest:
         old = self.pods.get(metadata.uid)
         if old is None and not self._matters(seen):
             return events
-        new, scheduling_class, rejected = self._normalise_pod(seen)
+        observed, scheduling_class, rejected = self._normalise_pod(seen)
+        new = self._declared(observed)
         if old is None:
             wanted = new.candidate or bool(new.node)
             events += self._folded(self._in_full(new, scheduling_class) if wanted else [])
@@ -305,22 +436,39 @@ def _by_key(known: tuple[str, Key]) -> Key:
     return known[1]
 
 
-def _unidentified(seen: Pod | Node | PodGroup | PriorityClass) -> Malformed:
+def _split(name: str) -> Key:
+    namespace, _, rest = name.partition("/")
+    return namespace, rest
+
+
+def _workload_of(pod: PodObserved) -> Reference | None:
+    if pod.gang is None or pod.gang.dialect != native.OF_WORKLOADS:
+        return None
+    return Reference(WORKLOAD.name, native.workload_group(pod.gang.gang)[0])
+
+
+def _reference(seen: PodGroup) -> Reference:
+    """A PodGroup as one that names a PriorityClass."""
+    return Reference("PodGroup", f"{_kind_of(seen)} {seen.metadata.namespace}/{seen.metadata.name}")
+
+
+def _class_of(seen: PodGroup) -> Reference | None:
+    """The PriorityClass whose value is the PodGroup's priority."""
+    name = priority_class_of(seen)
+    return Reference(PRIORITY_CLASS.name, name) if isinstance(name, str) and name else None
+
+
+def _kind_of(seen: Pod | Node | PodGroup | PriorityClass | Workload) -> str:
+    """The name of its kind."""
+    if isinstance(seen, PodGroup):
+        return kind_name("PodGroup", of_pod_group(seen))
+    return WORKLOAD.name if isinstance(seen, Workload) else type(seen).__name__
+
+
+def _unidentified(seen: Pod | Node | PodGroup | PriorityClass | Workload) -> Malformed:
     """Facts are kept by UID: two objects without one would be the same."""
-    kind, missing = type(seen).__name__, Rejection("metadata.uid", "", "a UID")
-    return Malformed(seen.metadata, normalise.rejected(kind, seen.metadata, missing))
-
-
-def _normalised(seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:
-    match seen:
-        case Node():
-            return normalise.node(seen)
-        case PodGroup():
-            return normalise.pod_group(seen)
-        case PriorityClass():
-            return normalise.priority_class(seen)
-        case Malformed():
-            return seen.rejected
+    missing = Rejection("metadata.uid", "", "a UID")
+    return Malformed(seen.metadata, normalise.rejected(_kind_of(seen), seen.metadata, missing))
 
 
 def _identity(fact: Named | DeclarationRejected) -> tuple[str, Key]:
@@ -331,7 +479,7 @@ def _identity(fact: Named | DeclarationRejected) -> tuple[str, Key]:
         case NodeObserved():
             return "Node", ("", fact.name)
         case PodGroupObserved():
-            return "PodGroup", (fact.namespace, fact.name)
+            return kind_name("PodGroup", fact.dialect), (fact.namespace, fact.name)
         case PriorityClassObserved():
             return "PriorityClass", ("", fact.name)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from events.dialects import kind_name
 from events.facts import (
     DeclarationRejected,
     NodeObserved,
@@ -22,7 +23,6 @@ from events.facts import (
     SchedulingClassObserved,
 )
 from events.objects import (
-    Declaration,
     HostPort,
     Membership,
     PreferredTerm,
@@ -34,7 +34,7 @@ from events.objects import (
 )
 from services.ingest import dialects
 from services.ingest.quantities import BadQuantity, counted, key, nano
-from services.ingest.rejection import LONGEST_VALUE, Rejection, integer
+from services.ingest.rejection import LONGEST_VALUE, Rejection
 from services.ingest.requests import pod_requests
 from services.kubernetes.objects import (
     Affinity,
@@ -117,7 +117,7 @@ class PodNormaliser:
         requests = pod_requests(seen, problems)
         gang: Membership | None = None
         if candidate:
-            member = dialects.membership(seen.metadata.namespace, seen.metadata.labels or {})
+            member = dialects.membership(seen)
             if isinstance(member, Rejection):
                 problems.append(member)
             else:
@@ -238,25 +238,22 @@ def _unsupported(spec: PodSpec, affinity: Affinity) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------------ groups and priorities
 
 
-def pod_group(seen: PodGroup) -> PodGroupObserved | DeclarationRejected:
-    """A ``scheduling.x-k8s.io/v1alpha1`` PodGroup; without a timeout of its own the policy's waiting time applies."""
-    minimum = integer(seen.spec.min_member, "spec.minMember")
-    if isinstance(minimum, Rejection):
-        return rejected("PodGroup", seen.metadata, minimum)
-    timeout_s: int | Rejection = 0
-    if seen.spec.schedule_timeout_seconds is not None:
-        timeout_s = integer(seen.spec.schedule_timeout_seconds, "spec.scheduleTimeoutSeconds", least=0)
-    if isinstance(timeout_s, Rejection):
-        return rejected("PodGroup", seen.metadata, timeout_s)
+def pod_group(seen: PodGroup, priority: int | None = None) -> PodGroupObserved | DeclarationRejected:
+    """A PodGroup of any dialect. `priority`: that of the PriorityClass that it names; None while there is none."""
     metadata = seen.metadata
+    dialect = dialects.of_pod_group(seen)
+    named = dialects.priority_class_of(seen)
+    declaration = named if isinstance(named, Rejection) else dialects.ON_POD_GROUPS[dialect](seen, priority)
+    if isinstance(declaration, Rejection):
+        return rejected(kind_name("PodGroup", dialect), metadata, declaration)
     return PodGroupObserved(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
-        dialect=dialects.POD_GROUP,
+        dialect=dialect,
         created_ns=_nanoseconds(metadata.creation_timestamp),
-        declaration=Declaration(min_member=minimum, waiting_time_ms=timeout_s * 1_000),
+        declaration=declaration,
     )
 
 

@@ -7,7 +7,9 @@
 5. Watches go on from the lists' resourceVersions. One that ends, however it ends, is resumed from the last
    resourceVersion seen; only a 410 costs another list of its kind.
 
-The PodGroup resource may be absent: it is asked for again every now and then, and its gangs wait meanwhile.
+A cluster may lack the kinds in which gangs are declared, get them and lose them again. One request asks for all of them
+every now and then (`Client.discover`). It only says what may be asked for; that a kind is gone is said by its own 404,
+because an API server that starts may not know all of its kinds yet.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 from events import ClusterSynced, Event, IngestTaken
 from events.log import EventLog
 from services import telemetry
-from services.ingest.decoding import KINDS, NODE, POD_GROUP, Kind, Unreadable, WatchEnded
+from services.ingest.decoding import NODE, OFFERED, POD, PRIORITY_CLASS, WORKLOAD, Kind, Unreadable, WatchEnded
 from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
+from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized, Unreachable
 from services.start import state_at
 from services.writer import Gather, Writer
@@ -35,8 +38,8 @@ SLICE = 200
 """Objects taken in between two yields to the loop: about 10 ms."""
 BEHIND = 20_000
 """Facts that may wait for the log before reading from the cluster pauses."""
-ABSENT_POLL_S = 30.0
-"""How often an absent resource is asked for."""
+DISCOVERY_S = 15.0
+"""How often it is asked which kinds the cluster has."""
 
 
 async def run(
@@ -45,7 +48,7 @@ async def run(
     *,
     holder: str,
     scheduler_names: Sequence[str] = ("muster",),
-    absent_poll_s: float = ABSENT_POLL_S,
+    discovery_s: float = DISCOVERY_S,
 ) -> None:
     """Be the ingest of a cluster until cancelled. What was seen and not yet written then, the next start finds again.
 
@@ -58,7 +61,7 @@ async def run(
     log.info("taken", extra={"sequence": taken, "holder": holder})
     core = Ingest.of((await state_at(event_log, taken)).state, scheduler_names)
     gather = _gather(writer, core)
-    await _together([gather.run(), writer.renew(), Reader(core, client, gather, absent_poll_s).run()])
+    await _together([gather.run(), writer.renew(), Reader(core, client, gather, discovery_s).run()])
 
 
 def _gather(writer: Writer, core: Ingest) -> Gather:
@@ -72,22 +75,51 @@ def _gather(writer: Writer, core: Ingest) -> Gather:
 class Reader:
     """Lists and watches of one API server, given to the core; its facts go to `gather`."""
 
-    def __init__(self, core: Ingest, client: Client, gather: Gather, absent_poll_s: float) -> None:
+    def __init__(self, core: Ingest, client: Client, gather: Gather, discovery_s: float) -> None:
         self.core, self.client, self.gather = core, client, gather
-        self._absent_poll_s = absent_poll_s
+        self._discovery_s = discovery_s
+        self._served = Served({})
+        self._asked = asyncio.Event()
+        """Set, and replaced, when the server has said anew what it serves."""
         self._versions: dict[str, str] = {}
-        """Of each kind, the resourceVersion up to which it was seen; empty while its resource is absent."""
+        """Of each kind, by name, the resourceVersion up to which it was seen."""
 
     async def run(self) -> None:
-        """List, sync, watch; for ever. Raises ApiError where repeating is of no use."""
-        await _together(self._list(kind) for kind in KINDS)
+        """List, sync, watch; for ever. Raises ApiError where repeating is of no use.
+
+        What is named is listed before what names it: else it would be written without, and then again.
+        """
+        await _patiently("discover")(self._discover)
+        listed: dict[str, Kind[Any] | None] = {}
+
+        async def offered(versions: Sequence[Kind[Any]]) -> None:
+            listed[versions[0].name] = await self._list_offered(versions)
+
+        workloads = next(versions for versions in OFFERED if WORKLOAD in versions)
+        await _together([self._list(PRIORITY_CLASS), offered(workloads)])
+        groups = [offered(versions) for versions in OFFERED if versions is not workloads]
+        await _together([self._list(NODE), self._list(POD), *groups])
         self._synced()
-        await _together(self._follow(kind) for kind in KINDS)
+        following = [self._follow_offered(versions, listed[versions[0].name]) for versions in OFFERED]
+        always = [self._follow(NODE), self._follow(PRIORITY_CLASS), self._follow(POD)]
+        await _together([*always, *following, self._discover_forever()])
 
     def _synced(self) -> None:
         nodes, pods = len(self.core.named[NODE.name]), len(self.core.pods)
         self.gather.add([ClusterSynced(nodes=nodes, pods=pods)])
         log.info("synced", extra={"nodes": nodes, "pods": pods})
+
+    # ----------------------------------------------------------------------------------------------------- discovery
+
+    async def _discover(self) -> None:
+        self._served = await self.client.discover()
+        self._asked.set()
+        self._asked = asyncio.Event()
+
+    async def _discover_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._discovery_s)
+            await _patiently("discover")(self._discover)
 
     # --------------------------------------------------------------------------------------------------------- lists
 
@@ -98,17 +130,32 @@ class Reader:
     async def _list_once(self, kind: Kind[Any]) -> None:
         listed: set[str] = set()
         version = ""
-        try:
-            async with contextlib.aclosing(self.client.pages(kind.resource)) as pages:
-                async for page in pages:
-                    version, objects = kind.page(page)
-                    listed.update(seen.metadata.uid for seen in objects)
-                    await self._take_in(objects)
-        except NotFound:
-            if kind is not POD_GROUP:
-                raise
+        async with contextlib.aclosing(self.client.pages(kind.resource)) as pages:
+            async for page in pages:
+                version, objects = kind.page(page)
+                listed.update(seen.metadata.uid for seen in objects)
+                await self._take_in(objects)
         self.gather.add(self.core.missing(kind.name, listed))
         self._versions[kind.name] = version
+
+    async def _list_offered(self, versions: Sequence[Kind[Any]]) -> Kind[Any] | None:
+        """List a kind that the cluster may lack, in the best version that it has; None where it has none.
+
+        What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone.
+        """
+        name = versions[0].name
+        served = [kind for kind in versions if self._served.has(kind.resource)]
+        for kind in served or (versions if self.core.knows(name) else ()):
+            try:
+                await self._list(kind)
+                return kind
+            except NotFound:
+                continue
+            except Forbidden as error:
+                log.warning("%s: gangs declared there wait until it is granted", error)
+                return None
+        self.gather.add(self.core.vanished(name))
+        return None
 
     async def _take_in(self, objects: Sequence[Observed]) -> None:
         for start in range(0, len(objects), SLICE):
@@ -125,16 +172,27 @@ class Reader:
     async def _follow(self, kind: Kind[Any]) -> None:
         """Watch a kind for ever, from the last resourceVersion seen."""
         while True:
-            if not self._versions[kind.name]:
-                await asyncio.sleep(self._absent_poll_s)
-                await self._list(kind)
-                continue
             try:
                 await _patiently(f"watch {kind.resource.name}")(self._watch, kind)
             except (Expired, NotFound) as error:
                 log.info("list again", extra={"kind": kind.name, "because": str(error)})
                 await self._list(kind)
                 self._synced()
+
+    async def _follow_offered(self, versions: Sequence[Kind[Any]], kind: Kind[Any] | None) -> None:
+        """Watch a kind whenever the cluster has it; `kind` is the version that was listed."""
+        name = versions[0].name
+        while True:
+            if kind is not None:
+                try:
+                    await self._follow(kind)
+                except NotFound as error:
+                    log.info("gone", extra={"kind": name, "because": str(error)})
+                    self.gather.add(self.core.vanished(name))
+            await self._asked.wait()
+            kind = await self._list_offered(versions)
+            if kind is not None:
+                log.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 
     async def _watch(self, kind: Kind[Any]) -> None:
         """One watch until it ends. Raises Unreachable when it gave nothing at all, Expired, NotFound, ApiError."""

@@ -20,9 +20,10 @@ import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from events.wire import UNDECODABLE
-from services.kubernetes import binding, nesting
+from services.kubernetes import binding, discovery, nesting
 from services.kubernetes.access import Access
 from services.kubernetes.binding import BindResult
+from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.objects import Identified, Page, Pod
 from services.kubernetes.resources import POD_GROUPS, Resource
@@ -109,6 +110,14 @@ class Client(Transport):
                     *lines, tail = b"".join(rest).split(b"\n")
                     rest = [tail]
                     yield lines
+
+    async def discover(self) -> Served:
+        """What the server serves beyond the core. Raises ApiError."""
+        answer = await self._repeated("get /apis", "GET", discovery.PATH, accept=discovery.ACCEPT)
+        try:
+            return discovery.served(answer.body)
+        except UNDECODABLE as error:
+            raise Unreachable("get /apis", type(error).__name__, str(error), sent=True) from error
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as it is now, or None. A consistent read. Raises ApiError."""
@@ -233,12 +242,18 @@ class Client(Transport):
             await self._repeated(f"create events.events.k8s.io {namespace}/{name}", "POST", path, _encode(body))
 
     async def _repeated(
-        self, request: str, verb: str, path: str, body: bytes | None = None, content_type: str = JSON
+        self,
+        request: str,
+        verb: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Answer:
         """A request that may be repeated: it reads, or its preconditions make a second execution harmless."""
 
         async def once() -> Answer:
-            return (await self.send(request, verb, path, body, content_type)).raise_for(request)
+            return (await self.send(request, verb, path, body, content_type, accept)).raise_for(request)
 
         try:
             return await once()  # nearly always; tenacity's bookkeeping costs as much as the request

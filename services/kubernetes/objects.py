@@ -26,12 +26,19 @@ class Present(Object):
     """An object of which only matters that it is there."""
 
 
+class OwnerReference(Object):
+    uid: str = ""
+    controller: bool | None = None
+
+
 class Metadata(Object):
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
 
@@ -137,6 +144,20 @@ class TopologySpreadConstraint(Object):
     when_unsatisfiable: str = "DoNotSchedule"
 
 
+class SchedulingGroup(Object):
+    """Kubernetes 1.36: the PodGroup that the pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadReference(Object):
+    """Kubernetes 1.35: the group of a Workload that the pod belongs to, and of which of its replicas."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PodSpec(Object):
     containers: list[Container] = []
     init_containers: list[Container] | None = None
@@ -153,6 +174,8 @@ class PodSpec(Object):
     volumes: list[Volume] | None = None
     host_network: bool = False
     priority: Int32 | None = None
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class ContainerStatus(Object):
@@ -188,13 +211,35 @@ class Pod(Object):
 
 
 class PodGroupSpec(Object):
+    """What any dialect's PodGroup says, each in fields of its own."""
+
     min_member: Any = None
     schedule_timeout_seconds: Any = None
+    min_task_member: Any = None
+    queue: Any = None
+    priority_class_name: Any = None
+    network_topology: Any = None
+    scheduling_policy: Any = None
+    scheduling_constraints: Any = None
+    priority: Any = None
 
 
 class PodGroup(Object):
     metadata: Metadata
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    api_version: str = "scheduling.x-k8s.io/v1alpha1"
+    """Lists of built-in kinds do not say it of each object: ingest writes here what it asked for."""
+
+
+class WorkloadSpec(Object):
+    pod_groups: Any = None
+
+
+class Workload(Object):
+    """Kubernetes 1.35: the groups of a workload's pods, declared in one object."""
+
+    metadata: Metadata
+    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
 
 
 class PriorityClass(Object):

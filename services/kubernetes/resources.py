@@ -11,6 +11,15 @@ class Resource(NamedTuple):
     name: str
     path: str
 
+    @classmethod
+    def custom(cls, api_version: str, plural: str) -> Resource:
+        """Of an API group that a cluster may lack."""
+        return cls(f"{plural}.{api_version.partition('/')[0]}", f"/apis/{api_version}/{plural}")
+
+    @property
+    def plural(self) -> str:
+        return self.path.rpartition("/")[2]
+
     @property
     def api_version(self) -> str:
         """What its objects say of themselves: ``v1``, ``scheduling.k8s.io/v1``."""
@@ -20,4 +29,5 @@ class Resource(NamedTuple):
 NODES = Resource("nodes", "/api/v1/nodes")
 PODS = Resource("pods", "/api/v1/pods")
 PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses")
-POD_GROUPS = Resource("podgroups.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")
+POD_GROUPS = Resource.custom("scheduling.x-k8s.io/v1alpha1", "podgroups")
+WORKLOADS = Resource.custom("scheduling.k8s.io/v1alpha1", "workloads")

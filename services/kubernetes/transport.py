@@ -126,21 +126,31 @@ class Transport:
         await self._session.close()
 
     async def send(
-        self, request: str, verb: str, path: str, body: bytes | None = None, content_type: str = JSON
+        self,
+        request: str,
+        verb: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Answer:
         """One request, tried once, with fresh credentials a second time after a 401.
 
         `request` says in words what is asked, for errors. Raises Unreachable, which leaves open whether the request was
         executed; every HTTP status is an Answer.
         """
-        answer = await self._send(request, verb, path, body, content_type)
+        answer = await self._send(request, verb, path, body, content_type, accept)
         if answer.code == 401 and self._access.refreshed:
             self._fresh_until = -1.0
-            answer = await self._send(request, verb, path, body, content_type)
+            answer = await self._send(request, verb, path, body, content_type, accept)
         return answer
 
-    async def _send(self, request: str, verb: str, path: str, body: bytes | None, content_type: str) -> Answer:
+    async def _send(
+        self, request: str, verb: str, path: str, body: bytes | None, content_type: str, accept: str
+    ) -> Answer:
         headers = await self._headers_for(content_type)
+        if accept != JSON:
+            headers = {**headers, "Accept": accept}
         try:
             async with self._session.request(
                 verb, URL(self._access.base_url + path, encoded=True), data=body, headers=headers, **self._options

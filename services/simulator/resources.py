@@ -177,3 +177,30 @@ def group_list(resources: Iterable[Resource]) -> dict[str, Any]:
     resources = list(resources)
     names = dict.fromkeys(r.group for r in resources if r.group)
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group_of(resources, name) for name in names]}
+
+
+def group_discovery(resources: Iterable[Resource]) -> dict[str, Any]:
+    """The same as aggregated discovery says it, resources and subresources included."""
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for resource in resources:
+        if resource.group:
+            subresources = ("status",) * resource.status + resource.subresources
+            told = {
+                "resource": resource.plural,
+                "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+                "scope": "Namespaced" if resource.namespaced else "Cluster",
+                "singularResource": resource.kind.lower(),
+                "verbs": VERBS,
+                "subresources": [{"subresource": name, "verbs": ["get", "patch", "update"]} for name in subresources],
+            }
+            groups.setdefault(resource.group, {}).setdefault(resource.version, []).append(told)
+    items = [
+        {
+            "metadata": {"name": name},
+            "versions": [
+                {"version": version, "resources": told, "freshness": "Current"} for version, told in versions.items()
+            ],
+        }
+        for name, versions in groups.items()
+    ]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}

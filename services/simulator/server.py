@@ -87,7 +87,7 @@ class Server:
         try:
             if self._authorization and request.headers.get("Authorization", "") != self._authorization:
                 raise errors.unauthorized()
-            plain = self._unversioned(path)
+            plain = self._unversioned(path, request.headers.get("Accept", ""))
             if plain is not None:
                 return plain
             call = self._call(request, path, query)
@@ -100,7 +100,7 @@ class Server:
 
     # ------------------------------------------------------------------------------------------------ paths to calls
 
-    def _unversioned(self, path: str) -> web.Response | None:
+    def _unversioned(self, path: str, accept: str) -> web.Response | None:
         """Health, version and discovery; None for everything else."""
         served = self.api.resources
         found: Any = None
@@ -112,7 +112,8 @@ class Server:
             case ["api"]:
                 found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
             case ["apis"]:
-                found = resources.group_list(served())
+                aggregated = "as=APIGroupDiscoveryList" in accept
+                found = (resources.group_discovery if aggregated else resources.group_list)(served())
             case ["api", "v1"]:
                 found = resources.resource_list(served(), "", "v1")
             case ["apis", group]:

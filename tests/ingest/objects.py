@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from services.kubernetes.objects import Node, Pod, PodGroup, PriorityClass
+from services.kubernetes.objects import Node, Pod, PodGroup, PriorityClass, Workload
 
 CREATED = "2026-01-02T03:04:05Z"
 
@@ -43,6 +43,8 @@ def pod(
     *,
     requests: dict[str, str] | None = None,
     labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    owner: str = "",
     node: str = "",
     phase: str = "Pending",
     reason: str = "",
@@ -51,7 +53,9 @@ def pod(
     status: dict[str, Any] | None = None,
     **spec: Any,
 ) -> Pod:
-    about = metadata(name, "default", version, uid, labels=labels)
+    about = metadata(name, "default", version, uid, labels=labels, annotations=annotations)
+    if owner:
+        about["ownerReferences"] = [{"uid": owner, "controller": True}]
     if deleting:
         about["deletionTimestamp"] = CREATED
     containers = [{"name": "main", "resources": {"requests": {"cpu": "1"} if requests is None else requests}}]
@@ -65,8 +69,25 @@ def pod(
     )
 
 
-def pod_group(name: str = "g1", version: int = 1, uid: str = "", **spec: Any) -> PodGroup:
-    return msgspec.convert({"metadata": metadata(name, "default", version, uid), "spec": spec}, PodGroup)
+def pod_group(
+    name: str = "g1",
+    version: int = 1,
+    uid: str = "",
+    *,
+    api: str = "scheduling.x-k8s.io/v1alpha1",
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> PodGroup:
+    about = metadata(name, "default", version, uid, annotations=annotations)
+    return msgspec.convert({"apiVersion": api, "metadata": about, "spec": spec}, PodGroup)
+
+
+def workload(name: str = "w1", version: int = 1, uid: str = "", **minimums: int) -> Workload:
+    """Of Kubernetes 1.35: its groups by name, with their minimums."""
+    groups = [{"name": group, "policy": {"gang": {"minCount": count}}} for group, count in minimums.items()]
+    return msgspec.convert(
+        {"metadata": metadata(name, "default", version, uid), "spec": {"podGroups": groups}}, Workload
+    )
 
 
 def priority_class(name: str = "high", version: int = 1, value: int = 1000, **more: Any) -> PriorityClass:

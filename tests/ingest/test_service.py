@@ -51,7 +51,7 @@ class Running:
 
     async def _run(self, url: str) -> None:
         async with Client(direct(url)) as client:
-            await service.run(self.log, client, holder="test", absent_poll_s=0.02)
+            await service.run(self.log, client, holder="test", discovery_s=0.02)
 
     async def _read(self) -> None:
         async for batch in self.log.follow():

@@ -53,7 +53,7 @@ async def running(log: MemoryLog, url: str) -> AsyncIterator[None]:
     """Ingest, planner and binder of a cluster."""
     async with Client(direct(url)) as reading, Client(direct(url)) as binding:
         tasks = [
-            asyncio.create_task(ingest.run(log, reading, holder="test", absent_poll_s=0.02)),
+            asyncio.create_task(ingest.run(log, reading, holder="test", discovery_s=0.02)),
             asyncio.create_task(planner.run(log, shard="0", holder="test")),
             asyncio.create_task(binder.run(log, binding, holder="test")),
         ]

@@ -1,0 +1,260 @@
+"""PodGroups of every API group, Workloads, and what they name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import events as ev
+from events.objects import Declaration
+from services.ingest import normalise
+from services.ingest.decoding import KINDS
+from services.ingest.differ import Ingest
+from services.kubernetes.objects import PodGroup
+from tests.ingest.objects import pod, pod_group, priority_class, workload
+
+X_K8S, SIGS = "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"
+VOLCANO, NATIVE = "scheduling.volcano.sh/v1beta1", "scheduling.k8s.io/v1alpha2"
+INCUBATOR, SIGS_DEV = "scheduling.incubator.k8s.io/v1alpha1", "scheduling.sigs.dev/v1alpha2"
+K = "gang.scheduling.koordinator.sh/"
+
+
+def observed(seen: PodGroup) -> ev.PodGroupObserved:
+    found = normalise.pod_group(seen)
+    assert isinstance(found, ev.PodGroupObserved), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("api", "dialect"),
+    [
+        (X_K8S, "coscheduling/v1alpha1"),
+        (SIGS, "coscheduling/v0.19"),
+        (INCUBATOR, "kube-batch/v1alpha1"),
+        (SIGS_DEV, "kube-batch/v1alpha2"),
+        (VOLCANO, "volcano/v1beta1"),
+    ],
+)
+def test_a_minimum_in_each_api_group(api: str, dialect: str) -> None:
+    found = observed(pod_group(api=api, minMember=3))
+    assert (found.dialect, found.declaration.min_member) == (dialect, 3)
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
+def test_kubernetes_own(version: str) -> None:
+    api = f"scheduling.k8s.io/{version}"
+    gang = observed(pod_group(api=api, schedulingPolicy={"gang": {"minCount": 4}}, priority=7))
+    assert (gang.dialect, gang.declaration.min_member, gang.declaration.priority) == (f"kubernetes/{version}", 4, 7)
+    assert observed(pod_group(api=api, schedulingPolicy={"basic": {}})).declaration.min_member == 1
+
+
+def test_a_pod_group_with_koordinators_annotations() -> None:
+    annotations = {
+        K + "total-number": "7",
+        K + "mode": "NonStrict",
+        K + "groups": '["a/b"]',
+        K + "min-available": "9",
+        K + "waiting-time": "1s",
+    }
+    found = observed(pod_group("g", api=SIGS, annotations=annotations, minMember=5, scheduleTimeoutSeconds=600))
+    assert found.dialect == "koordinator/v1alpha1"
+    assert found.declaration == Declaration(
+        min_member=5,
+        waiting_time_ms=600_000,
+        total_member=7,
+        mode="NonStrict",
+        groups=("a/b", "default/g"),
+        match_policy="once-satisfied",
+    ), "minimum and waiting time stand in the spec alone"
+
+
+def test_volcanos_fields() -> None:
+    spec: dict[str, Any] = {"minMember": 3, "minTaskMember": {"worker": 2, "ps": 1, "none": 0}, "queue": "q"}
+    found = observed(pod_group(api=VOLCANO, **spec)).declaration
+    assert (found.task_minimums, found.queue) == ({"ps": 1, "worker": 2}, "q")
+    assert list(found.task_minimums) == ["ps", "worker"]
+    without = observed(pod_group(api=VOLCANO)).declaration
+    assert (without.min_member, without.queue, without.priority) == (1, "default", None)
+
+
+@pytest.mark.parametrize(
+    ("api", "spec", "field"),
+    [
+        (VOLCANO, {"minMember": -1}, "spec.minMember"),
+        (VOLCANO, {"minMember": 1, "minTaskMember": {"ps": "x"}}, "spec.minTaskMember.ps"),
+        (VOLCANO, {"minMember": 1, "minTaskMember": [1]}, "spec.minTaskMember"),
+        (VOLCANO, {"minMember": 1, "queue": 3}, "spec.queue"),
+        (VOLCANO, {"minMember": 1, "priorityClassName": {}}, "spec.priorityClassName"),
+        (VOLCANO, {"minMember": 1, "networkTopology": {"mode": "hard"}}, "spec.networkTopology.mode"),
+        (SIGS, {}, "spec.minMember"),
+        (NATIVE, {}, "spec.schedulingPolicy"),
+        (NATIVE, {"schedulingPolicy": {"gang": {"minCount": 1}, "basic": {}}}, "spec.schedulingPolicy"),
+        (NATIVE, {"schedulingPolicy": {"gang": {"minCount": 0}}}, "spec.schedulingPolicy.gang.minCount"),
+        (NATIVE, {"schedulingPolicy": {"gang": None}}, "spec.schedulingPolicy"),
+        (
+            NATIVE,
+            {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}},
+            "spec.schedulingConstraints.topology",
+        ),
+    ],
+)
+def test_bad_values_cost_their_own_object(api: str, spec: dict[str, Any], field: str) -> None:
+    core = Ingest(["muster"])
+    [rejected] = core.observe(pod_group("bad", api=api, **spec))
+    assert isinstance(rejected, ev.DeclarationRejected)
+    assert (rejected.field, rejected.name) == (field, "bad")
+    assert rejected.kind == f"PodGroup.{api.partition('/')[0]}"
+    assert rejected.expected
+    [fine] = core.observe(pod_group("bad", uid="x", minMember=1))
+    assert isinstance(fine, ev.PodGroupObserved), "of another API group, under the same name"
+    assert len(core.rejected) == 1
+
+
+def test_pod_groups_of_different_api_groups_do_not_clobber_each_other() -> None:
+    core = Ingest(["muster"])
+    for number, api in enumerate((X_K8S, SIGS, VOLCANO, INCUBATOR, SIGS_DEV)):
+        core.observe(pod_group("g", uid=f"u{number}", api=api, minMember=2))
+    assert sum(len(found) for found in core.named.values()) == 5
+    [gone] = core.deleted("PodGroup.scheduling.volcano.sh", pod_group("g", uid="u2", api=VOLCANO).metadata)
+    assert isinstance(gone, ev.PodGroupDeleted)
+    assert gone.dialect == "volcano/v1beta1"
+    assert core.vanished("PodGroup.scheduling.sigs.dev") != []
+    assert sum(len(found) for found in core.named.values()) == 3
+    again = Ingest(["muster"])
+    for kind in core.named.values():
+        for fact in kind.values():
+            again.fold(fact)
+    assert again.named == core.named
+
+
+def test_a_pod_group_that_becomes_koordinators_stays_one_object() -> None:
+    core = Ingest(["muster"])
+    core.observe(pod_group("g", api=SIGS, minMember=2))
+    [changed] = core.observe(pod_group("g", 2, api=SIGS, annotations={K + "mode": "Strict"}, minMember=2))
+    assert isinstance(changed, ev.PodGroupObserved)
+    assert changed.dialect == "koordinator/v1alpha1"
+    [gone] = core.deleted("PodGroup.scheduling.sigs.k8s.io", pod_group("g", 3, api=SIGS).metadata)
+    assert isinstance(gone, ev.PodGroupDeleted)
+
+
+def test_a_kind_that_vanished_may_come_back_with_the_same_objects() -> None:
+    core = Ingest(["muster"])
+    seen = pod_group("g", api=NATIVE, schedulingPolicy={"basic": {}})
+    core.observe(seen)
+    assert [type(event) for event in core.vanished("PodGroup.scheduling.k8s.io")] == [ev.PodGroupDeleted]
+    assert [type(event) for event in core.observe(seen)] == [ev.PodGroupObserved]
+
+
+# ------------------------------------------------------------------------------------------------------------- priority
+
+
+def priorities(events: list[ev.Event]) -> list[int | None]:
+    return [event.declaration.priority for event in events if isinstance(event, ev.PodGroupObserved)]
+
+
+def test_an_unknown_priority_class_is_none_until_it_appears() -> None:
+    core = Ingest(["muster"])
+    group = pod_group(api=VOLCANO, minMember=1, priorityClassName="high")
+    assert priorities(core.observe(group)) == [None]
+    assert priorities(core.observe(priority_class(value=10))) == [10]
+    assert core.observe(group) == []
+    assert priorities(core.observe(priority_class(version=2, value=20))) == [20]
+    assert priorities(core.deleted("PriorityClass", priority_class(version=3).metadata)) == [None]
+
+
+def test_a_priority_class_that_is_there_counts_at_once() -> None:
+    core = Ingest(["muster"])
+    core.observe(priority_class(value=10))
+    assert priorities(core.observe(pod_group(api=INCUBATOR, minMember=1, priorityClassName="high"))) == [10]
+    renamed = pod_group(version=2, api=INCUBATOR, minMember=1, priorityClassName="other")
+    assert priorities(core.observe(renamed)) == [None]
+    assert priorities(core.observe(priority_class(version=2, value=11))) == [], "nobody names it any more"
+    assert priorities(core.missing("PriorityClass", set())) == []
+
+
+def test_coscheduling_knows_no_priority_of_the_group() -> None:
+    core = Ingest(["muster"])
+    core.observe(priority_class(value=10))
+    assert priorities(core.observe(pod_group(minMember=1, priorityClassName="high"))) == [None]
+
+
+# ------------------------------------------------------------------------------------------------------------ workloads
+
+
+def member(name: str, group: str = "workers", replica: str = "") -> Any:
+    reference = {"name": "w1", "podGroup": group, "podGroupReplicaKey": replica}
+    return pod(name, workloadRef=reference)
+
+
+def minimums(core: Ingest) -> dict[str, int | None]:
+    found = {}
+    for fact in core.pods.values():
+        assert fact.gang is not None
+        found[fact.name] = fact.gang.declared.min_member if fact.gang.declared is not None else None
+    return found
+
+
+@pytest.mark.parametrize("first", ["pods", "workload"])
+def test_a_workload_declares_the_gangs_of_its_groups_and_of_their_replicas(first: str) -> None:
+    core = Ingest(["muster"])
+    seen: list[Any] = [member("a"), member("b", replica="0"), member("c", "driver"), member("d", "nobody")]
+    seen.insert(0 if first == "workload" else len(seen), workload(workers=4, driver=1))
+    for one in seen:
+        core.observe(one)
+    assert minimums(core) == {"a": 4, "b": 4, "c": 1, "d": None}
+    gangs = {fact.gang.gang for fact in core.pods.values() if fact.gang is not None}
+    assert len(gangs) == 4
+    again = Ingest(["muster"])
+    for fact in core.pods.values():
+        again.fold(fact)
+    assert [event for event in again.observe(workload(workers=4, driver=1)) if isinstance(event, ev.PodObserved)] == []
+
+
+def test_a_workload_that_goes_takes_its_declarations_along() -> None:
+    core = Ingest(["muster"])
+    core.observe(workload(workers=4))
+    core.observe(member("a"))
+    [changed] = core.deleted("Workload.scheduling.k8s.io", workload().metadata)
+    assert isinstance(changed, ev.PodObserved)
+    assert minimums(core) == {"a": None}
+    core.observe(workload(uid="again", workers=2))
+    assert minimums(core) == {"a": 2}
+    core.missing("Workload.scheduling.k8s.io", set())
+    assert minimums(core) == {"a": None}
+    core.observe(workload(uid="third", workers=3))
+    core.vanished("Workload.scheduling.k8s.io")
+    assert (minimums(core), core.workloads) == ({"a": None}, {})
+
+
+def test_a_workload_that_went_while_nobody_looked() -> None:
+    before, after = Ingest(["muster"]), Ingest(["muster"])
+    before.observe(workload(workers=4))
+    for event in before.observe(member("a")):
+        after.fold(event)
+    assert minimums(after) == {"a": 4}
+    assert after.knows("Workload.scheduling.k8s.io")
+    after.missing("Workload.scheduling.k8s.io", set())
+    assert minimums(after) == {"a": None}
+
+
+def test_a_bad_workload_is_rejected_and_mended() -> None:
+    core = Ingest(["muster"])
+    core.observe(member("a"))
+    [rejected] = core.observe(workload(workers=0))
+    assert isinstance(rejected, ev.DeclarationRejected)
+    assert (rejected.kind, rejected.field) == (
+        "Workload.scheduling.k8s.io",
+        "spec.podGroups[0].policy.gang.minCount",
+    )
+    mended = core.observe(workload(version=2, workers=3))
+    assert [type(event) for event in mended] == [ev.RejectionEnded, ev.PodObserved]
+    assert core.rejected == {}
+
+
+def test_every_kind_has_a_name_of_its_own_but_versions_of_one_share_it() -> None:
+    names = [kind.name for kind in KINDS]
+    assert names.count("PodGroup.scheduling.k8s.io") == 2
+    assert len(set(names)) == len(names) - 1
+    paths = [kind.resource.path for kind in KINDS]
+    assert len(set(paths)) == len(paths)

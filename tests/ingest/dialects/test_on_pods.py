@@ -1,0 +1,274 @@
+"""How a pod says that it belongs to a gang, dialect by dialect, and what contradicts itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from events.objects import Declaration, Membership
+from services.ingest import dialects
+from services.ingest.durations import milliseconds
+from services.ingest.rejection import Rejection
+from tests.ingest.objects import pod
+
+K = "gang.scheduling.koordinator.sh/"
+SIGS = "pod-group.scheduling.sigs.k8s.io"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+
+
+def member(**of: Any) -> Membership:
+    found = dialects.membership(pod(**of))
+    assert isinstance(found, Membership), found
+    return found
+
+
+def declared(**of: Any) -> Declaration:
+    found = member(**of).declared
+    assert found is not None
+    return found
+
+
+def refused(**of: Any) -> Rejection:
+    found = dialects.membership(pod(**of))
+    assert isinstance(found, Rejection), found
+    return found
+
+
+def koordinator(**said: str) -> dict[str, Any]:
+    return {"annotations": {K + name.replace("_", "-"): value for name, value in said.items()}}
+
+
+# --------------------------------------------------------------------------------------------------------- each dialect
+
+
+@pytest.mark.parametrize(
+    ("of", "dialect", "gang"),
+    [
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "coscheduling/v1alpha1", "default/g"),
+        ({"labels": {SIGS: "g"}}, "coscheduling/v0.19", "default/g"),
+        ({"labels": {SIGS: "g"}, "scheduler": "koord-scheduler"}, "koordinator/v1alpha1", "default/g"),
+        ({"labels": {SIGS: "g"}, **koordinator(mode="Strict")}, "koordinator/v1alpha1", "default/g"),
+        (koordinator(name="g"), "koordinator/v1alpha1", "default/g"),
+        ({"annotations": {GROUP_NAME: "g"}}, "kube-batch/v1alpha1", "default/g@batch"),
+        ({"annotations": {GROUP_NAME: "g"}, "scheduler": "volcano"}, "volcano/v1beta1", "default/g@batch"),
+        ({"annotations": {GROUP_NAME: "g", "volcano.sh/task-spec": "ps"}}, "volcano/v1beta1", "default/g@batch"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "kubernetes/v1alpha2", "default/g@kubernetes"),
+        ({"workloadRef": {"name": "w", "podGroup": "g"}}, "kubernetes/v1alpha1", "default/w:g@kubernetes"),
+    ],
+)
+def test_a_gang_that_something_else_declares(of: dict[str, Any], dialect: str, gang: str) -> None:
+    found = member(**of)
+    assert (found.dialect, found.gang) == (dialect, gang)
+    assert found.declared is None or found.declared.said == ("mode",)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {},
+        koordinator(mode="NonStrict"),
+        {"scheduler": "koord-scheduler"},
+        {"annotations": {GROUP_NAME: ""}},
+        {"schedulingGroup": {}},
+        {"scheduler": "volcano"},
+        {"annotations": {"volcano.sh/task-spec": "ps"}},
+    ],
+)
+def test_a_regular_pod(of: dict[str, Any]) -> None:
+    assert dialects.membership(pod(**of)) is None
+
+
+def test_koordinators_annotations() -> None:
+    found = declared(
+        **koordinator(
+            name="gang-a",
+            waiting_time="1h0m0.5s",
+            min_available="5",
+            total_number="7",
+            mode="NonStrict",
+            groups='["namespaceB/gang-b", "default/gang-a"]',
+            match_policy="only-waiting",
+        )
+    )
+    assert found == Declaration(
+        min_member=5,
+        waiting_time_ms=3_600_500,
+        total_member=7,
+        mode="NonStrict",
+        groups=("default/gang-a", "namespaceB/gang-b"),
+        match_policy="only-waiting",
+        said=("groups", "match_policy", "min_member", "mode", "total_member", "waiting_time_ms"),
+    )
+
+
+def test_koordinators_defaults() -> None:
+    found = declared(**koordinator(name="g", min_available="5"))
+    assert found == Declaration(
+        min_member=5, waiting_time_ms=0, mode="Strict", match_policy="once-satisfied", said=("min_member",)
+    )
+
+
+def test_koordinators_names_in_the_documented_order() -> None:
+    names = koordinator(name="third", min_available="1")
+    assert member(labels={SIGS: "first", f"{SIGS}/name": "second"}, **names).gang == "default/first"
+    assert member(labels={f"{SIGS}/name": "second"}, **names).gang == "default/second"
+    assert member(**names).gang == "default/third"
+
+
+def test_the_communitys_minimum_counts_where_koordinators_is_absent() -> None:
+    labels = {f"{SIGS}/name": "g", f"{SIGS}/min-available": "3"}
+    assert declared(labels=labels, scheduler="koord-scheduler").min_member == 3
+    assert declared(labels=labels, **koordinator(min_available="4")).min_member == 4
+
+
+def test_the_name_of_the_match_policy_that_came_first() -> None:
+    alias = {"pod-group.scheduling.sigs.k8s.io/match-policy": "waiting-and-running"}
+    found = declared(annotations={K + "name": "g", K + "min-available": "1", **alias})
+    assert found.match_policy == "waiting-and-running"
+
+
+@pytest.mark.parametrize("groups", [None, "", "[]"])
+def test_no_groups_three_times(groups: str | None) -> None:
+    annotations = {} if groups is None else {"groups": groups}
+    found = declared(**koordinator(name="g", min_available="1", **annotations))
+    assert found.groups == ()
+    assert ("groups" in found.said) == (groups is not None), "but said, it wins over the CRD"
+
+
+def test_a_gang_that_timed_out() -> None:
+    assert member(**koordinator(name="g", timeout="true")).timed_out is True
+    assert member(**koordinator(name="g", timeout="false")).timed_out is UNSET
+
+
+def test_kube_batch_without_a_pod_group() -> None:
+    annotations = {"scheduling.k8s.io/group-min-member": "3"}
+    found = member(annotations=annotations, owner="job-uid")
+    assert (found.gang, found.dialect) == ("default/job-uid@batch", "kube-batch/v1alpha1")
+    assert found.declared == Declaration(min_member=3, waiting_time_ms=0, queue="default")
+    assert member(annotations=annotations).gang == "default/uid-p1@batch"
+    named = member(annotations={**annotations, GROUP_NAME: "g"})
+    assert named.gang == "default/g@batch"
+    assert named.declared is not None
+
+
+def test_volcano_without_a_pod_group() -> None:
+    annotations = {"scheduling.volcano.sh/group-min-member": "3", "scheduling.volcano.sh/queue-name": "q"}
+    found = member(annotations=annotations, owner="rs-uid")
+    assert (found.gang, found.dialect) == ("default/podgroup-rs-uid@batch", "volcano/v1beta1")
+    assert found.declared == Declaration(min_member=3, waiting_time_ms=0, queue="q")
+    only_queue = declared(annotations={"scheduling.volcano.sh/queue-name": "q"}, owner="rs-uid")
+    assert (only_queue.min_member, only_queue.queue) == (1, "q")
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_volcanos_task(where: str) -> None:
+    of: dict[str, Any] = {"annotations": {GROUP_NAME: "g"}}
+    of[where] = {**of.get(where, {}), "volcano.sh/task-spec": "ps"}
+    assert member(**of).task == "ps"
+    assert member(annotations={GROUP_NAME: "g"}).task is UNSET
+
+
+def test_a_replica_of_a_workloads_group_is_a_gang_of_its_own() -> None:
+    reference = {"name": "w", "podGroup": "workers", "podGroupReplicaKey": "0"}
+    assert member(workloadRef=reference).gang == "default/w:workers:0@kubernetes"
+
+
+# ------------------------------------------------------------------------------------------------------- contradictions
+
+
+def test_two_dialects_on_one_pod_the_first_counts() -> None:
+    everything: dict[str, Any] = {
+        "labels": {"scheduling.x-k8s.io/pod-group": "x", SIGS: "sigs", "pod-group/name": "2020"},
+        "annotations": {K + "name": "koordinator", GROUP_NAME: "batch"},
+        "schedulingGroup": {"podGroupName": "native"},
+    }
+    found = []
+    for taken in ("scheduling.x-k8s.io/pod-group", SIGS, None):
+        found.append(member(**everything).gang)
+        if taken is not None:
+            del everything["labels"][taken]
+    assert found == ["default/x", "default/sigs", "default/koordinator"]
+    assert member(annotations={GROUP_NAME: "batch"}, schedulingGroup={"podGroupName": "native"}).gang.endswith("@batch")
+
+
+def test_a_minimum_larger_than_the_total_is_the_total() -> None:
+    found = declared(**koordinator(name="g", min_available="5", total_number="3"))
+    assert (found.min_member, found.total_member) == (5, 5)
+
+
+def test_a_group_that_names_itself_alone_is_none() -> None:
+    assert declared(**koordinator(name="g", min_available="1", groups='["default/g"]')).groups == ()
+
+
+def test_a_group_that_leaves_itself_out_is_completed() -> None:
+    found = declared(**koordinator(name="g", min_available="1", groups='["other/h"]'))
+    assert found.groups == ("default/g", "other/h")
+
+
+# ----------------------------------------------------------------------------------------------------------- bad values
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "expected"),
+    [
+        ({"min_available": "abc"}, "min-available", "an integer from 1"),
+        ({"min_available": "0"}, "min-available", "an integer from 1"),
+        ({"waiting_time": "soon"}, "waiting-time", "a duration"),
+        ({"waiting_time": "-1s"}, "waiting-time", "a duration"),
+        ({"total_number": "-1"}, "total-number", "an integer from 0"),
+        ({"mode": "strict"}, "mode", "one of Strict, NonStrict"),
+        ({"match_policy": "never"}, "match-policy", "one of only-waiting"),
+        ({"groups": "a,b"}, "groups", "a JSON list"),
+        ({"groups": '["gang-b"]'}, "groups", "a JSON list"),
+        ({"groups": '["a/b/c"]'}, "groups", "a JSON list"),
+        ({"groups": "[" * 100_000}, "groups", "a JSON list"),
+        ({"groups": "[1]"}, "groups", "a JSON list"),
+    ],
+)
+def test_bad_annotations_of_koordinator(said: dict[str, str], key: str, expected: str) -> None:
+    found = refused(**koordinator(name="g", **said))
+    assert found.field == f"metadata.annotations[{K}{key}]"
+    assert len(found.value) <= 100
+    assert found.expected.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("of", "field"),
+    [
+        (koordinator(name="g@batch"), f"metadata.annotations[{K}name]"),
+        (koordinator(name="a/b"), f"metadata.annotations[{K}name]"),
+        ({"annotations": {GROUP_NAME: "g@kubernetes"}}, f"metadata.annotations[{GROUP_NAME}]"),
+        (
+            {"annotations": {"scheduling.k8s.io/group-min-member": "many"}},
+            "metadata.annotations[scheduling.k8s.io/group-min-member]",
+        ),
+        ({"schedulingGroup": {"podGroupName": "a/b"}}, "spec.schedulingGroup.podGroupName"),
+        ({"workloadRef": {"name": "w", "podGroup": ""}}, "spec.workloadRef.podGroup"),
+    ],
+)
+def test_bad_names_and_counts(of: dict[str, Any], field: str) -> None:
+    assert refused(**of).field == field
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds_"),
+    [
+        ("300s", 300_000),
+        ("1h30m", 5_400_000),
+        ("1.5s", 1_500),
+        (".5s", 500),
+        ("0", 0),
+        ("0s", 0),
+        ("100us", 1),
+        ("+2s", 2_000),
+    ],
+)
+def test_durations_as_go_writes_them(text: str, milliseconds_: int) -> None:
+    assert milliseconds(text, "f") == milliseconds_
+
+
+@pytest.mark.parametrize("text", ["", "s", "1", "1h 2m", "-1s", "1d", "1e3s", "٣s", "9" * 30 + "s", "99999999999h"])
+def test_what_is_no_duration(text: str) -> None:
+    assert isinstance(milliseconds(text, "f"), Rejection)
