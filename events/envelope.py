@@ -93,7 +93,7 @@ def decode_header(stored: Stored) -> Header:
 
 
 def header_of(stored: Stored) -> Header | None:
-    """The header of a writer's commit; None for what is nobody's: without one, or with one that does not fit its subject."""
+    """The header of a writer's commit; None for what is nobody's: without one, or with one that fits another subject."""
     try:
         header = _header_decoder.decode(stored.header)
     except UNDECODABLE:

@@ -81,7 +81,7 @@ class HostPort(Value, frozen=True, gc=False):
 
 
 class Declaration(Value, frozen=True):
-    """What a dialect says of one gang, normalised. What it leaves open is filled in by ingest with the dialect's defaults.
+    """What a dialect says of one gang, normalised. What it leaves open ingest fills in with the dialect's defaults.
 
     A field that came later has the value that older declarations meant.
     """

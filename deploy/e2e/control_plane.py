@@ -1,7 +1,7 @@
 """A real Kubernetes control plane on loopback: etcd and kube-apiserver, and beside them what a test asks for.
 
-Etcd's data lie on tmpfs and are never synced: the control plane is as fast as it can be, and gone with its directory. With
-`durable` they lie on disk and are synced, so that etcd may be killed.
+Etcd's data lie on tmpfs and are never synced: the control plane is as fast as it can be, and gone with its directory.
+With `durable` they lie on disk and are synced, so that etcd may be killed.
 Users are known by tokens; ``admin`` may do everything, all others what RBAC grants them.
 """
 
