@@ -43,6 +43,7 @@ def main() -> int:
     replay.add_argument("--commits", type=int, default=40, help="how many of its last commits are shown")
     planted = commands.add_parser("plants", help="plant bugs, and see how many seeds find each")
     planted.add_argument("names", nargs="*", choices=[*plants.PLANTS, []])
+    planted.add_argument("--within", type=int, default=PLANT_SEEDS, help="seeds after which a bug counts as not found")
     worker = commands.add_parser("work", help="what `faults` starts")
     worker.add_argument("--seeds", type=int, required=True)
     worker.add_argument("--from", type=int, dest="first", required=True)
@@ -56,21 +57,21 @@ def main() -> int:
         case "replay":
             return _replay(given.seed, given.steps, given.faults, given.commits)
         case "plants":
-            return _plants(given.names or list(plants.PLANTS))
+            return _plants(given.names or list(plants.PLANTS), given.within)
     for outcome in work(given.first, given.seeds, given.worker, WORKERS):
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.buffer.flush()
     return 0
 
 
-def _plants(names: list[str]) -> int:
+def _plants(names: list[str], within: int) -> int:
     """One line for each: after how many seeds it was found, and by what."""
     missed = 0
     for name in names:
-        found = run_many(0, PLANT_SEEDS, extra=("--plant", name), until_failure=True).failed
+        found = run_many(0, within, extra=("--plant", name), until_failure=True).failed
         missed += not found
         seed = min(found, default=0)
-        by = f"{seed + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {PLANT_SEEDS} seeds"
+        by = f"{seed + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {within} seeds"
         print(f"{name:32} {by}", flush=True)
     print(f"{len(names) - missed} of {len(names)} planted bugs found")
     return 1 if missed else 0

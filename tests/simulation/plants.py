@@ -207,12 +207,7 @@ PLANTS: dict[str, Plant] = {
     "synced too early": Plant(
         "ingest says that it is synced before it has listed everything",
         "services.ingest.service",
-        (
-            (
-                "        await _together(self._list(kind) for kind in KINDS)\n        self._synced()\n",
-                "        self._synced()\n        await _together(self._list(kind) for kind in KINDS)\n",
-            ),
-        ),
+        (("    async def run(self) -> None:\n", "    async def run(self) -> None:\n        self._synced()\n"),),
     ),
     "stale facts accepted": Plant(
         "an object that is older than the log's is observed all the same",
