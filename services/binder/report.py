@@ -1,4 +1,4 @@
-"""What users and autoscalers read: the PodScheduled condition and the PodGroup's status, derived from the state.
+"""What users and autoscalers read: the PodScheduled condition and Kubernetes events, derived from the state.
 
 Pods of a group that was refused for room get the reason Unschedulable, on which autoscalers act; pods that wait for
 members, for a declaration or for quorum get a reason of their own, on which they don't. A condition is written again only
@@ -11,8 +11,9 @@ import zlib
 from typing import NamedTuple
 
 import events as ev
+from events import dialects
 from services.state.fold import State
-from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Gang
+from services.state.records import PENDING
 
 UNSCHEDULABLE = "Unschedulable"
 WORDS = {
@@ -50,27 +51,6 @@ def condition(state: State, uid: str) -> Condition | None:
     return Condition(cohort.condition, reason, cohort.message)
 
 
-def pod_group_status(state: State, gang: Gang) -> dict[str, object]:
-    """The status of a coscheduling PodGroup (scheduling.x-k8s.io/v1alpha1): its phase and counts.
-
-    Running counts bound pods: a fact for each kubelet's first heartbeat would cost a fifth event in a pod's life.
-    """
-    statuses = [state.pods[uid].status for uid in gang.members]
-    running, succeeded, failed = (statuses.count(status) for status in (BOUND, SUCCEEDED, FAILED))
-    minimum = gang.declaration.min_member if gang.declaration is not None else 1
-    if failed and failed + running + succeeded >= minimum:
-        phase = "Failed"
-    elif succeeded >= minimum:
-        phase = "Finished"
-    elif running + succeeded >= minimum:
-        phase = "Running"
-    elif len(statuses) >= minimum:
-        phase = "Scheduling"
-    else:
-        phase = "Pending"
-    return {"phase": phase, "running": running, "succeeded": succeeded, "failed": failed}
-
-
 class KubernetesEvent(NamedTuple):
     """An event on an object, as ``kubectl describe`` shows it. `time_ns` 0: now."""
 
@@ -84,7 +64,14 @@ class KubernetesEvent(NamedTuple):
     time_ns: int
 
 
-VERSIONS = {"Pod": "v1", "Node": "v1", "PodGroup": "scheduling.x-k8s.io/v1alpha1"}
+VERSIONS = {
+    "Pod": "v1",
+    "Node": "v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "Workload.scheduling.k8s.io": "scheduling.k8s.io/v1alpha1",
+    **{dialects.kind_name("PodGroup", dialect): version for dialect, version in dialects.POD_GROUPS.items()},
+}
+"""A kind as rejections name it → its apiVersion."""
 
 
 def scheduled(event: ev.PodBound, time_ns: int) -> KubernetesEvent:
@@ -100,8 +87,8 @@ def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
 
 
 def rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
-    version = VERSIONS.get(event.kind, "scheduling.k8s.io/v1")
-    regarding = (version, event.kind, event.namespace, event.name, event.uid)
+    version = VERSIONS.get(event.kind, "")
+    regarding = (version, event.kind.partition(".")[0], event.namespace, event.name, event.uid)
     note = f"{event.field} is {event.value!r}; expected {event.expected}"
     name = _event_name(event.name, event.uid, event.field + event.value)
     return KubernetesEvent(name, regarding, "DeclarationRejected", "Reading", note, True, time_ns)

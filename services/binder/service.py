@@ -17,25 +17,20 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import events as ev
-from events import Event
+from events import Event, dialects
 from events.envelope import Commit
 from events.lease import Watch
 from events.log import EventLog
 from services import telemetry
 from services.binder import core
 from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
-from services.binder.report import (
-    Condition,
-    KubernetesEvent,
-    condition,
-    failed_scheduling,
-    pod_group_status,
-    rejected,
-    scheduled,
-)
+from services.binder.group_status import group_status
+from services.binder.report import Condition, KubernetesEvent, condition, failed_scheduling, rejected, scheduled
 from services.decider import Decider, Decision, LogTime
 from services.kubernetes.client import Client, Regarding
 from services.kubernetes.errors import ApiError, Conflict, NotFound
+from services.kubernetes.group_status import GroupStatusWriter
+from services.kubernetes.resources import Resource
 from services.snapshots import SnapshotKeeper, Taking
 from services.state import membership
 from services.state.fold import State
@@ -43,8 +38,6 @@ from services.state.records import PERMITTED
 from services.writer import Writer
 
 logger = logging.getLogger("muster.binder")
-POD_GROUP = "coscheduling/v1alpha1"
-"""The dialect whose objects have a status."""
 ROUND_S = 0.5
 """How often something is written behind."""
 OVERDUE_S = 5.0
@@ -265,7 +258,9 @@ class WriteBehind:
         self._events: deque[KubernetesEvent] = deque(maxlen=EVENTS_KEPT)
         self._told: set[tuple[str, str]] = set()
         self._reported: dict[str, dict[str, str]] = {}
-        self._written: dict[str, dict[str, object]] = {}
+        self._written: dict[str, tuple[str, dict[str, object]]] = {}
+        """Gang → UID of the PodGroup, and what was written to it last."""
+        self._statuses = GroupStatusWriter(client)
 
     # ---------------------------------------------------------------------------------------------------------- notice
 
@@ -288,7 +283,7 @@ class WriteBehind:
             elif isinstance(event, ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating):
                 self._note_gang(event.uid)
             elif isinstance(event, ev.PodGroupObserved):
-                self._gangs[f"{event.namespace}/{event.name}"] = None
+                self._gangs[dialects.gang_key(event.dialect, event.namespace, event.name)] = None
 
     def resume(self) -> None:
         """After a start: whatever users may not have been told yet."""
@@ -334,13 +329,13 @@ class WriteBehind:
         while self._gangs and most > 0:
             key = _first(self._gangs)
             gang = state.gangs.get(key)
-            if gang is None or gang.declaration is None or gang.dialect != POD_GROUP:
+            if gang is None or not gang.pod_group:
                 self._written.pop(key, None)
                 continue
-            status = pod_group_status(state, gang)
-            if self._written.get(key) != status:
+            status = group_status(state, gang)
+            if status and self._written.get(key) != (gang.source, status):
                 most -= 1
-                yield self._write_gang(key, gang.source, status)
+                yield self._write_gang(key, state.pod_groups[gang.pod_group], status)
 
     def _due_events(self, most: int) -> Iterator[Coroutine[None, None, int]]:
         for _ in range(min(most, len(self._events))):
@@ -396,11 +391,12 @@ class WriteBehind:
         self._told.add((pod.group, due.said))
         return 1 + await self._write_event(failed_scheduling(fact, due.message))
 
-    async def _write_gang(self, key: str, uid: str, status: dict[str, object]) -> int:
-        namespace, _, name = key.partition("/")
-        await self._client.patch_pod_group_status(namespace, name, uid, status)
-        self._written[key] = status
-        return 1
+    async def _write_gang(self, key: str, fact: ev.PodGroupObserved, status: dict[str, object]) -> int:
+        resource = Resource.custom(dialects.POD_GROUPS[fact.dialect], "podgroups")
+        about = (fact.namespace, fact.name, fact.uid, fact.resource_version)
+        requests = await self._statuses.write(resource, *about, status)
+        self._written[key] = (fact.uid, status)
+        return requests
 
     async def _write_event(self, event: KubernetesEvent) -> int:
         await self._client.create_event(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from services.binder.report import pod_group_status
+from services.binder.group_status import phase
 from services.state.fold import State
 from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod
@@ -105,6 +105,6 @@ def gangs(state: State) -> dict[str, dict[str, Any]]:
             "members": len(statuses),
             "bound": sum(status in (BOUND, SUCCEEDED, FAILED) for status in statuses),
             "waiting": statuses.count(PENDING),
-            "phase": pod_group_status(state, gang)["phase"],
+            "phase": phase(state, gang),
         }
     return found

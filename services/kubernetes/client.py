@@ -25,8 +25,8 @@ from services.kubernetes.access import Access
 from services.kubernetes.binding import BindResult
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
-from services.kubernetes.objects import Identified, Page, Pod
-from services.kubernetes.resources import POD_GROUPS, Resource
+from services.kubernetes.objects import Group, Identified, Page, Pod
+from services.kubernetes.resources import Resource
 from services.kubernetes.transport import JSON, Answer, Transport, retrying
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
@@ -40,6 +40,7 @@ NOTE_BYTES = 1_024
 
 _page_decoder = msgspec.json.Decoder(Page)
 _pod_decoder = msgspec.json.Decoder(Pod)
+_group_decoder = msgspec.json.Decoder(Group)
 _identified_decoder = msgspec.json.Decoder(Identified)
 _encode = msgspec.json.Encoder().encode
 T = TypeVar("T")
@@ -167,23 +168,56 @@ class Client(Transport):
         )
         return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
 
-    async def patch_pod_group_status(
-        self, namespace: str, name: str, uid: str, status: Mapping[str, object], *, resource_version: str = ""
+    async def annotate_pod(
+        self, namespace: str, name: str, uid: str, resource_version: str, annotations: Mapping[str, str]
     ) -> str:
-        """Merge `status` into a PodGroup's (custom resources know no strategic merge); its resourceVersion now.
+        """Add annotations to a pod if it is still this one; its resourceVersion now.
 
-        A real API server overlooks the UID in the patch of a custom resource's status: without `resource_version` it
-        may land on a PodGroup that was made anew under the name. Raises Conflict, NotFound, ApiError.
+        An empty `resource_version` is no precondition. Raises Conflict when a precondition failed, NotFound, ApiError.
+        """
+        metadata: dict[str, object] = {"uid": uid, "annotations": annotations}
+        if resource_version:
+            metadata["resourceVersion"] = resource_version
+        request = f"patch pods {namespace}/{name}"
+        body = _encode({"metadata": metadata})
+        answer = await self._repeated(request, "PATCH", _pod_path(namespace, name), body, STRATEGIC_MERGE)
+        return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
+
+    async def get_pod_group(self, resource: Resource, namespace: str, name: str) -> Group | None:
+        """A PodGroup as it is now, or None. A consistent read. Raises ApiError."""
+        request = f"get {resource.name} {namespace}/{name}"
+        try:
+            answer = await self._repeated(request, "GET", _path(resource, namespace, name))
+        except NotFound:
+            return None
+        return _decoded(_group_decoder, request, answer.body)
+
+    async def patch_pod_group_status(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        status: Mapping[str, object],
+        *,
+        resource_version: str = "",
+        subresource: bool = True,
+    ) -> str:
+        """Merge `status` into a PodGroup's; its resourceVersion now. Without `subresource` the object itself is patched.
+
+        Custom resources know no strategic merge: a list in their status is replaced whole. A real API server overlooks
+        the UID in the patch of their status: without `resource_version` it may land on a PodGroup that was made anew
+        under the name. Raises Conflict, NotFound, ApiError.
         """
         metadata = {"uid": uid, "resourceVersion": resource_version} if resource_version else {"uid": uid}
-        group, _, plural = POD_GROUPS.path.rpartition("/")
-        request = f"patch {POD_GROUPS.name}/status {namespace}/{name}"
+        part = "/status" if subresource else ""
+        request = f"patch {resource.name}{part} {namespace}/{name}"
         answer = await self._repeated(
             request,
             "PATCH",
-            f"{group}/namespaces/{_quoted(namespace)}/{plural}/{_quoted(name)}/status",
+            _path(resource, namespace, name) + part,
             _encode({"metadata": metadata, "status": status}),
-            MERGE,
+            STRATEGIC_MERGE if resource.built_in else MERGE,
         )
         return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
 
@@ -286,6 +320,12 @@ def micro_time(time_ns: int) -> str:
 @lru_cache(maxsize=64)
 def _second(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def _path(resource: Resource, namespace: str, name: str) -> str:
+    """Of one object."""
+    group, _, plural = resource.path.rpartition("/")
+    return f"{group}/namespaces/{_quoted(namespace)}/{plural}/{_quoted(name)}"
 
 
 def _pod_path(namespace: str, name: str, subresource: str = "") -> str:

@@ -231,6 +231,17 @@ class PodGroup(Object):
     """Lists of built-in kinds do not say it of each object: ingest writes here what it asked for."""
 
 
+class GroupStatus(Object):
+    conditions: list[dict[str, Any]] | None = None
+
+
+class Group(Object):
+    """A PodGroup, as who writes its status reads it."""
+
+    metadata: Metadata
+    status: GroupStatus = msgspec.field(default_factory=GroupStatus)
+
+
 class WorkloadSpec(Object):
     pod_groups: Any = None
 

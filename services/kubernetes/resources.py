@@ -17,6 +17,11 @@ class Resource(NamedTuple):
         return cls(f"{plural}.{api_version.partition('/')[0]}", f"/apis/{api_version}/{plural}")
 
     @property
+    def built_in(self) -> bool:
+        """Whether it is Kubernetes' own, defined by no CustomResourceDefinition."""
+        return self.path.startswith(("/api/", "/apis/scheduling.k8s.io/"))
+
+    @property
     def plural(self) -> str:
         return self.path.rpartition("/")[2]
 

@@ -74,7 +74,7 @@ def prepare(resource: Resource, obj: Object) -> None:
     if resource.status and resource.plural != "nodes":
         obj.pop("status", None)
     if resource.custom:
-        if resource.qualified() == "podgroups.scheduling.x-k8s.io":
+        if resource.plural == "podgroups":
             _check_integers(resource, obj, ("minMember", "scheduleTimeoutSeconds"))
         return
     match resource.plural:
@@ -95,6 +95,8 @@ def prepare(resource: Resource, obj: Object) -> None:
             _prepare_replicated(resource, obj)
         case "jobs":
             _prepare_job(resource, obj)
+        case "podgroups":
+            _check_policy(resource, obj)
 
 
 def _node_status(status: Object) -> Object:
@@ -115,6 +117,19 @@ def _check_integers(resource: Resource, obj: Object, fields: tuple[str, ...]) ->
         if not -(1 << 31) <= value < 1 << 31:
             message = f'Invalid value: "": Checked value must be of type integer with format int32 in spec.{field}'
             raise errors.invalid(resource, name, [(f"spec.{field}", "FieldValueInvalid", message)])
+
+
+def _check_policy(resource: Resource, obj: Object) -> None:
+    """Of Kubernetes' own PodGroup: one policy, and a gang's minimum is positive."""
+    policy = (obj.get("spec") or {}).get("schedulingPolicy") or {}
+    name, field = obj["metadata"]["name"], "spec.schedulingPolicy"
+    if len(policy.keys() & {"gang", "basic"}) != 1:
+        message = "Invalid value: must specify one of: `basic`, `gang`"
+        raise errors.invalid(resource, name, [(field, "FieldValueInvalid", message)])
+    count = (policy.get("gang") or {"minCount": 1}).get("minCount", 0)
+    if count < 1:
+        message = f"Invalid value: {count}: must be greater than or equal to 1"
+        raise errors.invalid(resource, name, [(f"{field}.gang.minCount", "FieldValueInvalid", message)])
 
 
 def default_pod_spec(spec: Object) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,6 +55,7 @@ class Api:
         self.random = random.Random(seed)
         self.clock = clock or (lambda: datetime.now(UTC))
         self.by_path: dict[tuple[str, str, str], Collection] = {}
+        self._gated: list[Resource] = []
         self._defined: dict[str, list[Resource]] = {}
         """By the name of a definition: what it said when it was made."""
         for resource in BUILT_IN:
@@ -79,7 +80,13 @@ class Api:
 
     def resources(self) -> list[Resource]:
         custom = [collection.resource for collection in self.by_path.values() if collection.resource.custom]
-        return [*BUILT_IN, *custom]
+        return [*BUILT_IN, *self._gated, *custom]
+
+    def open_gates(self, gated: Iterable[Resource]) -> None:
+        """Serve what a cluster serves only with its gates on."""
+        for resource in gated:
+            self._gated.append(resource)
+            self._serve(resource)
 
     def serves(self, group: str, version: str) -> bool:
         """Whether anything is served under this group and version."""

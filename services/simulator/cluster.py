@@ -30,7 +30,8 @@ Object = dict[str, Any]
 class SimulatedCluster:
     """A small Kubernetes API with what makes pods run.
 
-    `podgroups`: whether the PodGroup CRD is there from the start. `token`: a bearer token that requests must carry.
+    `podgroups`: whether the PodGroup CRD is there from the start. `native_gangs`: whether Kubernetes' own gangs are.
+    `token`: a bearer token that requests must carry.
     `kubelet`: whether bound pods come to life. `controllers`: whether workloads get their pods.
     `history`: changes kept for each resource, for watches that resume. `watch_buffer`: changes that a watch may be
     behind its client before it is ended. `seed`: makes UIDs and generated names repeatable.
@@ -41,6 +42,7 @@ class SimulatedCluster:
         self,
         *,
         podgroups: bool = True,
+        native_gangs: bool = False,
         token: str = "",
         kubelet: bool = True,
         controllers: bool = True,
@@ -64,6 +66,8 @@ class SimulatedCluster:
         self._runner: Any = None
         if podgroups:
             self.install()
+        if native_gangs:
+            self.api.open_gates(resources.NATIVE_GANGS)
 
     # ------------------------------------------------------------------------------------------------------ lifetime
 
@@ -208,8 +212,10 @@ class SimulatedCluster:
         path.write_bytes(encode(config) + b"\n")  # JSON is YAML
 
     def _by_kind(self, kind: str) -> Collection:
+        """``Pod``; where several API groups have one of the name, the first, or that of ``PodGroup.<API group>``."""
+        name, _, group = kind.partition(".")
         for collection in self.api.store.collections.values():
-            if collection.resource.kind == kind:
+            if collection.resource.kind == name and group in ("", collection.resource.group):
                 return collection
         raise ApiError(404, "NotFound", f'the server doesn\'t have a resource of kind "{kind}"')
 

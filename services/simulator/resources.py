@@ -95,6 +95,34 @@ PODGROUPS_CRD: dict[str, Any] = {
 }
 """The PodGroup of scheduler-plugins. A cluster may lack it: then its path answers 404."""
 
+NATIVE_GANGS = (
+    Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", status=True),
+    Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload"),
+)
+"""Kubernetes' own gangs (1.36), which a cluster has with the gates GenericWorkload and GangScheduling."""
+
+
+def pod_groups_crd(api_version: str, *, status: bool = True) -> dict[str, Any]:
+    """The PodGroup of another API group; its spec may say what it likes beside the integers that all have.
+
+    `status`: whether it has the subresource. Koordinator's and Volcano's have none.
+    """
+    group, _, version = api_version.partition("/")
+    (own,) = PODGROUPS_CRD["spec"]["versions"]
+    schema = own["schema"]["openAPIV3Schema"]
+    spec = schema["properties"]["spec"] | {"x-kubernetes-preserve-unknown-fields": True}
+    served = own | {
+        "name": version,
+        "schema": {"openAPIV3Schema": schema | {"properties": schema["properties"] | {"spec": spec}}},
+    }
+    if not status:
+        del served["subresources"]
+    return {
+        **PODGROUPS_CRD,
+        "metadata": {**PODGROUPS_CRD["metadata"], "name": f"podgroups.{group}"},
+        "spec": {**PODGROUPS_CRD["spec"], "group": group, "versions": [served]},
+    }
+
 
 def from_crd(crd: dict[str, Any]) -> Iterator[Resource]:
     """One resource for each served version. Raises msgspec.ValidationError for a definition without what a name needs."""

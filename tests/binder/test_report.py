@@ -1,11 +1,11 @@
-"""What users and autoscalers read: conditions and the PodGroup's status."""
+"""What users and autoscalers read: conditions."""
 
 from __future__ import annotations
 
 import pytest
 
 import events as ev
-from services.binder.report import condition, pod_group_status
+from services.binder.report import condition
 from tests.world import World
 
 
@@ -92,42 +92,3 @@ def test_a_condition_is_written_again_when_the_set_of_resources_changes_not_when
     again = condition(world.state, "alone")
     assert again is not None
     assert again.message == "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable."
-
-
-def test_a_pod_groups_status_counts_its_pods() -> None:
-    world = World()
-    world.node("n0")
-    phases = []
-
-    def phase() -> None:
-        gang = world.state.gangs["default/train"]
-        status = pod_group_status(world.state, gang)
-        phases.append((status["phase"], status["running"], status["succeeded"], status["failed"]))
-
-    world.pod("train-0", "train", minimum=2)
-    phase()
-    world.pod("train-1", "train", minimum=2)
-    phase()
-    world.settle()
-    phase()
-    world.finished("train-0")
-    phase()
-    world.finished("train-1")
-    phase()
-    assert phases == [
-        ("Pending", 0, 0, 0),
-        ("Scheduling", 0, 0, 0),
-        ("Running", 2, 0, 0),
-        ("Running", 1, 1, 0),
-        ("Finished", 0, 2, 0),
-    ]
-
-
-def test_a_gang_that_failed_says_so() -> None:
-    world = World()
-    world.node("n0")
-    uids = world.gang("train", 2, 2)
-    world.settle()
-    world.finished(uids[0], succeeded=False)
-    world.finished(uids[1])
-    assert pod_group_status(world.state, world.state.gangs["default/train"])["phase"] == "Failed"

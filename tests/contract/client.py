@@ -82,10 +82,16 @@ class Client:
         return f"{prefix}-{self.namespace}"
 
     async def request(
-        self, method: str, path: str, body: Any = None, media_type: str = "application/json", **query: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        media_type: str = "application/json",
+        accept: str = "application/json",
+        **query: str,
     ) -> Answer:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": "application/json", **({"Content-Type": media_type} if data is not None else {})}
+        headers = {"Accept": accept, **({"Content-Type": media_type} if data is not None else {})}
         async with self._session.request(
             method, self.endpoint.url + path, data=data, headers=headers, params=query, ssl=self.endpoint.ssl
         ) as response:

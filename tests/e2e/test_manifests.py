@@ -18,6 +18,13 @@ async def test_every_manifest_passes_a_server_side_dry_run(api: Api) -> None:
     assert applied > 10
 
 
+CUSTOM = (
+    "scheduling.x-k8s.io",
+    "scheduling.sigs.k8s.io",
+    "scheduling.incubator.k8s.io",
+    "scheduling.sigs.dev",
+    "scheduling.volcano.sh",
+)
 ALLOWED = {
     "ingest": {
         ("list", "", "nodes"),
@@ -26,8 +33,8 @@ ALLOWED = {
         ("watch", "", "pods"),
         ("list", "scheduling.k8s.io", "priorityclasses"),
         ("watch", "scheduling.k8s.io", "priorityclasses"),
-        ("list", "scheduling.x-k8s.io", "podgroups"),
-        ("watch", "scheduling.x-k8s.io", "podgroups"),
+        *((verb, group, "podgroups") for verb in ("list", "watch") for group in (*CUSTOM, "scheduling.k8s.io")),
+        *((verb, "scheduling.k8s.io", "workloads") for verb in ("list", "watch")),
     },
     "binder": {
         ("get", "", "pods"),
@@ -35,7 +42,9 @@ ALLOWED = {
         ("create", "", "pods/eviction"),
         ("patch", "", "pods/status"),
         ("create", "events.k8s.io", "events"),
-        ("patch", "scheduling.x-k8s.io", "podgroups/status"),
+        *(("patch", group, "podgroups/status") for group in (*CUSTOM, "scheduling.k8s.io")),
+        *((verb, group, "podgroups") for verb in ("get", "patch") for group in CUSTOM),
+        ("get", "scheduling.k8s.io", "podgroups"),
     },
     "planner": set(),
     "feed": set(),
@@ -49,6 +58,9 @@ async def test_a_service_may_do_what_it_calls_and_no_more(api: Api, service: str
         ("delete", "", "pods"),
         ("create", "", "pods"),
         ("update", "", "pods"),
+        ("patch", "", "pods"),
+        ("patch", "scheduling.k8s.io", "podgroups"),
+        ("delete", "scheduling.volcano.sh", "podgroups"),
         ("create", "", "events"),
         ("patch", "events.k8s.io", "events"),
         ("list", "", "secrets"),

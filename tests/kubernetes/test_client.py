@@ -234,13 +234,29 @@ async def test_conditions_are_merged_by_type(cluster: SimulatedCluster, client: 
 
 async def test_pod_group_status(cluster: SimulatedCluster, client: Client) -> None:
     uid = cluster.create(pod_group("g", 3))["metadata"]["uid"]
-    version = await client.patch_pod_group_status("default", "g", uid, {"phase": "Scheduling", "scheduled": 2})
+    status = {"phase": "Scheduling", "scheduled": 2}
+    version = await client.patch_pod_group_status(POD_GROUPS, "default", "g", uid, status)
     after = cluster.get("PodGroup", "g", "default")
     assert after["metadata"]["resourceVersion"] == version
     assert after["status"] == {"phase": "Scheduling", "scheduled": 2}
     assert after["spec"] == {"minMember": 3}
     with pytest.raises(Conflict):
-        await client.patch_pod_group_status("default", "g", uid, {"phase": "Running"}, resource_version="1")
+        await client.patch_pod_group_status(POD_GROUPS, "default", "g", uid, {"phase": "x"}, resource_version="1")
+
+
+async def test_annotating_only_that_pod_as_it_was(cluster: SimulatedCluster, client: Client) -> None:
+    metadata = cluster.create(pod("p") | {"metadata": {"name": "p", "annotations": {"a": "1"}}})["metadata"]
+    about = ("default", "p", metadata["uid"])
+    version = await client.annotate_pod(*about, metadata["resourceVersion"], {"timeout": "true"})
+    after = cluster.get("Pod", "p", "default")["metadata"]
+    assert (after["annotations"], after["resourceVersion"]) == ({"a": "1", "timeout": "true"}, version)
+    with pytest.raises(Conflict):
+        await client.annotate_pod(*about, metadata["resourceVersion"], {"timeout": "false"})
+    with pytest.raises(Conflict):
+        await client.annotate_pod("default", "p", "another", "", {"timeout": "false"})
+    with pytest.raises(NotFound):
+        await client.annotate_pod("default", "none", "another", "", {"timeout": "true"})
+    assert await client.annotate_pod(*about, "", {"timeout": "true"}) == version, "nothing changed"
 
 
 async def test_evicting_and_deleting_only_that_pod(cluster: SimulatedCluster, client: Client) -> None:

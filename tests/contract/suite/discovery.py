@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.client import Client
+from tests.contract.client import Answer, Client, eventually
 
 
 async def test_discovery_names_what_is_served(client: Client) -> None:
@@ -18,6 +18,30 @@ async def test_discovery_names_what_is_served(client: Client) -> None:
     assert by_name["pods"]["kind"] == "Pod"
     assert (await client.get("/version")).ok()["major"] == "1"
     assert (await client.get("/readyz")).code == 200
+
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+async def test_aggregated_discovery_names_every_resource_in_one_answer(crd: Client) -> None:
+    def found(answer: Answer) -> dict[tuple[str, str], dict[str, list[str]]]:
+        return {
+            (group["metadata"]["name"], version["version"]): {
+                resource["resource"]: [sub["subresource"] for sub in resource.get("subresources", [])]
+                for resource in version["resources"]
+            }
+            for group in answer.ok()["items"]
+            for version in group["versions"]
+        }
+
+    answer = await eventually(
+        lambda: crd.get("/apis", accept=AGGREGATED), lambda answer: ("scheduling.x-k8s.io", "v1alpha1") in found(answer)
+    )
+    assert answer.body["kind"] == "APIGroupDiscoveryList"
+    served = found(answer)
+    assert served["scheduling.x-k8s.io", "v1alpha1"] == {"podgroups": ["status"]}
+    assert "priorityclasses" in served["scheduling.k8s.io", "v1"]
+    assert "status" in served["apps", "v1"]["deployments"]
 
 
 async def test_a_group_that_is_not_served_is_a_plain_404(client: Client) -> None:

@@ -1,0 +1,101 @@
+"""The status of PodGroups of every API group: where it is written, and how a write is kept from the wrong object.
+
+- Some definitions have no status subresource (Koordinator's, Volcano's). There the status is a field like any other, and
+  the object itself is patched. Discovery tells.
+- The patch of a custom resource's status overlooks the UID. So each carries a resourceVersion: that of the fact, or of
+  the write before. When somebody else wrote meanwhile, the object is read, and its UID compared, before a second try.
+- Kubernetes' own PodGroups have conditions. When one changed last is what stands there, unless it changes now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from events.objects import version
+from services.kubernetes.client import Client
+from services.kubernetes.discovery import Served
+from services.kubernetes.errors import Conflict, NotFound
+from services.kubernetes.objects import Group
+from services.kubernetes.resources import Resource
+
+REMEMBERED = 20_000
+"""PodGroups whose last write is remembered."""
+
+
+class GroupStatusWriter:
+    """Writes the status of PodGroups, one object at a time."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._served: Served | None = None
+        self._versions: dict[str, str] = {}
+        """UID → the resourceVersion of our last write."""
+        self._conditions: dict[str, dict[str, dict[str, Any]]] = {}
+        """UID → the conditions that stand there, by type."""
+
+    async def write(
+        self, resource: Resource, namespace: str, name: str, uid: str, known: str, status: Mapping[str, Any]
+    ) -> int:
+        """Write it if the PodGroup is still this one; `known` is the resourceVersion of the fact. Requests that it took.
+
+        Raises NotFound, Conflict (somebody writes all the time), ApiError.
+        """
+        if len(self._versions) > REMEMBERED:
+            self._versions.clear()
+            self._conditions.clear()
+        requests = 1
+        if self._served is None:
+            self._served = await self._client.discover()
+            requests += 1
+        at = max(self._versions.get(uid, ""), known, key=version)
+        if "conditions" in status and uid not in self._conditions:
+            seen = await self._look(resource, namespace, name, uid)
+            requests += 1
+            if seen is None:
+                return requests
+            at = seen.metadata.resource_version
+        try:
+            await self._patch(resource, namespace, name, uid, at, status)
+        except Conflict:
+            seen = await self._look(resource, namespace, name, uid)
+            if seen is None:
+                return requests + 1
+            await self._patch(resource, namespace, name, uid, seen.metadata.resource_version, status)
+            requests += 2
+        except NotFound:
+            self._served = None  # it may be the status subresource that is gone
+            raise
+        return requests
+
+    async def _look(self, resource: Resource, namespace: str, name: str, uid: str) -> Group | None:
+        """The object as it is, if it is still this one."""
+        seen = await self._client.get_pod_group(resource, namespace, name)
+        if seen is None or seen.metadata.uid != uid:
+            return None
+        self._conditions[uid] = {one["type"]: one for one in seen.status.conditions or () if one.get("type")}
+        return seen
+
+    async def _patch(
+        self, resource: Resource, namespace: str, name: str, uid: str, at: str, status: Mapping[str, Any]
+    ) -> None:
+        said = dict(status)
+        if "conditions" in said:
+            standing = self._conditions.get(uid, {})
+            said["conditions"] = [_dated(one, standing.get(one["type"])) for one in said["conditions"]]
+        subresource = self._served is None or self._served.has(resource, "status")
+        self._versions[uid] = await self._client.patch_pod_group_status(
+            resource, namespace, name, uid, said, resource_version=at, subresource=subresource
+        )
+        if "conditions" in said:
+            self._conditions[uid] = {one["type"]: one for one in said["conditions"]}
+
+
+def _dated(condition: Mapping[str, Any], standing: Mapping[str, Any] | None) -> dict[str, Any]:
+    """With the time at which its status changed last."""
+    if standing is not None and standing.get("status") == condition["status"] and standing.get("lastTransitionTime"):
+        return {**condition, "lastTransitionTime": standing["lastTransitionTime"]}
+    now = datetime.fromtimestamp(time.time(), UTC)
+    return {**condition, "lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}"}

@@ -1,0 +1,186 @@
+"""Gangs of other dialects on a real API server: Kubernetes' own with its gates on, and definitions that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from deploy.e2e.api import Api, Object
+from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
+from deploy.e2e.workload import nodes, pod
+from tests.e2e.cluster import Muster, until
+
+K = "gang.scheduling.koordinator.sh/"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture(scope="module")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """With Kubernetes' own gangs."""
+    with ControlPlane(tmp_path_factory.mktemp("dialects"), NATIVE_GANGS) as plane:
+        yield plane
+
+
+def definition(api_version: str, *, status: bool) -> Object:
+    """A minimal definition of an API group's PodGroup."""
+    group, _, version = api_version.partition("/")
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served: Object = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}},
+    }
+    if status:
+        served["subresources"] = {"status": {}}
+    names = {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"}
+    approved = {"api-approved.kubernetes.io": "unapproved, a test"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{group}", "annotations": approved},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [served]},
+    }
+
+
+def groups_path(api_version: str) -> str:
+    return f"/apis/{api_version}/namespaces/default/podgroups"
+
+
+async def declare(
+    api: Api, api_version: str, name: str, spec: Object, annotations: dict[str, str] | None = None
+) -> Object:
+    metadata = {"name": name, "namespace": "default", "annotations": annotations or {}}
+    group = {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    return await api.call("POST", groups_path(api_version), group)
+
+
+def member(name: str, **of: Any) -> Object:
+    """A pod with labels, annotations and fields of its spec."""
+    made = pod(name, labels=of.pop("labels", None), **of.pop("spec", {}))
+    made["metadata"]["annotations"] = of.pop("annotations", {})
+    return made
+
+
+async def status(api: Api, api_version: str, name: str) -> Object:
+    found: Object = (await api.get(f"{groups_path(api_version)}/{name}")).get("status", {})
+    return found
+
+
+async def test_kubernetes_own_gangs_with_its_gates_on(api: Api, muster: Muster) -> None:
+    native = "scheduling.k8s.io/v1alpha2"
+    muster.start_all()
+    await api.create_all(nodes(2))
+    names = [f"native-{number}" for number in range(3)]
+    asked = {"schedulingGroup": {"podGroupName": "train"}}
+    await declare(api, native, "train", {"schedulingPolicy": {"gang": {"minCount": 3}}})
+    await declare(api, native, "wide", {"schedulingPolicy": {"gang": {"minCount": 2}}})
+    await api.create_all(member(name, spec=asked) for name in names[:2])
+    wide = {"schedulingGroup": {"podGroupName": "wide"}, "cpu": "100"}
+    await api.create_all(member(f"wide-{number}", spec=wide) for number in range(2))
+
+    async def condition(name: str) -> Object:
+        conditions = (await status(api, native, name)).get("conditions", [])
+        return next((one for one in conditions if one["type"] == "PodGroupScheduled"), {})
+
+    async def refused() -> bool:
+        return bool((await condition("wide")).get("status") == "False")
+
+    await until(refused, "the gang that fits nowhere is told so")
+    assert (await condition("wide"))["reason"] == "Unschedulable"
+    assert await muster.bound() == {}
+    await api.create(member(names[2], spec=asked))
+    assert sorted(await muster.until_bound(3)) == names
+
+    async def scheduled() -> bool:
+        return bool((await condition("train")).get("status") == "True")
+
+    await until(scheduled, "its PodGroup says that it is scheduled")
+    await api.delete(groups_path(native))
+    assert (await muster.verify())["verified"]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "has_status", "of", "phase"),
+    [
+        (
+            "scheduling.sigs.k8s.io/v1alpha1",
+            False,
+            {"labels": {"pod-group.scheduling.sigs.k8s.io": "train"}},
+            "Running",
+        ),
+        (
+            "scheduling.volcano.sh/v1beta1",
+            False,
+            {"annotations": {"scheduling.k8s.io/group-name": "train"}, "spec": {}},
+            "Running",
+        ),
+        (
+            "scheduling.incubator.k8s.io/v1alpha1",
+            True,
+            {"annotations": {"scheduling.k8s.io/group-name": "train"}},
+            "Running",
+        ),
+        ("scheduling.sigs.dev/v1alpha2", True, {"annotations": {"scheduling.k8s.io/group-name": "train"}}, "Running"),
+    ],
+)
+async def test_a_definition_that_comes_and_goes_while_everything_runs(
+    api: Api, muster: Muster, api_version: str, has_status: bool, of: Object, phase: str
+) -> None:
+    muster.start_all()
+    await api.create_all(nodes(1))
+    await api.create_all(member(f"train-{number}", **of) for number in range(2))
+
+    async def waits() -> bool:
+        return bool((await muster.condition("train-0")).get("reason") == "WaitingForPodGroup")
+
+    await until(waits, "the pods wait for their PodGroup")
+    crd = definition(api_version, status=has_status)
+    await api.create(crd)
+
+    async def served() -> bool:
+        discovered = await api.get("/apis")
+        return any(group["name"] == api_version.partition("/")[0] for group in discovered["groups"])
+
+    await until(served, "the definition is established")
+    await declare(api, api_version, "train", {"minMember": 2})
+    await muster.until_bound(2)
+
+    async def told() -> bool:
+        return bool((await status(api, api_version, "train")).get("phase") == phase)
+
+    await until(told, "its status says so")
+    assert (await status(api, api_version, "train"))["running"] == 2
+    await api.delete(f"{DEFINITIONS}/podgroups.{api_version.partition('/')[0]}")
+    late: list[str] = []
+
+    async def waits_again() -> bool:
+        """Pods that come before ingest sees the end still belong to a gang that started."""
+        if not late or late[-1] in await muster.bound():
+            late.append(f"late-{len(late)}")
+            await api.create(member(late[-1], **of))
+        return bool((await muster.condition(late[-1])).get("reason") == "WaitingForPodGroup")
+
+    await until(waits_again, "a later pod waits: its PodGroup is gone with the definition")
+    assert (await muster.verify())["verified"]
+
+
+async def test_koordinators_gang_by_annotation(api: Api, muster: Muster) -> None:
+    muster.start_all()
+    await api.create_all(nodes(1))
+    said = {K + "name": "gang-a", K + "min-available": "2", K + "waiting-time": "300s"}
+    await api.create(member("a-0", annotations=said))
+    bad = {K + "name": "gang-b", K + "min-available": "2", K + "mode": "strict"}
+    await api.create(member("b-0", annotations=bad))
+
+    async def rejected() -> bool:
+        events = await api.items("/apis/events.k8s.io/v1/namespaces/default/events")
+        return any(event["reason"] == "DeclarationRejected" and "one of Strict" in event["note"] for event in events)
+
+    await until(rejected, "the bad mode is named in an event")
+    assert await muster.bound() == {}
+    await api.create(member("a-1", annotations=said))
+    assert sorted(await muster.until_bound(2)) == ["a-0", "a-1"]
+    assert (await muster.verify())["verified"]

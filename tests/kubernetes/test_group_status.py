@@ -1,0 +1,148 @@
+"""The status of PodGroups, written where each API group has it, and never onto another object of the name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from services.kubernetes import group_status
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
+from services.kubernetes.discovery import served
+from services.kubernetes.errors import NotFound
+from services.kubernetes.group_status import GroupStatusWriter
+from services.kubernetes.resources import POD_GROUPS, Resource
+from services.simulator.cluster import SimulatedCluster
+from services.simulator.resources import pod_groups_crd
+from tests.manifests import pod_group
+
+WITHOUT = Resource.custom("scheduling.volcano.sh/v1beta1", "podgroups")
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[SimulatedCluster]:
+    async with SimulatedCluster(kubelet=False, native_gangs=True) as running:
+        running.install(pod_groups_crd(WITHOUT.api_version, status=False))
+        yield running
+
+
+@pytest.fixture
+async def client(cluster: SimulatedCluster) -> AsyncIterator[Client]:
+    async with Client(direct(cluster.url)) as opened:
+        yield opened
+
+
+async def test_what_the_server_says_that_it_serves(cluster: SimulatedCluster, client: Client) -> None:
+    found = await client.discover()
+    assert (found.has(POD_GROUPS), found.has(POD_GROUPS, "status")) == (True, True)
+    assert (found.has(WITHOUT), found.has(WITHOUT, "status")) == (True, False)
+    assert not found.has(Resource.custom("scheduling.sigs.dev/v1alpha2", "podgroups"))
+    assert not found.has(Resource.custom("scheduling.x-k8s.io/v1alpha1", "elasticquotas"))
+    cluster.uninstall()
+    assert not (await client.discover()).has(POD_GROUPS)
+
+
+def test_an_older_server_names_its_groups_alone() -> None:
+    versions = b'[{"groupVersion":"scheduling.x-k8s.io/v1alpha1","version":"v1alpha1"}]'
+    found = served(b'{"kind":"APIGroupList","groups":[{"name":"scheduling.x-k8s.io","versions":' + versions + b"}]}")
+    assert found.has(POD_GROUPS, "status"), "only asking for it tells"
+    assert not found.has(WITHOUT)
+
+
+def volcanos(name: str) -> dict[str, Any]:
+    return pod_group(name, 3) | {"apiVersion": "scheduling.volcano.sh/v1beta1"}
+
+
+async def test_each_api_groups_own_object_where_it_has_its_status(cluster: SimulatedCluster, client: Client) -> None:
+    writer = GroupStatusWriter(client)
+    made = {POD_GROUPS: cluster.create(pod_group("g", 3)), WITHOUT: cluster.create(volcanos("g"))}
+    for resource, obj in made.items():
+        about = ("default", "g", obj["metadata"]["uid"], obj["metadata"]["resourceVersion"])
+        await writer.write(resource, *about, {"phase": resource.name})
+        await writer.write(resource, *about, {"phase": resource.name, "running": 1})
+    for resource, obj in made.items():
+        seen = await client.get_pod_group(resource, "default", "g")
+        assert seen is not None
+        assert seen.metadata.uid == obj["metadata"]["uid"]
+        after = cluster.get(f"PodGroup.{resource.name.partition('.')[2]}", "g", "default")
+        assert after["status"] == {"phase": resource.name, "running": 1}
+        assert after["spec"] == {"minMember": 3}
+
+
+async def test_our_own_writes_need_no_second_look(cluster: SimulatedCluster, client: Client) -> None:
+    writer = GroupStatusWriter(client)
+    metadata = cluster.create(pod_group("g", 3))["metadata"]
+    about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    took = [await writer.write(POD_GROUPS, *about, {"running": count}) for count in range(3)]
+    assert took == [2, 1, 1], "discovery, once"
+
+
+async def test_somebody_else_wrote_meanwhile(cluster: SimulatedCluster, client: Client) -> None:
+    writer = GroupStatusWriter(client)
+    metadata = cluster.create(pod_group("g", 3))["metadata"]
+    cluster.patch("PodGroup", "g", {"metadata": {"labels": {"x": "y"}}}, "default")
+    await writer.write(
+        POD_GROUPS, "default", "g", metadata["uid"], metadata["resourceVersion"], {"phase": "Scheduling"}
+    )
+    assert cluster.get("PodGroup", "g", "default")["status"] == {"phase": "Scheduling"}
+
+
+async def test_a_pod_group_that_was_made_anew_is_left_alone(cluster: SimulatedCluster, client: Client) -> None:
+    writer = GroupStatusWriter(client)
+    old = cluster.create(pod_group("g", 3))["metadata"]
+    cluster.delete("PodGroup", "g", "default")
+    cluster.create(pod_group("g", 2))
+    await writer.write(POD_GROUPS, "default", "g", old["uid"], old["resourceVersion"], {"phase": "Running"})
+    assert "status" not in cluster.get("PodGroup", "g", "default")
+
+
+async def test_a_status_subresource_that_went_is_noticed(cluster: SimulatedCluster, client: Client) -> None:
+    writer = GroupStatusWriter(client)
+    metadata = cluster.create(pod_group("g", 3))["metadata"]
+    await writer.write(POD_GROUPS, "default", "g", metadata["uid"], metadata["resourceVersion"], {"running": 1})
+    cluster.uninstall()
+    cluster.install(pod_groups_crd(POD_GROUPS.api_version, status=False))
+    metadata = cluster.create(pod_group("g", 3))["metadata"]
+    about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    with pytest.raises(NotFound):
+        await writer.write(POD_GROUPS, *about, {"running": 2})
+    await writer.write(POD_GROUPS, *about, {"running": 2})
+    assert cluster.get("PodGroup.scheduling.x-k8s.io", "g", "default")["status"] == {"running": 2}
+
+
+async def test_kubernetes_own_conditions_keep_the_time_at_which_they_changed(
+    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1_000_000_000.0
+    monkeypatch.setattr(group_status.time, "time", lambda: now_s)
+    native = Resource.custom("scheduling.k8s.io/v1alpha2", "podgroups")
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    made = cluster.create(
+        {"apiVersion": native.api_version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    )
+    other = {"type": "DisruptionTarget", "status": "False", "reason": "x", "message": ""}
+    cluster.patch("PodGroup.scheduling.k8s.io", "g", {"status": {"conditions": [other]}}, subresource="status")
+    about = ("default", "g", made["metadata"]["uid"], made["metadata"]["resourceVersion"])
+
+    def condition(status: str, message: str) -> dict[str, Any]:
+        said = {"type": "PodGroupScheduled", "status": status, "reason": "x", "message": message}
+        return {"conditions": [said]}
+
+    async def written(writer: GroupStatusWriter, status: str, message: str) -> str:
+        await writer.write(native, *about, condition(status, message))
+        found = cluster.get("PodGroup.scheduling.k8s.io", "g")["status"]["conditions"]
+        assert [one["type"] for one in found] == ["DisruptionTarget", "PodGroupScheduled"], "merged by type"
+        assert found[1]["message"] == message
+        return str(found[1]["lastTransitionTime"])
+
+    writer = GroupStatusWriter(client)
+    first = await written(writer, "False", "no room")
+    now_s += 60
+    assert await written(writer, "False", "less room") == first
+    assert await written(GroupStatusWriter(client), "False", "after a restart") == first
+    before = cluster.get("PodGroup.scheduling.k8s.io", "g")["metadata"]["resourceVersion"]
+    assert await written(GroupStatusWriter(client), "False", "after a restart") == first
+    assert cluster.get("PodGroup.scheduling.k8s.io", "g")["metadata"]["resourceVersion"] == before, "nothing changed"
+    assert await written(writer, "True", "") > first
