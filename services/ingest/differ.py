@@ -184,7 +184,10 @@ class Ingest:
                 return self._reject(seen.rejected)
             if seen.rejected.kind == WORKLOAD.name:
                 return self._set_workload(seen.metadata, None) + self._reject(seen.rejected)
-        return self._observe_named(seen.metadata, self._normalised(seen))
+        events = self._observe_named(seen.metadata, self._normalised(seen))
+        if isinstance(seen, PodGroup):
+            self._references.put(_reference(seen), _class_of(seen))
+        return events
 
     def deleted(self, kind: str, metadata: Metadata) -> list[Event]:
         """The object is gone. `kind` is the name of one of `decoding.KINDS`."""
@@ -288,13 +291,16 @@ class Ingest:
             events += self._folded([new]) + self._repriced(kind, key)
         return events
 
+    def _reject(self, rejected: DeclarationRejected) -> list[Event]:
+        before = self.rejected.get((rejected.kind, rejected.namespace, rejected.name))
+        return self._folded([] if before is not None and _same(before, rejected) else [rejected])
+
     def _normalised(self, seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:
         match seen:
             case Node():
                 return normalise.node(seen)
             case PodGroup():
                 named = _class_of(seen)
-                self._references.put(_reference(seen), named)
                 return normalise.pod_group(seen, None if named is None else self._value(named.name))
             case PriorityClass():
                 return normalise.priority_class(seen)
@@ -365,10 +371,6 @@ class Ingest:
         return msgspec.structs.replace(pod, gang=msgspec.structs.replace(gang, declared=declared))
 
     # ----------------------------------------------------------------------------------------------------------- pods
-
-    def _reject(self, rejected: DeclarationRejected) -> list[Event]:
-        before = self.rejected.get((rejected.kind, rejected.namespace, rejected.name))
-        return self._folded([] if before is not None and _same(before, rejected) else [rejected])
 
     def _observe_pod(self, seen: Pod) -> list[Event]:
         metadata = seen.metadata

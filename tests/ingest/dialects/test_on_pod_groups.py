@@ -173,6 +173,15 @@ def test_a_priority_class_that_is_there_counts_at_once() -> None:
     assert priorities(core.missing("PriorityClass", set())) == []
 
 
+def test_a_pod_group_that_was_made_anew_still_names_its_priority_class() -> None:
+    core = Ingest(["muster"])
+    for version, uid in ((1, "old"), (2, "new")):
+        core.observe(pod_group(version=version, uid=uid, api=VOLCANO, minMember=1, priorityClassName="high"))
+    assert priorities(core.observe(priority_class(value=10))) == [10]
+    core.deleted("PodGroup.scheduling.volcano.sh", pod_group(uid="new", api=VOLCANO).metadata)
+    assert priorities(core.observe(priority_class(version=2, value=11))) == []
+
+
 def test_coscheduling_knows_no_priority_of_the_group() -> None:
     core = Ingest(["muster"])
     core.observe(priority_class(value=10))
