@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check e2e chaos bench faults schema lock clean
+.PHONY: demo test check e2e chaos fuzz bench faults schema lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,13 @@ chaos: $(READY)  ## real processes killed, stopped, cut off and filled up: MINUT
 	$(BIN)/python -m deploy.e2e.build
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED) --kills $(KILLS)
 
+$(VENV)/.fuzz: $(READY) tests/fuzz/requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock
+	touch $@
+
+fuzz: $(VENV)/.fuzz  ## decoders and parsers, guided by coverage: MINUTES
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
 bench: $(READY)  ## every figure in benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
@@ -46,3 +53,4 @@ schema: $(READY)  ## events/schema/ from the structs
 
 lock:  ## pin anew what pyproject.toml asks for
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header --python-version 3.11 -o requirements.lock
+	$(BIN)/uv pip compile --group fuzz --universal --generate-hashes --no-annotate --no-header --python-version 3.11 -o tests/fuzz/requirements.lock

@@ -19,6 +19,7 @@ import msgspec
 
 import events as ev
 from events.policy import Policy
+from events.wire import UNDECODABLE
 from services.state.fold import State
 from services.state.records import (
     PROPOSED,
@@ -126,7 +127,7 @@ def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
             value = _DECODERS[attribute].decode(text)
         except KeyError:
             raise Damaged(f"a snapshot with {attribute[:40]!r}, which this version does not record") from None
-        except (msgspec.DecodeError, ValueError) as error:
+        except UNDECODABLE as error:
             raise Damaged(f"{attribute}: {error}") from error
         if attribute in _TABLES:
             getattr(state, attribute).update(_shared(attribute, value, strings))
@@ -139,7 +140,10 @@ def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
     resources = found.pop("resources")
     for attribute, value in found.items():
         setattr(state, attribute, value)
-    _derive(state, resources)
+    try:
+        _derive(state, resources)
+    except (ArithmeticError, LookupError) as error:  # a number beyond 64 bits, a claim of a class that is not there
+        raise Damaged(f"its records do not fit each other: {error!r}") from error
     return state
 
 

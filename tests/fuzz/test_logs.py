@@ -18,6 +18,7 @@ from services.feed import core as feed
 from services.planner import core as planner
 from services.state import snapshot
 from services.state.fold import State, UnknownCommit
+from services.state.snapshot import Damaged
 from tests.events.samples import sample
 from tests.events.stored import any_of
 from tests.fuzz import examples
@@ -152,3 +153,25 @@ def test_a_resource_version_of_any_length_is_folded() -> None:
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_every_time_of_a_header_is_a_time_in_the_feed(time_ns: int) -> None:
     assert feed.timestamp(time_ns).endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "told"),
+    [
+        (b'"scheduling_class":"a"', b'"scheduling_class":"gone"', "do not fit each other: KeyError('gone')"),
+        (b'"cpu_milli":8000', b'"cpu_milli":9999999999999999999', "do not fit each other: OverflowError"),
+        (b'"status":"bound"', b'"status":"\xff"', "pods: 'utf-8' codec"),
+        (b"epoch 0", b"epoch " + b"[" * DEEP, "epoch: "),
+    ],
+    ids=["class", "number", "UTF-8", "deep"],
+)
+def test_a_snapshot_whose_records_do_not_fit_is_damaged(was: bytes, becomes: bytes, told: str) -> None:
+    """A start from it ended with a traceback instead of looking at the one before."""
+    state = State()
+    bound = msgspec.structs.replace(sample(ev.PodObserved), scheduling_class="a", node="n0", status="bound", gang=None)
+    state.apply_stored(stored(1, "ingest", [*CLASSES, NODE, bound]))
+    data = snapshot.encode(state)
+    assert was in data
+    with pytest.raises(Damaged) as error:
+        snapshot.decode(data.replace(was, becomes))
+    assert told in str(error.value)

@@ -16,10 +16,11 @@ from services.documents import DEEPEST, NotYaml, load_all
 from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, load_yaml
 from services.state.validate import validate_state
-from tests.console.test_simulate import node, pod, pod_group, pod_spec, workload
+from tests.console.test_simulate import node, pod, pod_spec, workload
 from tests.fuzz import examples
 from tests.fuzz.generate import TEXTS, jsons, spoiled
 from tests.fuzz.targets import scratch
+from tests.manifests import pod_group
 
 REQUIREMENT = {"key": "zone", "operator": "Gt", "values": ["3"]}
 FULL = pod_spec(
