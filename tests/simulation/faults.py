@@ -236,7 +236,7 @@ DRAWS = (
     Draw(1.5, "foreign message", slots=WRITERS),
     Draw(1, "policy changed"),
     Draw(3, "watch cut"),
-    Draw(2, "watch expired"),
+    Draw(3, "watch expired", for_s=(0.0, 5.0)),
     Draw(2, "history dropped"),
     Draw(4, "stale and twice"),
     Draw(2, "watch lag", for_s=(0.5, 8.0)),

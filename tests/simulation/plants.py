@@ -21,6 +21,16 @@ class Plant(NamedTuple):
     """What is wrong, in the design's words."""
     module: str
     changes: tuple[tuple[str, str], ...]
+    elsewhere: tuple[tuple[str, str, str], ...] = ()
+    """(module, old, new): a second line of defence that has to go as well."""
+
+    def changes_of(self, module: str) -> tuple[tuple[str, str], ...]:
+        own = self.changes if module == self.module else ()
+        return own + tuple((old, new) for other, old, new in self.elsewhere if other == module)
+
+    @property
+    def modules(self) -> list[str]:
+        return list(dict.fromkeys([self.module, *(module for module, _, _ in self.elsewhere)]))
 
 
 class NotPlanted(Exception):
@@ -213,6 +223,7 @@ PLANTS: dict[str, Plant] = {
         "an object that is older than the log's is observed all the same",
         "services.ingest.differ",
         (("        if 0 <= version < self._versions.get(metadata.uid, 0):", "        if False:"),),
+        (("services.state.pods", "and 0 <= objects.version(version) < objects.version(known)\n", "and False\n"),),
     ),
     "missed deletions": Plant(
         "what is gone while nobody watched stays in the log",
@@ -271,11 +282,6 @@ PLANTS: dict[str, Plant] = {
         "services.state.fold",
         (("    node.touched = state.sequence\n    state.table.remove", "    state.table.remove"),),
     ),
-    "terminating members count": Plant(
-        "members on their way out count for the quorum",
-        "services.state.membership",
-        (("        if status == BOUND or (", "        if status in (BOUND, TERMINATING) or ("),),
-    ),
     "nomination for ever": Plant(
         "the room of a failed member is kept although its time is over",
         "services.binder.replacement",
@@ -305,13 +311,13 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._plant.module:
+        if fullname not in self._plant.modules:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is None or spec.origin is None:
             raise NotPlanted(f"there is no module {fullname}")
         loader = _Loader(fullname, spec.origin)
-        loader.changes = self._plant.changes
+        loader.changes = self._plant.changes_of(fullname)
         spec.loader = loader
         return spec
 
@@ -319,6 +325,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 def install(name: str) -> None:
     """From here on the module is imported with this bug. Raises NotPlanted if it was imported before."""
     plant = PLANTS[name]
-    if plant.module in sys.modules:
-        raise NotPlanted(f"{plant.module} is imported already")
+    for module in plant.modules:
+        if module in sys.modules:
+            raise NotPlanted(f"{module} is imported already")
     sys.meta_path.insert(0, _Finder(plant))

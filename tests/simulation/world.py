@@ -263,7 +263,7 @@ class World:
         for process in self._deciders():
             if process.decider.state.sequence != state.sequence:
                 return f"{process} has read {process.decider.state.sequence} of {state.sequence}"
-        if not log_at_rest(state):
+        if not log_at_rest(state) or any(cohort.backing_off for cohort in state.cohorts.values()):
             return f"the log at {state.sequence}"
         reader = self.leases.holders["ingest"]
         followed = [one for one in self.kube.watches if one.process is reader and one.has_told_all]
@@ -475,8 +475,9 @@ class World:
         match fault.kind:
             case "watch cut":
                 watch.end()
-            case "watch expired":
-                watch.end(errors.expired("too old resource version"))
+            case "watch expired":  # behind what it did not tell any more
+                watch.lag_s = 2 * fault.for_s
+                self.loop.after(fault.for_s, watch.end, errors.expired("too old resource version"))
             case "watch lag":
                 watch.lag_s = fault.for_s
                 self.loop.after(fault.for_s * 2, setattr, watch, "lag_s", 0.0)
