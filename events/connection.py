@@ -335,7 +335,12 @@ class Connection:
         self._wake_all()
         with suppress(OSError, RuntimeError):  # a broken connection cannot be drained; uvloop's says so with the latter
             async with asyncio.timeout(CLOSE_WITHIN_S):
+                reconnecting = self.client._reconnection_task
                 await self.client.close()
+                while reconnecting is not None and not reconnecting.done():
+                    reconnecting.cancel()  # nats-py's own may have come to nothing: `wait_for` can miss one
+                    await asyncio.wait({reconnecting}, timeout=AGAIN_S)
+                await self.client.close()  # once more: it may have connected all the same
 
     async def _on_answer(self, message: Msg) -> None:
         _, answer = self._answers.get(message.subject.rpartition(".")[2], (None, None))

@@ -16,6 +16,8 @@ from tests.chaos import isolation
 from tests.chaos.network import Network, Packets, Proxies
 from tests.chaos.run import Report, Run
 
+INTERRUPTED = 130
+
 
 def main() -> int:
     arguments = _parse()
@@ -29,7 +31,10 @@ def main() -> int:
     directory: Path = arguments.keep.resolve() / f"seed-{arguments.seed}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    report = asyncio.run(_run(arguments, directory))
+    try:
+        report = asyncio.run(_run(arguments, directory))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
     (directory / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)))
     for violation in report.violations:
         print(f"violation: {violation}")

@@ -10,11 +10,14 @@ import ctypes
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from deploy.e2e.processes import PR_SET_PDEATHSIG
 
 INSIDE = "MUSTER_CHAOS_NAMESPACES"
 TOOLS = ("unshare", "ip", "iptables", "mount")
@@ -70,6 +73,7 @@ def _set_group(number: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(SETRESGID[platform.machine()], number, number, UNCHANGED):
         raise OSError(ctypes.get_errno(), f"setresgid {number}")
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of group forgets what `unshare` had asked for
 
 
 def _unshare() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
@@ -399,3 +399,28 @@ async def test_a_stream_that_stays_behind_what_was_read_has_lost_it(
     with pytest.raises(LogError, match="ends at 1 and lost what was there up to 2"):
         async for _ in log.follow(2):
             pass
+
+
+# ------------------------------------------------------------------------------------------------------------- closing
+
+
+async def test_a_connection_that_is_closed_while_it_is_made_anew_stays_closed(own_server: EmbeddedServer) -> None:
+    """`asyncio.wait_for` loses a cancellation that comes together with what it waits for."""
+    connection = await Connection(own_server.url).connect()
+    client, begun = connection.client, asyncio.Event()
+    greet = client._process_connect_init
+
+    async def greet_undisturbed() -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await greet()
+
+    client._process_connect_init = greet_undisturbed  # type: ignore[method-assign]
+    own_server.kill()
+    own_server.start()
+    await begun.wait()
+    await connection.close()
+    assert client._reconnection_task is not None
+    await asyncio.wait({client._reconnection_task})
+    assert client.is_closed
