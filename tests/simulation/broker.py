@@ -58,6 +58,8 @@ class Link:
     """One process's connection, with the methods of nats-py's client that Muster uses."""
 
     max_payload = 8 * 1024 * 1024
+    _reconnection_task = None
+    """nats-py's own, which Muster ends when it closes: here the world connects again."""
 
     def __init__(self, broker: Broker, process: Process, source: random.Random) -> None:
         self.broker, self.process, self.source = broker, process, source
