@@ -330,9 +330,10 @@ def demo(
     from events.server import ServerError
     from services.console import demo as demonstrating
     from services.console.processes import ChildFailed
+    from services.simulator.errors import ApiError
     from services.simulator.manifests import ManifestError
 
-    with told_errors(ManifestError, ChildFailed, ServerError):
+    with told_errors(ManifestError, ApiError, ChildFailed, ServerError):
         _check_demo(nodes, workload, trace, trace_directory, limit)
         options = demonstrating.Options(
             directory=keep or Path(tempfile.mkdtemp(prefix="muster-demo-")),

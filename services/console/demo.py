@@ -175,6 +175,7 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
 def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
     """The simulated cluster, and the schedulerNames of its workload."""
     from services.simulator.manifests import load_yaml
+    from services.simulator.operators import operated
 
     nodes, workload = options.nodes, options.workload
     names = frozenset({"muster"})
@@ -187,7 +188,7 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
         workload = (_write(options.directory / "workload.yaml", demo_workload.workload()),)
     for flag, files in (("--nodes", nodes), ("--workload", workload)):
         for file in files:
-            names |= scheduler_names(load_yaml([file]))
+            names |= scheduler_names(operated(load_yaml([file])))
             arguments += [flag, str(file)]
     return Child("the simulated cluster", arguments, options.directory / "simulator.log"), names
 

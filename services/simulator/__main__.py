@@ -17,6 +17,7 @@ from typing import Any
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, load_yaml
+from services.simulator.operators import operated
 from services.simulator.traces import TraceError, load
 
 
@@ -68,7 +69,7 @@ async def _serve(arguments: Any) -> None:
         startup_ms=arguments.startup_ms,
         termination_ms=arguments.termination_ms,
     )
-    cluster.load(load_yaml([*arguments.nodes, *arguments.workload]))
+    cluster.load(operated(load_yaml([*arguments.nodes, *arguments.workload])))
     if arguments.trace:
         cluster.load(load(arguments.trace, arguments.dir, arguments.limit))
     gc.collect()

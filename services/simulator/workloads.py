@@ -23,6 +23,8 @@ _STEP = 8_868_112
 _LONGEST_BASE = 58
 """A generated name's base is cut so that the whole stays within 63 characters."""
 
+NOT_COPIED = ("deployment.kubernetes.io/", "kubectl.kubernetes.io/last-applied-configuration")
+"""A Deployment's annotations that its ReplicaSet does not get."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 WORKLOADS = frozenset({("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("batch", "Job")})
 
@@ -93,10 +95,16 @@ def replica_set_of(deployment: Object) -> Object:
     template["metadata"] = (template.get("metadata") or {}) | {"labels": labels | {"pod-template-hash": digest}}
     selector = spec.get("selector") or {"matchLabels": labels}
     selector = selector | {"matchLabels": (selector.get("matchLabels") or {}) | {"pod-template-hash": digest}}
+    made = _metadata(deployment, f"{metadata['name']}-{digest}", template["metadata"]["labels"])
+    copied = {
+        key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(NOT_COPIED)
+    }
+    if copied:
+        made["annotations"] = copied
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": _metadata(deployment, f"{metadata['name']}-{digest}", template["metadata"]["labels"]),
+        "metadata": made,
         "spec": {"replicas": count(spec, "replicas"), "selector": selector, "template": template},
     }
 

@@ -9,8 +9,8 @@ import pytest
 from services.simulator.errors import ApiError
 from services.simulator.offline import served
 from services.simulator.operators import operated
-from services.simulator.operators.volcano import GROUP_NAME
-from tests.simulator.objects import Object, template
+from services.simulator.operators.pod_groups import GROUP_NAME, MINIMUM, QUEUE_NAME
+from tests.simulator.objects import Object, template, workload
 
 
 def volcano_job(*tasks: Object, **spec: Any) -> Object:
@@ -173,3 +173,59 @@ def test_nothing_that_was_given_is_changed() -> None:
     before = repr(objects)
     list(operated(objects))
     assert repr(objects) == before
+
+
+# ------------------------------------------------------------------------------------------ Volcano's PodGroup controller
+
+
+def owner(kind: str, minimum: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Object:
+    """A workload that says on itself how many of its pods start together; `annotations` are its pods'."""
+    if kind == "Job":
+        spec |= {"template": template(annotations=annotations, restartPolicy="Never")}
+    else:
+        spec |= {"template": template(annotations=annotations)}
+    made = workload(kind, "fleet", **spec)
+    made["metadata"]["annotations"] = {MINIMUM: minimum, "volcano.sh/task-topology": "x", "team": "ml"}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("ReplicaSet", {"replicas": 3}),
+        ("StatefulSet", {"replicas": 3}),
+        ("Job", {"parallelism": 3}),
+        ("Deployment", {"replicas": 3}),
+    ],
+)
+def test_an_owner_that_says_a_minimum_gets_a_pod_group_that_its_pods_name(kind: str, size: dict[str, int]) -> None:
+    objects = served([owner(kind, "2", annotations={QUEUE_NAME: "q"}, **size)])
+    (group,), pods = of_kind(objects, "PodGroup"), of_kind(objects, "Pod")
+    assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
+    assert group["spec"] == {"minMember": 2, "queue": "q"}
+    assert group["metadata"]["annotations"] == {"volcano.sh/task-topology": "x"}
+    assert len(pods) == 3
+    for pod in pods:
+        assert pod["metadata"]["annotations"][GROUP_NAME] == group["metadata"]["name"]
+        assert group["metadata"]["name"] == f"podgroup-{pod['metadata']['ownerReferences'][0]['uid']}"
+
+
+@pytest.mark.parametrize(
+    ("said", "minimum"), [("4", 4), ("+4", 4), ("0", 0), ("-1", 1), ("two", 1), ("", 1), ("9" * 11, 1)]
+)
+def test_what_is_no_count_leaves_the_minimum_at_one(said: str, minimum: int) -> None:
+    (group,) = of_kind(list(operated([owner("ReplicaSet", said)])), "PodGroup")
+    assert group["spec"]["minMember"] == minimum
+
+
+def test_pods_that_name_a_group_and_owners_that_say_nothing_are_left_alone() -> None:
+    named = owner("ReplicaSet", "2", annotations={GROUP_NAME: "own"})
+    plain = workload("ReplicaSet", "plain", replicas=2)
+    assert list(operated([named, plain])) == [named, plain]
+
+
+def test_a_deployments_pods_have_the_names_that_they_have_without_the_annotation() -> None:
+    deployment = owner("Deployment", "2", replicas=2)
+    plain = workload("Deployment", "fleet", replicas=2)
+    named = [pod["metadata"]["name"] for pod in of_kind(served([deployment]), "Pod")]
+    assert named == [pod["metadata"]["name"] for pod in of_kind(served([plain]), "Pod")]

@@ -5,7 +5,8 @@ controllers would make first, with the names, labels and annotations by which a 
 the object, like `services.simulator.workloads`, which makes the pods of what is left. An object that its project's
 admission webhook would refuse is refused in the webhook's words.
 
-What is made of an object may be an object of this kind again: a TrainJob makes a JobSet, a CronJob a Job.
+What is made of an object may be an object of this kind again: a TrainJob makes a JobSet, a CronJob a Job. Behind them all
+comes Volcano's PodGroup controller, which looks at owners of pods (`pod_groups`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from services.simulator.operators import jobset, kubeflow, volcano
 from services.simulator.operators.making import Make, Object
+from services.simulator.operators.pod_groups import grouped
 from services.simulator.workloads import flatten
 
 MAKES: dict[tuple[str, str], Make] = {
@@ -29,8 +31,7 @@ MAKES: dict[tuple[str, str], Make] = {
 def operated(objects: Iterable[Object]) -> Iterator[Object]:
     """The objects, each followed by what its controller makes of it. Raises ApiError where a webhook would refuse."""
     given = list(flatten(objects))
-    for obj in given:
-        yield from _with_made(obj, given)
+    yield from grouped(made for obj in given for made in _with_made(obj, given))
 
 
 def _with_made(obj: Object, given: Sequence[Object]) -> Iterator[Object]:

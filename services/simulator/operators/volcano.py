@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from services.simulator.operators.making import Object, counted, denied, listed, mapping, namespace_of, owned, owned_pod
+from services.simulator.operators.pod_groups import GROUP_NAME, POD_GROUP
 from services.simulator.workloads import uid_of
 
-POD_GROUP = "scheduling.volcano.sh/v1beta1"
 WEBHOOK = "validatejob.volcano.sh"
-GROUP_NAME = "scheduling.k8s.io/group-name"
 FIRST_RUN_MINUTE = 26_297_280
 """2020-01-01 in minutes since 1970: a CronJob names its Jobs by the minute for which they were scheduled."""
 
