@@ -276,6 +276,22 @@ def policy_set(
     raise typer.Exit(commands.set_policy(log, cluster, changes, as_json=as_json))
 
 
+job = typer.Typer(help="Jobs that are described once for many clusters (docs/federation.md).")
+app.add_typer(job, name="job", no_args_is_help=True)
+
+
+@job.command("specialize")
+def job_specialize(
+    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
+    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
+    as_json: Json = False,
+) -> None:
+    """The job as it would be submitted to one of its clusters. Submits nothing."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
+
+
 @app.command()
 def demo(
     nodes: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with nodes", metavar="FILE")] = None,

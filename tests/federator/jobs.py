@@ -1,0 +1,79 @@
+"""Multi-cluster jobs for tests: the text's example, with values in its blanks."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+EXAMPLE = """
+protocolVersion: super-2
+name: mc-job-name
+secrets:
+  token-a1: aaa-secret
+  token-b2: bbb-secret
+taskRoles:
+  main:
+    dockerImage: image
+    commands:
+      - python train.py --gpus <% $mcc.gpuNum %> --out /out/<% $mcc.gpuNum %>
+    resourcePerInstance:
+      cpu: 4
+      memoryMB: 8192
+      gpu: <% $mcc.gpuNum %>
+prerequisites:
+  - {type: dockerimage, name: image, uri: openpai/standard}
+extra:
+  com.microsoft.pai.runtimeplugin:
+    - plugin: teamwise_storage
+      parameters:
+        storageConfigNames: <% $mcc.storageConfigs %>
+    - plugin: super_scheduler
+      parameters:
+        clusters:
+          a1: {uri: pai-a.example, user: ann, gpuType: V100, priority: 80}
+          b2: {uri: pai-b.example, user: bob, gpuType: K80, priority: 20}
+        guardTimeRunning: 10
+        timeScale: 1
+        params:
+          gpuNum: {a1: 1, b2: 4}
+          storageConfigs:
+            a1: [storage-1, storage-2]
+            b2: [storage-3]
+"""
+
+
+def document() -> dict[str, Any]:
+    """The example as a document of its own, to be changed."""
+    from services.documents import load_all
+
+    found: dict[str, Any] = copy.deepcopy(load_all(EXAMPLE)[0])
+    return found
+
+
+def plugin(document: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of the super_scheduler."""
+    extras = document.get("extra") or document["extras"]
+    found: dict[str, Any] = extras["com.microsoft.pai.runtimeplugin"][-1]["parameters"]
+    return found
+
+
+def federated(job: dict[str, Any], **clusters: int) -> dict[str, Any]:
+    """A job of one cluster as one for many: `clusters` is alias → priority. GPUs differ from cluster to cluster."""
+    document = copy.deepcopy(job)
+    document["protocolVersion"] = "super-2"
+    extras = document.setdefault("extras", {})
+    roles = sorted(document["taskRoles"])
+    params = {}
+    for role in roles:
+        resources = document["taskRoles"][role]["resourcePerInstance"]
+        params[f"gpu-{role}"] = {alias: resources["gpu"] + index for index, alias in enumerate(clusters)}
+        resources["gpu"] = f"<% $mcc.gpu-{role} %>"
+    entries = {
+        alias: {"uri": f"http://{alias}.example", "user": "ann", "priority": priority}
+        for alias, priority in clusters.items()
+    }
+    parameters = {"clusters": entries, "guardTimeRunning": 10, "timeScale": 1, "params": params}
+    extras.setdefault("com.microsoft.pai.runtimeplugin", []).append(
+        {"plugin": "super_scheduler", "parameters": parameters}
+    )
+    return document

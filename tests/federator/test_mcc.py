@@ -1,0 +1,195 @@
+"""Seed 001, "Describing a multi-cluster job": what is read, and what is refused with which words."""
+
+from typing import Any
+
+import pytest
+
+from services.federator.mcc import InvalidJob, load, parse
+from tests.federator.jobs import EXAMPLE, document, plugin
+
+PARAMS = "extra.com.microsoft.pai.runtimeplugin[1].parameters.params"
+
+
+def problems(changed: dict[str, Any]) -> tuple[str, ...]:
+    with pytest.raises(InvalidJob) as refused:
+        parse(changed)
+    return refused.value.problems
+
+
+def test_the_texts_example_is_read() -> None:
+    job = load(EXAMPLE)
+    assert job.name == "mc-job-name"
+    assert [(c.alias, c.uri, c.user, c.gpu_type, c.priority_milli) for c in job.clusters] == [
+        ("a1", "pai-a.example", "ann", "V100", 80_000),
+        ("b2", "pai-b.example", "bob", "K80", 20_000),
+    ]
+    assert (job.guard_ms, job.scale_ms) == (600_000, 60_000)
+    assert job.parameters["storageConfigs"]["a1"] == ["storage-1", "storage-2"]
+    assert job.tokens() == ["token-a1", "token-b2"]
+
+
+def test_the_servers_extras_are_read_like_the_texts_extra() -> None:
+    changed = document()
+    changed["extras"] = changed.pop("extra")
+    assert parse(changed).clusters == load(EXAMPLE).clusters
+
+
+def test_both_spellings_at_once_contradict_each_other() -> None:
+    changed = document()
+    changed["extras"] = {}
+    assert problems(changed) == ("expected 'extra' or 'extras', found both",)
+
+
+@pytest.mark.parametrize("version", ["2", 2, "super-3", None])
+def test_prefixed_with_super_means_this_is_a_multi_cluster_job(version: object) -> None:
+    assert any(
+        line.startswith("protocolVersion: expected 'super-2'")
+        for line in problems({**document(), "protocolVersion": version})
+    )
+
+
+def test_a_missing_value_names_parameter_and_alias() -> None:
+    changed = document()
+    del plugin(changed)["params"]["gpuNum"]["b2"]
+    assert problems(changed) == (f"{PARAMS}.gpuNum: missing: parameter gpuNum has no value for b2",)
+
+
+def test_a_superfluous_value_names_parameter_and_alias() -> None:
+    changed = document()
+    plugin(changed)["params"]["gpuNum"]["c3"] = 8
+    assert problems(changed) == (
+        f"{PARAMS}.gpuNum: superfluous: parameter gpuNum has a value for c3, which is no cluster",
+    )
+
+
+def test_a_parameter_that_is_used_and_nowhere_given_is_missing_for_every_alias() -> None:
+    changed = document()
+    del plugin(changed)["params"]["storageConfigs"]
+    (line,) = problems(changed)
+    assert line.endswith("storageConfigNames: missing: parameter storageConfigs has no value for a1, b2")
+
+
+def test_a_parameter_that_nothing_uses_is_superfluous() -> None:
+    changed = document()
+    plugin(changed)["params"]["unused"] = {"a1": 1, "b2": 2}
+    (line,) = problems(changed)
+    assert line.endswith("params.unused: superfluous: no <% $mcc.unused %> uses parameter unused")
+
+
+def test_a_list_cannot_stand_within_a_text() -> None:
+    changed = document()
+    changed["taskRoles"]["main"]["commands"] = ["use <% $mcc.storageConfigs %>"]
+    assert problems(changed) == (
+        "taskRoles.main.commands[0]: parameter storageConfigs stands within a text, and its value for a1 is a list",
+        "taskRoles.main.commands[0]: parameter storageConfigs stands within a text, and its value for b2 is a list",
+    )
+
+
+def test_priority_is_a_number_in_the_range_of_0_and_100() -> None:
+    for priority, milli in ((0, 0), (100, 100_000), (33.3, 33_300), (0.001, 1)):
+        changed = document()
+        plugin(changed)["clusters"]["a1"]["priority"] = priority
+        assert parse(changed).clusters[0].priority_milli == milli
+    for priority in (-1, 100.5, 101, "80", True, None, 0.0001, float("nan"), float("inf")):
+        changed = document()
+        plugin(changed)["clusters"]["a1"]["priority"] = priority
+        (line,) = problems(changed)
+        assert "clusters.a1.priority: expected a number from 0 to 100" in line
+
+
+def test_without_priorities_all_clusters_are_equal() -> None:
+    changed = document()
+    for entry in plugin(changed)["clusters"].values():
+        del entry["priority"]
+    assert {choice.priority_milli for choice in parse(changed).clusters} == {0}
+
+
+def test_guard_time_and_time_scale_are_minutes() -> None:
+    changed = document()
+    plugin(changed).update(guardTimeRunning=0.5, timeScale=0)
+    job = parse(changed)
+    assert (job.guard_ms, job.scale_ms) == (30_000, 0)
+    for name in ("guardTimeRunning", "timeScale"):
+        assert name in problems(_with(name, "10m"))[0]
+        assert name in problems(_with(name, -1))[0]
+
+
+def _with(name: str, value: object) -> dict[str, Any]:
+    changed = document()
+    plugin(changed)[name] = value
+    return changed
+
+
+def test_guard_time_and_time_scale_of_the_example_hold_where_none_are_given() -> None:
+    changed = document()
+    del plugin(changed)["guardTimeRunning"], plugin(changed)["timeScale"]
+    job = parse(changed)
+    assert (job.guard_ms, job.scale_ms) == (600_000, 60_000)
+
+
+def test_the_alias_is_the_uri_by_default() -> None:
+    changed = document()
+    plugin(changed)["clusters"] = [{"uri": "http://pai.one/x", "user": "ann"}, {"alias": "b2", "uri": "b", "user": "b"}]
+    plugin(changed)["params"] = {
+        name: {"http://pai.one/x": values["a1"], "b2": values["b2"]}
+        for name, values in plugin(changed)["params"].items()
+    }
+    job = parse(changed)
+    assert [(choice.alias, choice.slug) for choice in job.clusters] == [
+        ("http://pai.one/x", "http-pai-one-x"),
+        ("b2", "b2"),
+    ]
+
+
+def test_aliases_that_are_one_in_a_jobs_name_are_refused() -> None:
+    changed = document()
+    clusters = plugin(changed)["clusters"]
+    clusters["a.1"], clusters["a/1"] = clusters.pop("a1"), clusters.pop("b2")
+    assert any("'a.1' and 'a/1' are 'a-1' in a job's name" in line for line in problems(changed))
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    changed = document()
+    changed["name"] = "no spaces please"
+    plugin(changed)["clusters"]["a1"]["prio"] = 3
+    del plugin(changed)["clusters"]["b2"]["user"]
+    plugin(changed)["params"]["gpuNum"]["c3"] = 8
+    found = problems(changed)
+    assert [line.split(":")[0].rpartition("]")[2] for line in found] == [
+        "name",
+        ".parameters.clusters.a1.prio",
+        ".parameters.clusters.b2.user",
+        ".parameters.params.gpuNum",
+    ]
+
+
+@pytest.mark.parametrize("text", ["<% $mcc.a.b %>", "<% $mcc %>", "<% $mcc.gpu num %>"])
+def test_a_placeholder_that_is_none_is_refused(text: str) -> None:
+    changed = document()
+    changed["taskRoles"]["main"]["commands"].append(text)
+    assert problems(changed) == (f"taskRoles.main.commands[1]: expected <% $mcc.NAME %>, found {text!r}",)
+
+
+def test_a_placeholder_in_a_key_is_refused() -> None:
+    changed = document()
+    changed["taskRoles"]["<% $mcc.gpuNum %>"] = changed["taskRoles"].pop("main")
+    assert any("cannot stand in a key" in line for line in problems(changed))
+
+
+@pytest.mark.parametrize("plugins", [None, [], {}, [{"plugin": "super_scheduler"}], [{"plugin": "ssh"}], "x", [3]])
+def test_without_one_super_scheduler_there_is_no_job(plugins: object) -> None:
+    changed = document()
+    changed["extra"]["com.microsoft.pai.runtimeplugin"] = plugins
+    assert problems(changed)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "a: 1\n---\nb: 2", "- x", "3"])
+def test_what_is_no_job_at_all_is_refused(text: str) -> None:
+    with pytest.raises(InvalidJob):
+        load(text)
+
+
+def test_a_problem_never_says_a_token() -> None:
+    changed = document()
+    changed["secrets"] = "token-a1: aaa-secret"
+    assert not any("aaa-secret" in line for line in problems(changed))
