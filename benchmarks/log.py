@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -33,8 +34,8 @@ CLUSTER = "bench"
 EVENTS_PER_COMMIT = 100
 HEADER = Header(writer="ingest", epoch=0, basis=0, time_ns=1_700_000_000_000_000_000, cause="facts")
 SMALL_COMMITS = 20_000
-IDLE_COMMITS = 500
-IDLE_S = 0.001
+IDLE_COMMITS = 200
+IDLE_S = (0.001, 0.02)
 
 
 def pods(commit: int) -> bytes:
@@ -82,28 +83,48 @@ async def replay(batches: AsyncIterator[list[Stored]], *, decode: bool) -> float
     return commits / took
 
 
-async def idle_latencies_us(writer: JetStreamLog, reader: JetStreamLog) -> tuple[list[float], list[float]]:
-    """From the call of append to the arrival at a follower on another connection; beside it a bare ping of the server.
+async def idle_latencies_us(
+    writer: JetStreamLog, reader: JetStreamLog, directory: Path, pause_s: float
+) -> dict[str, list[float]]:
+    """What a hop through the log takes when nothing else goes on, beside what it cannot do without.
 
-    Between two commits nothing happens for a millisecond. After longer pauses both grow: what wakes then is the machine.
+    *hop*: from the call of append to the arrival at a follower on another connection. *delivery*: the same for a plain
+    message of core NATS, which nobody stores. *ping*: there and back. *fsync*: of as many bytes, on the same disk.
+    Between two measurements lies `pause_s`: the longer it is, the more of what follows is the machine waking up.
     """
     subject, sequence = subjects.subject(CLUSTER, "binder"), 0
-    took: list[float] = []
-    pings: list[float] = []
-    async with aclosing(reader.follow(await reader.end())) as batches:  # type: ignore[type-var]
-        for number in range(IDLE_COMMITS):
-            arriving = asyncio.ensure_future(anext(batches))
-            await asyncio.sleep(IDLE_S)
-            start = time.perf_counter()
-            appending = asyncio.ensure_future(writer.append(subject, HEADER, b"[%d]" % number, sequence))
-            await arriving
-            took.append((time.perf_counter() - start) * 1e6)
-            sequence = await appending
-            await asyncio.sleep(IDLE_S)
-            start = time.perf_counter()
-            await writer.connection.client.flush()
-            pings.append((time.perf_counter() - start) * 1e6)
-    return sorted(took[50:]), sorted(pings[50:])
+    last = await writer.last(subject)
+    sequence = last.sequence if last is not None else 0
+    took: dict[str, list[float]] = {"hop": [], "delivery": [], "ping": [], "fsync": []}
+    plain = await reader.connection.client.subscribe("benchmark.plain")
+    await reader.connection.client.flush()
+    with (directory / "synced").open("wb", buffering=0) as file:
+        async with aclosing(reader.follow(await reader.end())) as batches:  # type: ignore[type-var]
+            for number in range(IDLE_COMMITS):
+                arriving = asyncio.ensure_future(anext(batches))
+                await asyncio.sleep(pause_s)
+                start = time.perf_counter()
+                appending = asyncio.ensure_future(writer.append(subject, HEADER, b"[%d]" % number, sequence))
+                await arriving
+                took["hop"].append(time.perf_counter() - start)
+                sequence = await appending
+                receiving = asyncio.ensure_future(plain.next_msg())
+                await asyncio.sleep(pause_s)
+                start = time.perf_counter()
+                await writer.connection.client.publish("benchmark.plain", b"[%d]" % number)
+                await receiving
+                took["delivery"].append(time.perf_counter() - start)
+                await asyncio.sleep(pause_s)
+                start = time.perf_counter()
+                await writer.connection.client.flush()
+                took["ping"].append(time.perf_counter() - start)
+                await asyncio.sleep(pause_s)
+                file.write(_header)
+                start = time.perf_counter()
+                os.fsync(file.fileno())
+                took["fsync"].append(time.perf_counter() - start)
+    await plain.unsubscribe()
+    return {name: sorted(each * 1e6 for each in times[20:]) for name, times in took.items()}
 
 
 async def measure(commits: int) -> dict[str, float]:
@@ -125,9 +146,11 @@ async def measure(commits: int) -> dict[str, float]:
             envelope.decode(Stored(sequence=1, subject="", message_id="", header=_header, payload=payload))
         figures["decoding alone, events/s"] = commits * EVENTS_PER_COMMIT / (time.perf_counter() - start)
         other = await JetStreamLog.open(server.url, CLUSTER)
-        for name, took in zip(("latency", "ping"), await idle_latencies_us(log, other), strict=True):
-            figures[f"idle {name} p50, us"] = statistics.median(took)
-            figures[f"idle {name} p99, us"] = took[int(len(took) * 0.99)]
+        for pause_s in IDLE_S:
+            idle = await idle_latencies_us(log, other, Path(directory), pause_s)
+            for name, took in idle.items():
+                figures[f"idle {pause_s * 1000:g} ms, {name} p50, us"] = statistics.median(took)
+                figures[f"idle {pause_s * 1000:g} ms, {name} p99, us"] = took[int(len(took) * 0.99)]
         figures["small commits appended one by one, commits/s"] = await append_small(log)
         end = await log.end()
         figures["small commits imported, commits/s"] = await import_small(log, end)
