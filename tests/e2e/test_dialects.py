@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
-from deploy.e2e.api import Api, Object
+from deploy.e2e.api import Api, ApiError, Object
 from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
 from deploy.e2e.workload import nodes, pod
+from services.console.simulate import simulate
+from services.simulator.operators import operated
+from services.simulator.workloads import expand
+from tests.dialects import published
 from tests.e2e.cluster import Muster, until
 
 K = "gang.scheduling.koordinator.sh/"
@@ -184,3 +189,106 @@ async def test_koordinators_gang_by_annotation(api: Api, muster: Muster) -> None
     await api.create(member("a-1", annotations=said))
     assert sorted(await muster.until_bound(2)) == ["a-0", "a-1"]
     assert (await muster.verify())["verified"]
+
+
+# -------------------------------------------------------------------------------------------------- published manifests
+
+NATIVE = "scheduling.k8s.io/v1alpha2"
+CUSTOM = ("scheduling.sigs.k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1")
+CLUSTER_WIDE = ("Namespace", "PriorityClass")
+READ = (*CLUSTER_WIDE, "Workload", "PodGroup", "Pod")
+
+
+@pytest.fixture
+async def definitions(api: Api) -> AsyncIterator[None]:
+    """Koordinator's and Volcano's PodGroups."""
+    for api_version in CUSTOM:
+        await api.create(definition(api_version, status=True))
+
+    async def served() -> bool:
+        try:
+            for api_version in CUSTOM:
+                await api.get(groups_path(api_version))
+        except ApiError:
+            return False
+        return True
+
+    await until(served, "the definitions are established")
+    yield
+    for api_version in CUSTOM:
+        await api.delete(f"{DEFINITIONS}/podgroups.{api_version.partition('/')[0]}")
+
+
+def collection(obj: Object) -> str:
+    """The path of the objects beside it."""
+    api_version, kind = obj["apiVersion"], obj["kind"]
+    plural = f"{kind.lower()}es" if kind.endswith("s") else f"{kind.lower()}s"
+    base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    namespace = obj["metadata"].get("namespace", "default")
+    return f"{base}/{plural}" if kind in CLUSTER_WIDE else f"{base}/namespaces/{namespace}/{plural}"
+
+
+def taken() -> list[Object]:
+    """What Muster reads of all published manifests: their pods as the controllers make them, PodGroups, classes.
+
+    Kubernetes' own kinds of a later version are written as this server's version has them. It refuses a PodGroup whose
+    Workload is not there, and that of one was not published.
+    """
+    given = [obj for one in published.ACCEPTED for obj in published.loaded(one.files)]
+    given += [*published.master_and_workers(), *published.legacy_pods(2), published.native_group("pg1")]
+    made = [obj for obj in expand(operated(given)) if obj["kind"] in READ]
+    for obj in made:
+        obj["apiVersion"] = obj["apiVersion"].replace("scheduling.k8s.io/v1beta1", NATIVE)
+    namespaces = sorted({obj["metadata"].get("namespace", "default") for obj in made} - {"default"})
+    made += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces]
+    kept = [obj for obj in made if obj["metadata"]["name"] != "training-worker-0"]
+    return sorted(kept, key=lambda obj: READ.index(obj["kind"]))
+
+
+@published.there
+@pytest.mark.usefixtures("definitions")
+async def test_every_published_manifest_is_placed_as_it_was_simulated(api: Api, muster: Muster) -> None:
+    room = nodes(4, cpu="64", memory="512Gi", gpus=64)
+    await api.create_all(room)
+    muster.start_all(MUSTER_SCHEDULER_NAMES="default-scheduler,volcano,koord-scheduler")
+    objects = taken()
+    for obj in objects:
+        await api.call("POST", collection(obj), obj)
+    expected = simulate([*room, *objects]).answer()
+    found: set[str] = set()
+
+    async def placed() -> bool:
+        muster.check_alive()
+        pods = [obj for obj in await api.items("/api/v1/pods") if obj["spec"].get("nodeName")]
+        found.update(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods)
+        return found >= set(expected["bound"])
+
+    await until(placed, "what was bound in the simulation is bound")
+    assert sorted(found) == sorted(expected["bound"])
+    assert len(found) > 100
+
+    async def explained() -> bool:
+        """Whoever waits has heard why."""
+        pods = [obj for obj in await api.items("/api/v1/pods") if not obj["spec"].get("nodeName")]
+        assert len(pods) == len(expected["waiting"])
+        said = [one for pod in pods for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
+        return len(said) == len(pods)
+
+    await until(explained, "the others are told why they wait")
+    assert (await muster.verify())["verified"]
+    for namespace in ("default", *(obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace")):
+        await api.delete(f"/api/v1/namespaces/{namespace}/pods")
+    for kind in ("podgroups", "workloads"):
+        await api.delete(f"/apis/{NATIVE}/namespaces/default/{kind}")
+
+
+@published.there
+@pytest.mark.usefixtures("definitions")
+@pytest.mark.parametrize("file", ["koordinator/podgroup-strict-groups.yaml", "koordinator/gang-master-worker.yaml"])
+async def test_annotations_that_are_no_strings_are_rejected_by_a_real_server_too(api: Api, file: str) -> None:
+    """As the list of sources says; the document's first object, under the API group that it means."""
+    obj = next(yaml.safe_load_all(published.text(file)))
+    group = {**obj, "apiVersion": CUSTOM[0], "metadata": {**obj["metadata"], "namespace": "default"}}
+    with pytest.raises(ApiError, match="annotations") as refused:
+        await api.call("POST", groups_path(CUSTOM[0]), group)
+    assert refused.value.status == 400
