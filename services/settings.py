@@ -61,6 +61,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Pods with one of these schedulerNames are candidates; separated by commas."""
     holder: Text = msgspec.field(default_factory=holder_identity)
 
+    lease_s: Annotated[int, Meta(ge=1, le=60)] = 2
+    """How long after its last word a killed process of a role is replaced. The same for all processes of a cluster."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
     """auto: text on a terminal, JSON lines elsewhere."""

@@ -27,13 +27,12 @@ from services.settings import Settings
 from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
-LEASE_S = 2
 AUTO = "auto"
 AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
-LEAVE_WITHIN_S = 2.0
-"""How long a planner that is told to end may take to say that it leaves."""
+LEAVE_WITHIN_S = 10.0
+"""How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
 STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 3, 4, 5
 """Exit codes: another process took over; the log or the cluster cannot be reached or refuses us; the log holds a commit
 of a known writer that this version cannot read."""
@@ -158,7 +157,7 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event) -> N
         seat, lease = await _take_seat(role, settings, log, stop)
         stack.push_async_callback(lease.release)
         if role == "binder":
-            leases = Watch(log.connection, settings.cluster, "planner.*", LEASE_S)
+            leases = Watch(log.connection, settings.cluster, "planner.*", settings.lease_s)
             seat = seat._replace(leases=await stack.enter_async_context(leases))
         async with asyncio.TaskGroup() as tasks:
             service = tasks.create_task(_run(role, settings, log, seat))
@@ -181,7 +180,9 @@ def _writers(role: str, settings: Settings) -> list[str]:
 async def _take_seat(role: str, settings: Settings, log: JetStreamLog, stop: asyncio.Event) -> tuple[Seat, Lease]:
     """The seat and its lease, which is held unless the seat has a turn to wait for."""
     leases = [
-        Lease(log.connection, settings.cluster, writer, settings.holder, LEASE_S, replicas=settings.log_replicas)
+        Lease(
+            log.connection, settings.cluster, writer, settings.holder, settings.lease_s, replicas=settings.log_replicas
+        )
         for writer in _writers(role, settings)
     ]
     lease = leases[0] if len(leases) == 1 else await acquire_first(leases)

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 STOPPED_WITHIN_S = 10.0
@@ -25,9 +25,13 @@ class ChildFailed(Exception):
 class Child:
     """``python -m …`` as a process of its own, started at once."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], log: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings` are MUSTER_ variables; those of this process's own environment are not handed on."""
         self.name, self.log = name, log
         environment = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
+        environment |= settings or {}
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
