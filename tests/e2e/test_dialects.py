@@ -275,6 +275,12 @@ async def test_every_published_manifest_is_placed_as_it_was_simulated(api: Api, 
         return len(said) == len(pods)
 
     await until(explained, "the others are told why they wait")
+
+    async def enqueued() -> bool:
+        """Volcano's controllers make a Job's pods once its PodGroup is Inqueue: it has none before."""
+        return bool((await status(api, CUSTOM[1], "test-pg")).get("phase") == "Inqueue")
+
+    await until(enqueued, "a PodGroup of Volcano's without pods is told that it is in the queue")
     assert (await muster.verify())["verified"]
     for namespace in ("default", *(obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace")):
         await api.delete(f"/api/v1/namespaces/{namespace}/pods")
