@@ -57,15 +57,17 @@ class Room:
 
     def __init__(self, table: NodeTable, score: str) -> None:
         self.table = table
-        self.free: Ints = np.asfortranarray(table.allocatable - table.held - table.proposed)
+        self._left = Left.of(table)
+        self.free: Ints = self._left.free.copy(order="F")
         self.rule = SCORES[score]
         self.rows_scanned = 0
         self.own: Ints | None = None
         """For each row 1 for a node of the shard's own, else 0; None: no node is anybody's."""
         self._ports = Ports(table)
         self._shares: dict[tuple[int, ...], Ints] = {}
-        self._least: Ints = self.free[table.present].min(axis=0, initial=int(_TAKEN))
-        """For each resource a bound from below on what any node has left: where a request is smaller, nobody lacks."""
+        self._touched: list[Rows] = []
+        """Rows whose room was taken or given back in this cycle."""
+        self._least: Ints = self._left.least.copy()
 
     def place(self, info: ClassInfo, pods: int, seed: int) -> Placed:
         """Places for up to `pods` pods of the class; takes their room. Fewer (or none) when there is no more room."""
@@ -108,8 +110,9 @@ class Room:
             left = self.free[rows, column] - counts * amount
             self.free[rows, column] = left
             self._least[column] = min(int(self._least[column]), int(left.min()))
+        self._touched.append(rows)
         for columns, share in self._shares.items():
-            share[rows] -= counts * self._taken_by_one(info, columns)[self._shapes().of_row[rows]]
+            share[rows] -= counts * self._taken_by_one(info, columns)[self._left.shapes.of_row[rows]]
 
     def _has_room(self, info: ClassInfo) -> Mask | None:
         """Rows that take one more pod by resources; None: all of them."""
@@ -171,7 +174,7 @@ class Room:
         """
         every = slice(None) if rows is None else rows
         columns = _counting(info)
-        taken = self._taken_by_one(info, columns)[self._shapes().of_row[every]]
+        taken = self._taken_by_one(info, columns)[self._left.shapes.of_row[every]]
         left = self._share(columns)[every] - (taken if isinstance(pod, int) and pod == 1 else taken * pod)
         score = self.rule.score(left >> (WHOLE_BITS - SHARE_BITS))
         preference = self._preference(info)
@@ -189,26 +192,20 @@ class Room:
 
     # ---------------------------------------------------------------------------------------------------------- shares
 
-    def _shapes(self) -> Shapes:
-        found = self.table.cache.get("shapes")
-        if found is None:
-            found = self.table.cache["shapes"] = Shapes(self.table.allocatable)
-        return cast(Shapes, found)
-
     def _share(self, columns: tuple[int, ...]) -> Ints:
         """What each row has left in these resources together: 2^30 for each that is wholly free."""
         share = self._shares.get(columns)
         if share is None:
-            shapes = self._shapes()
-            parts = ((self.free[:, c] >> shapes.shifts[c]) * shapes.inverse[shapes.of_row, c] for c in columns)
-            share = self._shares[columns] = cast(Ints, sum(parts))
+            share = self._shares[columns] = self._left.share(columns).copy()
+            for rows in self._touched:
+                share[rows] = self._left.shapes.shares(self.free, columns, rows)
             if self.own is not None:  # a node may hold far more than it offers now
                 np.clip(share, -_FAR, _FAR, out=share)
         return share
 
     def _taken_by_one(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
         """For each shape what one pod of the class takes from the share of these resources."""
-        shapes = self._shapes()
+        shapes = self._left.shapes
         return cast(Ints, sum((info.amounts.get(c, 0) >> shapes.shifts[c]) * shapes.inverse[:, c] for c in columns))
 
     def _preference(self, info: ClassInfo) -> Ints | None:
@@ -217,6 +214,51 @@ class Room:
         if key not in self.table.cache:
             self.table.cache[key] = _preference(self.table, info)
         return cast("Ints | None", self.table.cache[key])
+
+
+class Left:
+    """What each row has left, kept between cycles: only rows whose claims or nodes changed are counted anew."""
+
+    FRESH = 256
+    """After so many times the bound is taken anew: it follows what is taken, and not what is given back."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self.shapes = Shapes(table.allocatable)
+        self.free: Ints = np.asfortranarray(table.allocatable - table.held - table.proposed)
+        self.least: Ints = self._bound(table)
+        """For each resource a bound from below on what any node has left: where a request is smaller, nobody lacks."""
+        self._shares: dict[tuple[int, ...], Ints] = {}
+        self._age = 0
+
+    @staticmethod
+    def of(table: NodeTable) -> Left:
+        """As of now."""
+        rows, left = table.recounted(), table.cache.get("left")
+        if left is None or rows is None:
+            left = table.cache["left"] = Left(table)
+        elif len(rows):
+            left._count(table, rows)
+        return cast(Left, left)
+
+    def share(self, columns: tuple[int, ...]) -> Ints:
+        """What each row has left of these resources together: 2^30 for each that is wholly free."""
+        share = self._shares.get(columns)
+        if share is None:
+            share = self._shares[columns] = self.shapes.shares(self.free, columns, slice(None))
+        return share
+
+    def _count(self, table: NodeTable, rows: Ints) -> None:
+        self.free[rows] = table.allocatable[rows] - table.held[rows] - table.proposed[rows]
+        for columns, share in self._shares.items():
+            share[rows] = self.shapes.shares(self.free, columns, rows)
+        self._age += 1
+        if self._age % self.FRESH == 0:
+            self.least = self._bound(table)
+        else:
+            np.minimum(self.least, self.free[rows].min(axis=0), out=self.least)
+
+    def _bound(self, table: NodeTable) -> Ints:
+        return cast(Ints, self.free[table.present].min(axis=0, initial=int(_TAKEN)))
 
 
 class Shapes:
@@ -231,6 +273,11 @@ class Shapes:
         scaled = offers >> np.array(self.shifts)
         self.inverse: Ints = np.where(scaled > 0, (1 << WHOLE_BITS) // np.maximum(scaled, 1), 0)
         """2^30 / allocatable: shapes × resources."""
+
+    def shares(self, free: Ints, columns: tuple[int, ...], rows: Rows | slice) -> Ints:
+        """What the rows of `free` have left of these resources together."""
+        shapes = self.of_row[rows]
+        return cast(Ints, sum((free[rows, c] >> self.shifts[c]) * self.inverse[shapes, c] for c in columns))
 
 
 def _counting(info: ClassInfo) -> tuple[int, ...]:

@@ -31,6 +31,8 @@ HELD, PROPOSED = 0, 1
 """The two kinds of claims that the table counts: by the binder and the planners, and by the planners alone."""
 PENDING = 1 << 15
 """Three times the claims that wait to be counted before the next one counts them."""
+RECOUNTED = 1 << 12
+"""Rows that were counted anew and that nobody asked for: with more, whoever asks looks at all of them."""
 
 
 class ClassInfo:
@@ -67,6 +69,8 @@ class NodeTable:
         self._pending: list[int] = []
         """Claims that are not counted yet: `HELD` or `PROPOSED`, row, number of the class (negative: it gives room back);
         and so on. They are counted when somebody looks, many in one step."""
+        self._recounted: list[npt.NDArray[np.int64]] | None = None
+        """Rows that were counted anew since `recounted` was asked last; None: too many, or all."""
         self.present: Mask = np.zeros(0, np.bool_)
         self.version = 0
         """Raised when a node comes, goes, or changes its labels, taints or allocatable."""
@@ -97,7 +101,20 @@ class NodeTable:
             kinds, rows, classes = np.array(self._pending).reshape(-1, 3).T
             np.add.at(self._claimed, (kinds, rows), self.requests[np.abs(classes)] * np.sign(classes)[:, None])
             self._pending.clear()
+            if self._recounted is not None:
+                self._recounted.append(rows)
+                if sum(map(len, self._recounted)) > RECOUNTED:
+                    self._recounted = None
         return self._claimed
+
+    def recounted(self) -> Ints | None:
+        """Rows, repeated perhaps, whose claims changed since this was asked last; None: any may have. For one asker,
+        whose own memory is in `cache`: what empties that changes all rows."""
+        self._counted()
+        rows, self._recounted = self._recounted, []
+        if rows is None:
+            return None
+        return np.concatenate(rows) if rows else np.zeros(0, np.int64)
 
     # ----------------------------------------------------------------------------------------------------------- nodes
 

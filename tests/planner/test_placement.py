@@ -189,6 +189,35 @@ def test_no_place_has_less_than_nothing_left_and_undo_gives_all_of_it_back(
         assert room.place(info, ask.pods, ask.seed) == placed
 
 
+@given(NODES, ASKS, SCORES, st.data())
+@settings(deadline=None, max_examples=50)
+def test_what_is_kept_between_cycles_is_what_a_new_look_finds(
+    nodes: list[tuple[int, int, int, str]], asks: list[Ask], score: str, data: st.DataObject
+) -> None:
+    """Claims come and go, and now and then a node does: the kept room places as one that is counted anew."""
+    table = table_of(nodes, asks)
+    claimed: list[tuple[int, Ask]] = []
+    for ask in asks * 3:
+        info = table.classes[class_of(ask).digest]
+        kept, remembered = Room(table, score), dict(table.cache)
+        table.cache.clear()
+        fresh = Room(table, score)
+        table.cache.update(remembered)
+        assert (kept.free == fresh.free).all()
+        assert (kept._least <= fresh._least).all()
+        placed = kept.place(info, ask.pods, ask.seed)
+        assert placed == fresh.place(info, ask.pods, ask.seed)
+        for row, pods in placed:
+            for _ in range(pods):
+                table.claim(row, info, 1, proposed=data.draw(st.booleans()))
+        claimed += [(row, ask) for row, _ in placed]
+        if claimed and data.draw(st.booleans()):
+            row, other = claimed.pop(data.draw(st.integers(0, len(claimed) - 1)))
+            table.claim(row, table.classes[class_of(other).digest], -1, proposed=False)
+        if data.draw(st.integers(0, 4)) == 0:
+            table.put(node("late", 8192, 16 * GIB, 4, "a"))
+
+
 @pytest.mark.parametrize("score", ["least-allocated", "binpack"])
 def test_more_pods_than_one_step_takes(score: str) -> None:
     """Several steps use a row more than once; undo gives each of them back."""
