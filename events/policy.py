@@ -10,7 +10,7 @@ class Profile(Value, frozen=True):
 
     name: str
     queue_order: str
-    """coscheduling (seed 000)."""
+    """coscheduling (seed 000), koordinator (seed 002) or kube-batch (seed 004)."""
     node_score: str
     """least-allocated or binpack."""
 

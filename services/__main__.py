@@ -28,6 +28,7 @@ Schedulers = Annotated[
 Log = Annotated[str, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="LOG")]
 JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on the last line of stdout")]
+PROFILE = "default, binpack, coscheduling, koordinator or kube-batch"
 Shard = Annotated[str | None, typer.Option(help="the planner's shard; auto: the first free one", metavar="NAME|auto")]
 
 
@@ -176,7 +177,7 @@ def simulate(
     files: Annotated[
         list[Path], typer.Option("-f", "--file", help="Kubernetes YAML: nodes, workloads", metavar="FILE")
     ],
-    profile: Annotated[str, typer.Option(help="default or binpack", metavar="NAME")] = "default",
+    profile: Annotated[str, typer.Option(help=PROFILE, metavar="NAME")] = "default",
     keep: Annotated[Path | None, typer.Option("--log", help="keep the log there", metavar="FILE.db")] = None,
     as_json: Json = False,
 ) -> None:
@@ -238,7 +239,10 @@ def policy_show(log: Log, cluster: Cluster = None, as_json: Json = False) -> Non
 def policy_set(
     log: Log,
     cluster: Cluster = None,
-    profile: Annotated[str | None, typer.Option(help="default or binpack", metavar="NAME")] = None,
+    profile: Annotated[str | None, typer.Option(help=PROFILE, metavar="NAME")] = None,
+    queue_order: Annotated[
+        str | None, typer.Option(help="coscheduling, koordinator or kube-batch", metavar="NAME")
+    ] = None,
     node_score: Annotated[str | None, typer.Option(help="least-allocated or binpack", metavar="NAME")] = None,
     permit_waiting_ms: Annotated[int | None, typer.Option(help="how long an assignment waits for its gang")] = None,
     backoff_initial_ms: Annotated[int | None, typer.Option(help="first backoff of a refused group")] = None,
@@ -260,6 +264,7 @@ def policy_set(
 
     changes = {
         "profile": profile,
+        "queue_order": queue_order,
         "node_score": node_score,
         "permit_waiting_ms": permit_waiting_ms,
         "backoff_initial_ms": backoff_initial_ms,

@@ -172,7 +172,7 @@ class Binding:
         if permitted is None:
             pods = self._state.pods
             first = not any(pods[uid].node for uid in members(self._state, group))
-            permitted = _Permitted(group.since, group.queued_ns or read_ns, now_ns, first)
+            permitted = _Permitted(group.since, group.created_ns or read_ns, now_ns, first)
             self._permitted[key] = permitted
         permitted.unsettled += len(uids)
         self._unsettled.update(dict.fromkeys(uids, key))

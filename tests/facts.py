@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import events as ev
 from events.objects import Declaration, HostPort, PreferredTerm, SelectorTerm, Toleration
 
@@ -30,14 +32,24 @@ def scheduling_class(
     )
 
 
-def pod_group(name: str, version: str, minimum: int, waiting_time_ms: int = 0) -> ev.PodGroupObserved:
-    """The PodGroup ``default/name``; its UID is ``pg-name``."""
+def pod_group(
+    name: str,
+    version: str,
+    minimum: int,
+    waiting_time_ms: int = 0,
+    *,
+    namespace: str = "default",
+    dialect: str = "coscheduling/v1alpha1",
+    created_ns: int = 0,
+    **declared: Any,
+) -> ev.PodGroupObserved:
+    """The PodGroup ``default/name``; its UID is ``pg-name``. `declared` are further fields of its declaration."""
     return ev.PodGroupObserved(
-        namespace="default",
+        namespace=namespace,
         name=name,
         uid=f"pg-{name}",
         resource_version=version,
-        dialect="coscheduling/v1alpha1",
-        created_ns=0,
-        declaration=Declaration(min_member=minimum, waiting_time_ms=waiting_time_ms),
+        dialect=dialect,
+        created_ns=created_ns,
+        declaration=Declaration(min_member=minimum, waiting_time_ms=waiting_time_ms, **declared),
     )

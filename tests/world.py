@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 import events as ev
-from events import envelope, subjects
+from events import dialects, envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
 from events.objects import Declaration, HostPort, Membership, NodeAssignment, Place, SelectorTerm, Taint, Toleration
@@ -155,17 +157,26 @@ class World:
         gated: bool = False,
         node: str = "",
         candidate: bool = True,
+        namespace: str = "default",
+        dialect: str = "coscheduling/2020",
+        declared: Declaration | None = None,
+        timed_out: bool = False,
         **asks: Any,
     ) -> str:
-        """Observe a pod ``default/name``; its UID is its name. `minimum` declares the gang on the pod itself."""
-        declared = Declaration(min_member=minimum, waiting_time_ms=0) if minimum else None
-        membership = (
-            Membership(gang=f"default/{gang}", dialect="coscheduling/2020", declared=declared) if gang else None
-        )
+        """Observe a pod ``default/name``; its UID is its name. `minimum`, or `declared`, declares the gang on the pod
+        itself."""
+        if minimum:
+            declared = Declaration(min_member=minimum, waiting_time_ms=0)
+        membership = None
+        if gang:
+            key = dialects.gang_key(dialect, namespace, gang)
+            membership = Membership(
+                gang=key, dialect=dialect, declared=declared, timed_out=True if timed_out else msgspec.UNSET
+            )
         self.facts(
             ev.PodObserved(
                 uid=name,
-                namespace="default",
+                namespace=namespace,
                 name=name,
                 resource_version=self.version(),
                 scheduling_class=of or self.scheduling_class(**asks),
@@ -183,9 +194,12 @@ class World:
     def gang(self, name: str, pods: int, minimum: int, **asks: Any) -> list[str]:
         return [self.pod(f"{name}-{i}", name, minimum=minimum, **asks) for i in range(pods)]
 
-    def pod_group(self, name: str, minimum: int, waiting_time_ms: int = 0) -> None:
-        """The PodGroup ``default/name``; its UID is ``pg-name``."""
-        self.facts(pod_group(name, self.version(), minimum, waiting_time_ms))
+    def pod_group(
+        self, name: str, minimum: int, waiting_time_ms: int = 0, *, created_s: int = 0, **declared: Any
+    ) -> None:
+        """The PodGroup ``default/name``; its UID is ``pg-name``. `declared`: as `tests.facts.pod_group` takes it."""
+        version, created_ns = self.version(), created_s * SECOND_NS
+        self.facts(pod_group(name, version, minimum, waiting_time_ms, created_ns=created_ns, **declared))
 
     def pod_group_deleted(self, name: str) -> None:
         self.facts(

@@ -15,7 +15,7 @@ import events as ev
 from events.log import EventLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.console.errors import Unusable
-from services.console.profiles import SCORES, profile
+from services.console.profiles import QUEUE_ORDERS, SCORES, profile
 from services.console.replay import replay
 from services.writer import SteppedDown, Writer
 
@@ -30,13 +30,16 @@ class InvalidPolicy(Unusable):
 
 
 def changed(policy: Policy, changes: Mapping[str, Any]) -> Policy:
-    """The policy with these fields: those of `Policy`, ``profile`` by name, and ``node_score``. Raises InvalidPolicy."""
+    """The policy with these fields: those of `Policy`, ``profile`` by name, ``queue_order`` and ``node_score``.
+
+    Raises InvalidPolicy; UnknownProfile for a profile that there is not.
+    """
     given = {name: value for name, value in changes.items() if value is not None}
     chosen = profile(given.pop("profile")) if "profile" in given else policy.profile
-    if "node_score" in given:
-        score = given.pop("node_score")
-        _one_of("node_score", score, SCORES)
-        chosen = msgspec.structs.replace(chosen, node_score=score)
+    for name, allowed in (("queue_order", QUEUE_ORDERS), ("node_score", SCORES)):
+        if name in given:
+            _one_of(name, given[name], allowed)
+            chosen = msgspec.structs.replace(chosen, **{name: given.pop(name)})
     for name, value in given.items():
         if name == "replacement_policy":
             _one_of(name, value, REPLACEMENT)

@@ -59,14 +59,11 @@ def simulate(objects: Iterable[dict[str, Any]], policy: Policy = DEFAULT_POLICY)
 def listed(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """As the API server lists them, with the nodes by name: what is decided doesn't depend on their order.
 
-    Each pod is created a microsecond after the one before it, which is the order in which they are tried.
+    Each object is created a microsecond after the one before it, which is the order in which groups are tried.
     """
     found = served(sorted(objects, key=_nodes_by_name))
-    pods = 0
-    for obj in found:
-        if _is_of(POD, obj):
-            obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=pods)).isoformat()
-            pods += 1
+    for place, obj in enumerate(found):
+        obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=place)).isoformat()
     return found
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import numpy as np
 
 from events.policy import Policy
-from services.planner.rules.coscheduling.queue_sort import queue_key
-from services.state import cohorts, membership
+from services.planner.rules.queue_orders import QUEUE_ORDERS
+from services.state import cohorts, membership, queueing
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
 from services.state.records import Group
@@ -29,18 +30,20 @@ from services.state.records import Group
 def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them."""
     owners, waiting = state.owners, cohorts.waiting(state)
+    place = partial(QUEUE_ORDERS[policy.profile.queue_order], state)
     mine = [group for group in waiting if owners[group.partition] == shard]
-    own = _head(state, sorted(mine, key=queue_key), policy.cycle_pods)
+    own = _head(state, sorted(mine, key=place), policy.cycle_pods)
     if not own or len(mine) == len(waiting):
         return own
     others = (group for group in waiting if owners[group.partition] != shard)
-    last = queue_key(own[-1])
     if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
-        before = [group for group in others if queue_key(group) < last]
+        last = place(own[-1])
+        before = [group for group in others if place(group) < last]
     else:
-        before = [group for group in others if group.priority > own[-1].priority]
-    ahead = _head(state, sorted(before, key=queue_key), policy.lookahead_pods)
-    return sorted(own + ahead, key=queue_key) if ahead else own
+        lowest = queueing.priority(state, own[-1])
+        before = [group for group in others if queueing.priority(state, group) > lowest]
+    ahead = _head(state, sorted(before, key=place), policy.lookahead_pods)
+    return sorted(own + ahead, key=place) if ahead else own
 
 
 def _head(state: State, queue: list[Group], pods: int) -> list[Group]:

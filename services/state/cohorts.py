@@ -119,7 +119,7 @@ def backoff_started(state: State, place: int, time_ns: int) -> None:
     cohort = state.cohorts.get(place)
     if cohort is not None:
         for key in cohort.groups:
-            state.groups[key].queued_ns = time_ns
+            state.groups[key].failed_ns = time_ns
 
 
 def backoff_over(state: State, key: str) -> None:

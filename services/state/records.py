@@ -86,12 +86,15 @@ class Group(msgspec.Struct, gc=False):
     partition: int
     since: int
     """The sequence at which it appeared: older decisions do not mean it."""
-    queued_ns: int
+    created_ns: int
+    """Creation of the first of its pods that the log saw."""
     pod: str = ""
     gangs: tuple[str, ...] = ()
     priority: int = 0
     phase: str = IDLE
     attempts: int = 0
+    failed_ns: int = 0
+    """When it was last refused for room, by its shard's log time; 0: not since its last permit."""
     cohort: int = 0
     changed: int = 0
     """The sequence of the last fact about its members or declaration that could change a verdict."""

@@ -116,7 +116,7 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
     if group is not None:
         for key in group.gangs:
             state.gangs[key].satisfied = True
-        group.conflicts = 0
+        group.conflicts = group.failed_ns = 0
         groups.hold_over(state, group)
         groups.make_ready(state, group)
     _settled(state, given_back)

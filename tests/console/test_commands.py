@@ -65,7 +65,10 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["replay", "{log}", "--at", "soon"], "expected a sequence, or a time"),
         (["replay", "{log}", "--cluster", "other"], "simulated"),
         (["simulate", "-f", "nowhere.yaml"], "nowhere.yaml"),
-        (["simulate", "-f", "{log}", "--profile", "best"], "expected one of default, binpack"),
+        (
+            ["simulate", "-f", "{log}", "--profile", "best"],
+            "expected one of default, binpack, coscheduling, koordinator, kube-batch",
+        ),
         (["export", "{log}", "there.txt"], "expected a NATS URL"),
     ],
 )

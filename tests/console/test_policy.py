@@ -27,14 +27,17 @@ def test_what_is_not_named_stays() -> None:
 
 def test_a_profile_by_name_and_then_its_score() -> None:
     assert changed(DEFAULT_POLICY, {"profile": "binpack"}).profile.node_score == "binpack"
-    mixed = changed(DEFAULT_POLICY, {"profile": "default", "node_score": "binpack"}).profile
-    assert (mixed.name, mixed.node_score) == ("default", "binpack")
+    mixed = changed(
+        DEFAULT_POLICY, {"profile": "default", "node_score": "binpack", "queue_order": "kube-batch"}
+    ).profile
+    assert (mixed.name, mixed.node_score, mixed.queue_order) == ("default", "binpack", "kube-batch")
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"node_score": "best"}, "--node-score 'best': expected one of least-allocated, binpack"),
+        ({"queue_order": "fifo"}, "--queue-order 'fifo': expected one of coscheduling, koordinator, kube-batch"),
         ({"replacement_policy": "drop"}, "--replacement-policy 'drop': expected one of keep, evict"),
         ({"cycle_pods": 0}, "--cycle-pods 0: expected at least 1"),
         ({"permit_waiting_ms": -1}, "--permit-waiting-ms -1: expected at least 0"),

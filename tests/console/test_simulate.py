@@ -11,7 +11,7 @@ import pytest
 
 from events.policy import DEFAULT_POLICY
 from services.console.policy import changed
-from services.console.profiles import UnknownProfile, profile
+from services.console.profiles import PROFILES, UnknownProfile, profile
 from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
 from services.simulator.manifests import load_yaml
@@ -107,6 +107,14 @@ def test_every_scheduler_name_is_a_candidate_and_bound_pods_hold_their_room() ->
     assert list(found["waiting"]) == ["default/b"]
 
 
+def test_a_pod_group_has_its_place_in_the_order_of_the_files_too() -> None:
+    """The node has room for either: what stands first in the files goes first, be it a pod or a PodGroup."""
+    gang = [pod_group("g", 2), pod("g-0", "3", labels={GANG: "g"}), pod("g-1", "3", labels={GANG: "g"})]
+    alone = pod("alone", "3")
+    assert set(placed(node("n1"), *gang, alone)["bound"]) == {"default/g-0", "default/g-1"}
+    assert set(placed(node("n1"), alone, *gang)["bound"]) == {"default/alone"}
+
+
 def test_pods_are_tried_by_priority_and_then_in_the_order_of_the_files() -> None:
     classes = [
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
@@ -158,9 +166,10 @@ def test_the_order_of_the_nodes_does_not_matter(seed: int) -> None:
     assert placed(*things, *nodes) == expected
 
 
-async def test_its_log_verifies() -> None:
+@pytest.mark.parametrize("name", PROFILES)
+async def test_its_log_verifies(name: str) -> None:
     objects = [node("n1"), pod_group("g", 7), workload("Job", "g", 7, {GANG: "g"}), workload("Deployment", "d", 9)]
-    simulation = simulate(objects)
+    simulation = simulate(objects, changed(DEFAULT_POLICY, {"profile": name}))
     report = await verify(simulation.log)
     assert report.verified
     assert report.digest == simulation.answer()["digest"]

@@ -50,6 +50,7 @@ policies = st.fixed_dictionaries(
     optional={
         **dict.fromkeys(POLICY, numbers),
         "profile": texts | st.sampled_from(["default", "binpack"]),
+        "queue_order": texts | st.sampled_from(["coscheduling", "koordinator", "kube-batch"]),
         "node_score": texts | st.sampled_from(["binpack", "least-allocated"]),
         "replacement_policy": texts | st.sampled_from(["keep", "evict"]),
     },

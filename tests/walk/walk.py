@@ -14,11 +14,12 @@ import msgspec
 
 import events as ev
 from events.objects import HostPort, NodeAssignment, SelectorRequirement, SelectorTerm
-from events.policy import DEFAULT_POLICY
+from events.policy import DEFAULT_POLICY, Profile
 from services.binder import core as binder
 from services.binder.binding import Intent, Seen, outcome, settled_by
 from services.planner import core as planner
 from services.planner.placement import Room
+from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.state import membership
 from services.state.fold import State
 from tests.walk.checks import check_permits
@@ -64,10 +65,13 @@ class Walk:
 
     def __init__(self, seed: int, *, replacement: str = "keep") -> None:
         self.random = random.Random(seed)
-        score = self.random.choice(["least-allocated", "binpack"])
+        score, order = (
+            self.random.choice(["least-allocated", "binpack"]),
+            sorted(QUEUE_ORDERS)[seed % len(QUEUE_ORDERS)],
+        )
         policy = msgspec.structs.replace(
             DEFAULT_POLICY,
-            profile=msgspec.structs.replace(DEFAULT_POLICY.profile, node_score=score),
+            profile=Profile(name="walk", queue_order=order, node_score=score),
             replacement_policy=replacement,
             replacement_hold_ms=15_000,
             cycle_pods=self.random.choice([3, 4096]),

@@ -7,20 +7,32 @@
     4. When podA and podB are both pgPods: compare the LastFailureTimestamp of the podGroup.
        4.2 If equal, we will compare the UID of PodGroup. (To keep the pods of the same PodGroup together.)
 
-The text's pods are Muster's groups: a group is one entry of the queue, so its pods never interleave with another's. Its
-time is `Group.queued_ns`: a group starts with the creation of its first pod ("initialized the first time the pod belongs
-to the PodGroup is encountered") and takes the time of its last failure, which is the shard's own log time; PrioritySort's
-timestamp, the time at which a pod entered the queue, behaves alike. Where the text is silent: a group's priority is the
-highest of its members', and the UID of a group is its key, which is unique at any time and outlives a re-created object.
+The text's pods are Muster's groups: a group is one entry of the queue, so its pods never interleave with another's. The
+time of its last failure is the shard's own log time, and a quorum clears it, as the text's Permit deletes the
+PodGroupInfo.
+
+Where the text is silent, what the later code (kubernetes-sigs/scheduler-plugins, TestLess) says is taken:
+
+- A group that did not fail has the time of its PodGroup's creation; without a PodGroup that of its first pod
+  ("initialized the first time the pod belongs to the PodGroup is encountered").
+
+Where the two differ, the text is followed:
+
+- A single pod that was refused goes behind by the time of its refusal: PrioritySort's timestamp is that at which a pod
+  entered the queue. The later code compares the first attempts, so that such a pod keeps its place.
+- The last tie-break is the group's key in place of the UID: it is as unique, and outlives an object that is made anew.
+  The later code compares the names of the pods, by which pods of two groups of one second interleave.
+
+Silent are both on a group's priority (`services.state.queueing`); the later code has each pod's own.
 """
 
 from __future__ import annotations
 
+from services.state import queueing
+from services.state.fold import State
 from services.state.records import Group
 
-QueueKey = tuple[int, int, str]
 
-
-def queue_key(group: Group) -> QueueKey:
-    """Groups in ascending order of this key are in queue order."""
-    return (-group.priority, group.queued_ns, group.key)
+def place(state: State, group: Group) -> tuple[int | str, ...]:
+    """Priority, descending; last failure, else creation; key."""
+    return -queueing.priority(state, group), group.failed_ns or queueing.created_ns(state, group), group.key

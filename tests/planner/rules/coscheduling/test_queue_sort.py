@@ -1,12 +1,14 @@
 """Seed 000, Extension points, QueueSort: the order in which a shard tries its groups."""
 
 import itertools
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 import events as ev
-from services.planner.rules.coscheduling.queue_sort import queue_key
+from services.planner.rules.coscheduling.queue_sort import place
+from services.state.fold import State
 from services.state.records import Group
 from tests.world import SECOND_NS, World, of_type
 
@@ -67,7 +69,7 @@ def test_a_regular_pod_older_than_the_groups_last_failure_goes_first() -> None:
     LastFailureTimestampB, return true. Otherwise, return false."""
     world = World()
     failed_gang(world, "train")
-    failure_s = world.state.groups["default/train"].queued_ns // SECOND_NS
+    failure_s = world.state.groups["default/train"].failed_ns // SECOND_NS
     world.node("n0")
     world.pass_s(2)
     world.pod("after", created_s=failure_s + 1)
@@ -109,7 +111,7 @@ def test_each_failure_updates_the_time() -> None:
     assert [key for event in refused for key in event.groups] == ["default/third", "default/first", "default/second"]
     world.pass_s(5)
     groups = world.state.groups
-    assert groups["default/third"].queued_ns == groups["default/first"].queued_ns > 1_000 * SECOND_NS
+    assert groups["default/third"].failed_ns == groups["default/first"].failed_ns > 1_000 * SECOND_NS
 
 
 def test_equal_failures_are_ordered_by_the_groups_name() -> None:
@@ -120,7 +122,7 @@ def test_equal_failures_are_ordered_by_the_groups_name() -> None:
     world.plan()
     world.pass_s(2)
     groups = world.state.groups
-    assert groups["default/a"].queued_ns == groups["default/b"].queued_ns
+    assert groups["default/a"].failed_ns == groups["default/b"].failed_ns
     world.node("n0")
     assert tried(world) == ["default/a", "default/b"]
 
@@ -138,7 +140,7 @@ def test_pods_of_two_groups_never_interleave() -> None:
 
 GROUPS = st.lists(
     st.builds(
-        lambda name, priority, queued: Group(f"default/{name}", 0, 1, queued, priority=priority),
+        lambda name, priority, created: Group(f"pod/default/{name}", 0, 1, created, pod=name, priority=priority),
         st.text("abc", min_size=1, max_size=3),
         st.integers(-2, 2),
         st.integers(0, 2),
@@ -152,8 +154,9 @@ def test_the_order_is_total_and_does_not_depend_on_arrival(groups: list[Group], 
     """There are different LastFailureTimestamp (even if they are the same, the UID will be different)."""
     shuffled = list(groups)
     random.shuffle(shuffled)
-    ordered = sorted(groups, key=queue_key)
-    assert sorted(shuffled, key=queue_key) == ordered
+    rank = partial(place, State())
+    ordered = sorted(groups, key=rank)
+    assert sorted(shuffled, key=rank) == ordered
     for one, other in itertools.pairwise(ordered):
-        assert queue_key(one) < queue_key(other)
+        assert rank(one) < rank(other)
         assert one.priority >= other.priority

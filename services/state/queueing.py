@@ -1,0 +1,37 @@
+"""What every queue order compares: a group's priority and its age.
+
+*Priority* follows the dialect. Coscheduling and Koordinator know none of a group's own: a group has its pods' highest.
+kube-batch's and Volcano's PodGroups name a priority class, Kubernetes' own have a priority: where a gang's declaration
+has one, it counts instead of its pods'; where it has none (no class, or one that is not there), the pods' highest counts.
+Gang groups are Koordinator's.
+
+*Age*: a gang was created when its PodGroup was, else with the first of its pods that the log saw. A gang group is as old
+as the oldest of its gangs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.state.records import Gang, Group
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def priority(state: State, group: Group) -> int:
+    """Higher goes first."""
+    declared = (state.gangs[key].declaration for key in group.gangs)
+    own = (found.priority for found in declared if found is not None and found.priority is not None)
+    return max(own, default=group.priority)
+
+
+def created_ns(state: State, group: Group) -> int:
+    """Wall time of the creation, as the API server says it; earlier goes first."""
+    if group.pod:
+        return group.created_ns
+    return min(_created_ns(state, group, state.gangs[key]) for key in group.gangs)
+
+
+def _created_ns(state: State, group: Group, gang: Gang) -> int:
+    return state.pod_groups[gang.pod_group].created_ns if gang.pod_group else group.created_ns
