@@ -33,11 +33,12 @@ _jitter = wait_random_exponential(multiplier=0.1, max=5.0)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer. `code` is the status, `body` its bytes."""
+    """An HTTP answer. `code` is the status, `body` its bytes, `date` the server's own clock as HTTP writes it."""
 
     code: int
     body: bytes
     retry_after_s: float | None = None
+    date: str = ""
 
     def raise_for(self, request: str) -> Answer:
         """This answer if it is a success; raises the ApiError that it stands for otherwise."""
@@ -155,7 +156,8 @@ class Transport:
             async with self._session.request(
                 verb, URL(self._access.base_url + path, encoded=True), data=body, headers=headers, **self._options
             ) as response:
-                answer = Answer(response.status, await response.read(), _retry_after_s(response))
+                date = response.headers.get("Date", "")
+                answer = Answer(response.status, await response.read(), _retry_after_s(response), date)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             telemetry.REQUESTS.add(1, verb=verb, status="unreachable")
             raise _unreachable(request, error) from error

@@ -165,9 +165,15 @@ class Controllers:
         completions = spec.get("completions")
         if (len(succeeded) >= completions) if completions is not None else (succeeded and not active):
             return told | self._ended(job, "Complete", "CompletionsReached", active)
-        if not spec.get("suspend"):
-            told["active"] += self._start_pods(job, active, succeeded)
-        return told
+        if spec.get("suspend"):
+            return told | self._suspended(active)
+        told["active"] += self._start_pods(job, active, succeeded)
+        return told | ({"conditions": []} if "Suspended" in done else {})
+
+    def _suspended(self, active: list[Object]) -> Object:
+        """Its pods go, and it stays."""
+        self._delete_pods(active)
+        return {"active": 0, "conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]}
 
     def _start_pods(self, job: Object, active: list[Object], succeeded: list[Object]) -> int:
         """What is missing of a Job's parallelism; returns how many were started."""
@@ -186,11 +192,14 @@ class Controllers:
         return len(indices)
 
     def _ended(self, job: Object, condition: str, reason: str, active: list[Object]) -> Object:
-        for pod in active:
-            self._delete(self.api.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]))
+        self._delete_pods(active)
         now = timestamp(self.api.clock())
         told = {"conditions": [{"type": condition, "status": "True", "reason": reason, "lastTransitionTime": now}]}
         return told | {"completionTime": now} if condition == "Complete" else told
+
+    def _delete_pods(self, pods: list[Object]) -> None:
+        for pod in pods:
+            self._delete(self.api.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]))
 
     # --------------------------------------------------------------------------------------------------------- effects
 

@@ -166,7 +166,9 @@ class Kubelet:
         pod, now = entry.object, timestamp(self.api.clock())
         text = (pod["metadata"].get("annotations") or {}).get(EXIT_CODE, "0")
         code = int(text) if text.isdecimal() else 1
-        terminated = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": now}
+        started = pod["status"].get("startTime", now)
+        reason = "Error" if code else "Completed"
+        terminated = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}
         containers = [
             {"name": c["name"], "ready": False, "restartCount": 0, "state": {"terminated": terminated}}
             for c in pod["spec"]["containers"]

@@ -130,6 +130,15 @@ async def test_a_suspended_job_waits(cluster: SimulatedCluster) -> None:
     await until(lambda: pods(cluster, "j"))
 
 
+async def test_a_job_that_is_suspended_loses_its_pods_and_stays(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j", parallelism=2, completions=2))
+    await until(lambda: running(cluster, "j") == 2)
+    cluster.patch("Job", "j", {"spec": {"suspend": True}})
+    await until(lambda: not pods(cluster, "j") and conditions(cluster, "Job", "j") == ["Suspended"])
+    cluster.patch("Job", "j", {"spec": {"suspend": False}})
+    await until(lambda: running(cluster, "j") == 2 and conditions(cluster, "Job", "j") == [])
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "Job"])
 async def test_what_an_owner_owned_goes_with_it(cluster: SimulatedCluster, kind: str) -> None:
     cluster.create(workload(kind, "w"))

@@ -1,0 +1,172 @@
+"""A batch/v1 Job whose pods are a gang: its PodGroup and itself are made, listed with its pods, and suspended.
+
+A Job is one object, and its controller makes the pods: so a gang is there as a whole or not at all, whatever happens to
+whoever asked for it. Suspending a Job ends its pods and leaves it in place: its name stays taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from events.wire import UNDECODABLE
+from services.kubernetes import nesting
+from services.kubernetes.access import Access
+from services.kubernetes.errors import NotFound, Unreachable
+from services.kubernetes.objects import Identified, Int32, Listed, Metadata, Object
+from services.kubernetes.resources import Resource
+from services.kubernetes.transport import JSON, Answer, Transport, retrying
+
+MERGE = "application/merge-patch+json"
+JOBS = Resource("jobs.batch", "/apis/batch/v1/jobs")
+PODS = Resource("pods", "/api/v1/pods")
+JOB_NAME = "batch.kubernetes.io/job-name"
+"""The label by which a Job's controller marks its pods."""
+PAGE = 1_000
+S = TypeVar("S")
+
+
+class JobSpec(Object):
+    completions: Int32 = 1
+    suspend: bool | None = None
+
+
+class JobCondition(Object):
+    type: str
+    status: str = ""
+
+
+class JobStatus(Object):
+    conditions: list[JobCondition] | None = None
+
+
+class Job(Object):
+    metadata: Metadata
+    spec: JobSpec = msgspec.field(default_factory=JobSpec)
+    status: JobStatus = msgspec.field(default_factory=JobStatus)
+
+    def is_so(self, condition: str) -> bool:
+        return any(one.type == condition and one.status == "True" for one in self.status.conditions or ())
+
+
+class _Running(Object):
+    started_at: datetime | None = None
+
+
+class _ContainerState(Object):
+    running: _Running | None = None
+    terminated: _Running | None = None
+
+
+class _ContainerStatus(Object):
+    state: _ContainerState | None = None
+
+
+class _GangPodStatus(Object):
+    phase: str = ""
+    container_statuses: list[_ContainerStatus] | None = None
+
+
+class GangPod(Object):
+    """One pod of a Job, as far as it tells how the gang does."""
+
+    metadata: Metadata
+    status: _GangPodStatus = msgspec.field(default_factory=_GangPodStatus)
+
+    @property
+    def job(self) -> str:
+        return (self.metadata.labels or {}).get(JOB_NAME, "")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it runs, nor will."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def started_ms(self) -> int:
+        """When its last container began to run, epoch milliseconds; 0 where none has."""
+        states = [one.state for one in self.status.container_statuses or () if one.state is not None]
+        ran = [state.running or state.terminated for state in states]
+        return max((int(one.started_at.timestamp() * 1000) for one in ran if one and one.started_at), default=0)
+
+
+_job_decoder = msgspec.json.Decoder(Job)
+_jobs_decoder = msgspec.json.Decoder(Listed[Job])
+_pods_decoder = msgspec.json.Decoder(Listed[GangPod])
+_identified_decoder = msgspec.json.Decoder(Identified)
+
+
+class GangJobs(Transport):
+    """Jobs of one namespace. Effects are tried once; reads are repeated."""
+
+    def __init__(self, access: Access, namespace: str, *, connections: int = 16, timeout_s: float = 30.0) -> None:
+        super().__init__(access, connections=connections, timeout_s=timeout_s)
+        self._namespace = namespace
+        self._reading = retrying(3)
+
+    # --------------------------------------------------------------------------------------------------------- effects
+
+    async def create(self, resource: Resource, body: Mapping[str, Any]) -> str:
+        """The new object's UID. Raises Conflict where the name is taken, ApiError."""
+        request = f"create {resource.name} {self._namespace}/{body['metadata']['name']}"
+        answer = await self.send(request, "POST", self._path(resource), msgspec.json.encode(body))
+        return _decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.uid
+
+    async def suspend(self, name: str, uid: str) -> None:
+        """End a Job's pods, if it is still this one. Raises Conflict where it is another, NotFound, ApiError."""
+        request = f"patch {JOBS.name} {self._namespace}/{name}"
+        patch = msgspec.json.encode({"metadata": {"uid": uid}, "spec": {"suspend": True}})
+        (await self.send(request, "PATCH", self._path(JOBS, name), patch, MERGE)).raise_for(request)
+
+    # --------------------------------------------------------------------------------------------------------- queries
+
+    async def get_job(self, name: str) -> Job | None:
+        """Raises ApiError."""
+        request = f"get {JOBS.name} {self._namespace}/{name}"
+        try:
+            return _decoded(_job_decoder, request, (await self._read(request, self._path(JOBS, name))).body)
+        except NotFound:
+            return None
+
+    async def jobs(self, selector: str) -> tuple[list[Job], str]:
+        """Those with these labels, by a consistent list; and the server's clock as HTTP writes it. Raises ApiError."""
+        return await self._listed(JOBS, selector, _jobs_decoder)
+
+    async def pods(self, selector: str) -> list[GangPod]:
+        """Raises ApiError."""
+        return (await self._listed(PODS, selector, _pods_decoder))[0]
+
+    async def _listed(
+        self, resource: Resource, selector: str, decoder: msgspec.json.Decoder[Listed[S]]
+    ) -> tuple[list[S], str]:
+        request, found, token = f"list {resource.name} {self._namespace}", [], ""
+        while True:
+            asked = {"labelSelector": selector, "limit": PAGE} | ({"continue": token} if token else {})
+            answer = await self._read(request, f"{self._path(resource)}?{urlencode(asked)}")
+            page = _decoded(decoder, request, answer.body)
+            found += page.items or []
+            token = page.metadata.continue_
+            if not token:
+                return found, answer.date
+
+    async def _read(self, request: str, path: str) -> Answer:
+        async def once() -> Answer:
+            return (await self.send(request, "GET", path, accept=JSON)).raise_for(request)
+
+        return await self._reading(once)
+
+    def _path(self, resource: Resource, name: str = "") -> str:
+        group, _, plural = resource.path.rpartition("/")
+        return f"{group}/namespaces/{quote(self._namespace)}/{plural}" + (f"/{quote(name)}" if name else "")
+
+
+def _decoded(decoder: msgspec.json.Decoder[S], request: str, body: bytes) -> S:
+    """Raises Unreachable for what an API server does not answer: something between has."""
+    try:
+        return nesting.decode(decoder, body)
+    except UNDECODABLE as error:
+        raise Unreachable(request, "Unreadable", f"expected an object: {error}", sent=True) from error
