@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 import events as ev
+from events.policy import DEFAULT_POLICY
 from tests.dialects.cluster import Cluster
 from tests.dialects.declare import Asked, Dialect
 from tests.world import SECOND_NS
@@ -75,13 +78,14 @@ def group(dialect: Dialect) -> str:
 
 
 def order(dialect: Dialect) -> str:
-    """By what two gangs, both ready and with room for both, come one after the other."""
+    """By what two gangs, both ready and with room for both, come one after the other: under its project's profile."""
     factors = []
     if _first(dialect, lambda c, x, y: (_come(c, x, priority=10, at_s=9), _come(c, y))) == "x":
         factors.append("priority")
+    if _first(dialect, lambda c, x, y: (_start(c, x), _come(c, y, at_s=9), c.member(x, f"{x.name}-3"))) == "y":
+        factors.append("started gangs last")
     winner = _first(dialect, lambda c, x, y: (_come(c, x, declared_s=0, at_s=9), _come(c, y, declared_s=9, at_s=0)))
-    ages = {"x": "age of the PodGroup", "y": "age of the first pod", "": ""}
-    factors.append(ages[winner])
+    factors.append({"x": "age of the PodGroup", "y": "age of the first pod", "": ""}[winner])
     if _first(dialect, lambda c, x, y: (_come(c, x), _fail(c, x), _come(c, y, at_s=9))) == "y":
         factors[-1] += " or last failure"
     if _first(dialect, lambda c, x, y: (_come(c, x), _come(c, y))) == "":
@@ -179,7 +183,8 @@ def _first(dialect: Dialect, given: Callable[[Cluster, Asked, Asked], object]) -
     winners = set()
     for names in (("a", "b"), ("b", "a")):
         x, y = map(Asked, names)
-        cluster = Cluster(dialect)
+        profile = msgspec.structs.replace(DEFAULT_POLICY.profile, queue_order=dialect.queue_order)
+        cluster = Cluster(dialect, msgspec.structs.replace(DEFAULT_POLICY, profile=profile))
         given(cluster, x, y)
         cluster.nodes("n0", cpu=6)
         placed = [event.group for event in cluster.plan() if isinstance(event, ev.GangPlaced)]
@@ -192,6 +197,14 @@ def _first(dialect: Dialect, given: Callable[[Cluster, Asked, Asked], object]) -
 def _come(cluster: Cluster, asked: Asked, *, priority: int = 0, declared_s: int = 0, at_s: int = 0) -> None:
     cluster.declare(asked, declared_s)
     cluster.members(asked, 3, at_s, priority=priority)
+
+
+def _start(cluster: Cluster, asked: Asked) -> None:
+    """The gang runs."""
+    _come(cluster, asked)
+    cluster.nodes("before", cpu=3)
+    cluster.rest()
+    assert len(cluster.bound()) == 3
 
 
 def _fail(cluster: Cluster, asked: Asked) -> None:

@@ -27,6 +27,8 @@ class Asked(NamedTuple):
 class Dialect(NamedTuple):
     name: str
     """As the table has it."""
+    queue_order: str
+    """Of its own project's profile; Kubernetes has none of its own, and gets the default."""
     on_pods: Callable[[Asked], Object]
     """Labels, annotations, fields of the spec and an owner that the gang's pods get."""
     declared_by: Callable[[Asked], Object | None] = lambda asked: None
@@ -117,48 +119,56 @@ def _workload(asked: Asked) -> Object:
 
 
 DIALECTS = (
-    Dialect("coscheduling, 2020", _labels("pod-group/name", "pod-group/min-available")),
+    Dialect("coscheduling, 2020", "coscheduling", _labels("pod-group/name", "pod-group/min-available")),
     Dialect(
         "coscheduling, v0.18",
+        "coscheduling",
         _labels("pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"),
     ),
     Dialect(
         "coscheduling, KEP-2",
+        "coscheduling",
         _labels("pod-group.scheduling.x-k8s.io/name", "pod-group.scheduling.x-k8s.io/min-available"),
     ),
     Dialect(
         "coscheduling, v0.19",
+        "coscheduling",
         _labels("pod-group.scheduling.sigs.k8s.io"),
         _coscheduling("scheduling.sigs.k8s.io/v1alpha1"),
     ),
     Dialect(
         "coscheduling, v1alpha1",
+        "coscheduling",
         _labels("scheduling.x-k8s.io/pod-group"),
         _coscheduling("scheduling.x-k8s.io/v1alpha1"),
     ),
     Dialect(
         "Koordinator, CRD",
+        "koordinator",
         lambda asked: {"labels": {"pod-group.scheduling.sigs.k8s.io": asked.name}, "spec": KOORDINATORS},
         _koordinators_pod_group,
     ),
-    Dialect("Koordinator, annotations", _koordinators_annotations),
-    Dialect("kube-batch, v1alpha1", _named, _batch("scheduling.incubator.k8s.io/v1alpha1")),
-    Dialect("kube-batch, v1alpha2", _named, _batch("scheduling.sigs.dev/v1alpha2")),
-    Dialect("kube-batch, group-min-member", _of_one_owner("scheduling.k8s.io/group-min-member")),
-    Dialect("Volcano, v1beta1", _named, _batch("scheduling.volcano.sh/v1beta1")),
-    Dialect("Volcano, group-min-member", _of_one_owner("scheduling.volcano.sh/group-min-member")),
+    Dialect("Koordinator, annotations", "koordinator", _koordinators_annotations),
+    Dialect("kube-batch, v1alpha1", "kube-batch", _named, _batch("scheduling.incubator.k8s.io/v1alpha1")),
+    Dialect("kube-batch, v1alpha2", "kube-batch", _named, _batch("scheduling.sigs.dev/v1alpha2")),
+    Dialect("kube-batch, group-min-member", "kube-batch", _of_one_owner("scheduling.k8s.io/group-min-member")),
+    Dialect("Volcano, v1beta1", "kube-batch", _named, _batch("scheduling.volcano.sh/v1beta1")),
+    Dialect("Volcano, group-min-member", "kube-batch", _of_one_owner("scheduling.volcano.sh/group-min-member")),
     Dialect(
         "Kubernetes, v1alpha1",
+        "coscheduling",
         lambda asked: {"spec": {"workloadRef": {"name": asked.name, "podGroup": "workers"}}},
         _workload,
     ),
     Dialect(
         "Kubernetes, v1alpha2",
+        "coscheduling",
         lambda asked: {"spec": {"schedulingGroup": {"podGroupName": asked.name}}},
         _native("v1alpha2"),
     ),
     Dialect(
         "Kubernetes, v1beta1",
+        "coscheduling",
         lambda asked: {"spec": {"schedulingGroup": {"podGroupName": asked.name}}},
         _native("v1beta1"),
     ),
