@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import settings
 
 from events.jetstream import JetStreamLog
 from events.server import EmbeddedServer
@@ -13,9 +12,6 @@ from tests.homes import each_home
 from tests.nats_server import cluster, own_server, server
 
 __all__ = ["cluster", "each_home", "own_server", "server"]
-
-settings.register_profile("muster", deadline=None)  # the machine may be busy: no example is timed
-settings.load_profile("muster")
 
 
 @pytest.fixture
