@@ -62,8 +62,8 @@ class GangPlaced(Decision, frozen=True):
 class GroupsRefused(Decision, frozen=True):
     """Groups that cannot be placed now, for one shared reason with the numbers behind it.
 
-    `reason` is a code: InsufficientRoom (autoscalers may act), TooFewPods, GangNotDeclared, PodsGated,
-    UnsupportedConstraint, GangTooLarge, SetAside.
+    `reason` is a code: InsufficientRoom (autoscalers may act), TooFewPods, WaitingForGang, GangNotDeclared,
+    PodsGated, UnsupportedConstraint, GangTooLarge, SetAside.
     """
 
     reason: str

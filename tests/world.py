@@ -194,6 +194,17 @@ class World:
     def gang(self, name: str, pods: int, minimum: int, **asks: Any) -> list[str]:
         return [self.pod(f"{name}-{i}", name, minimum=minimum, **asks) for i in range(pods)]
 
+    def koordinator(self, gang: str, pods: int, minimum: int, says: dict[str, Any] | None = None) -> list[str]:
+        """Pods of 1 cpu that declare the gang (``namespace/name``) by Koordinator's annotations; UIDs ``name-0`` …
+
+        Pods that are there are observed anew.
+        """
+        fields = {"min_member": minimum, "waiting_time_ms": 0, "match_policy": "once-satisfied", **(says or {})}
+        declared = Declaration(said=tuple(sorted(fields)), **fields)
+        namespace, _, name = gang.partition("/")
+        of = {"namespace": namespace, "dialect": "koordinator/v1alpha1", "declared": declared}
+        return [self.pod(f"{name}-{i}", name, **of) for i in range(pods)]
+
     def pod_group(
         self, name: str, minimum: int, waiting_time_ms: int = 0, *, created_s: int = 0, **declared: Any
     ) -> None:

@@ -40,7 +40,7 @@ def standing(state: State, gang: Gang) -> Standing:
     statuses = [state.pods[uid].status for uid in gang.members]
     running, succeeded, failed = (statuses.count(status) for status in (BOUND, SUCCEEDED, FAILED))
     minimum = gang.declaration.min_member if gang.declaration is not None else 1
-    group = state.groups.get(gang.key)
+    group = state.groups.get(gang.group)
     refused = state.cohorts[group.cohort] if group is not None and group.cohort else None
     return Standing(len(statuses), running, succeeded, failed, minimum, refused)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from services.binder.rules.coscheduling import permit
+from services.binder.rules.koordinator import gang_group
 from services.state import fits
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
@@ -104,13 +105,11 @@ class Bench:
 
     def _reached(self, group: Group, good: Sequence[NodeAssignment], proposed: Sequence[NodeAssignment]) -> bool:
         """Whether each gang of the group has its minimum with these; what is optional is optional beyond that only."""
-        state = self.state
-        for key in group.gangs:
-            pods = sum(len(assignment.pods) for assignment in proposed)
-            held = sum(state.pods[uid].gang == key for assignment in good for uid in assignment.pods)
-            if not permit.quorum(state, state.gangs[key], held, pods):
-                return False
-        return True
+        if not group.gangs:
+            return True
+        pods = self.state.pods
+        gangs = (pods[uid].gang for assignment in (*good, *proposed) for uid in assignment.pods if uid in pods)
+        return gang_group.all_reached(self.state, group, Counter(gangs))
 
     def _permit(
         self, group: Group, place: Place, good: list[NodeAssignment], accepted: list[NodeAssignment], lost: list[str]

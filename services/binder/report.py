@@ -20,6 +20,7 @@ WORDS = {
     "InsufficientRoom": UNSCHEDULABLE,
     "UnsupportedConstraint": "UnsupportedConstraint",
     "TooFewPods": "WaitingForMembers",
+    "WaitingForGang": "WaitingForGang",
     "GangNotDeclared": "WaitingForPodGroup",
     "PodsGated": "WaitingForMembers",
     "GangTooLarge": "GangTooLarge",

@@ -1,7 +1,7 @@
 """The only fold: one commit after another, each event by its row in one table of transitions.
 
 `APPLY` has a row for every event of the language. The transitions themselves stand in `pods` (a pod, its claim),
-`groups` (gangs, groups, cohorts) and `verdicts` (what the binder said). An event that does not fit the state at its own
+`groups`, `gang_groups`, `cohorts` and `verdicts` (what the binder said). An event that does not fit the state at its own
 place — an outcome for a pod that is gone, a proposal of a shard that lost the partition — is inert, and counted where
 somebody should know.
 """
@@ -15,7 +15,7 @@ import events as ev
 from events import subjects
 from events.envelope import Commit, Header, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.policy import Policy
-from services.state import cohorts, groups, nominations, pods, shards, verdicts
+from services.state import cohorts, gang_groups, groups, nominations, pods, shards, verdicts
 from services.state.clock import advance
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
@@ -61,6 +61,8 @@ class State:
         self.classes: dict[str, SchedulingClass] = {}
         self.pods: dict[str, Pod] = {}
         self.gangs: dict[str, Gang] = {}
+        self.regrouping: dict[str, None] = {}
+        """Gangs that name others than before: their groups are formed anew once nothing of them is under way."""
         self.groups: dict[str, Group] = {}
         self.ready: dict[str, None] = {}
         """Groups that may be tried now, besides those of the cohorts that woke."""
@@ -93,11 +95,11 @@ class State:
 
         # Derived.
         self.table = NodeTable()
+        self.named: dict[str, dict[str, None]] = {}
+        """Gang → the gangs that name it as one of their group, in no particular order."""
         # The place of the event that is being applied.
-        self.index = 0
+        self.index = self.basis = self.commit_epoch = 0
         self.writer = ""
-        self.basis = 0
-        self.commit_epoch = 0
 
     @property
     def resources(self) -> list[str]:
@@ -149,6 +151,8 @@ class State:
                 table[kind](self, event)
             else:
                 self.ignore(event)
+        if self.regrouping:
+            gang_groups.regroup(self)
 
     def ignore(self, event: ev.Event) -> None:
         """Count an event that was not current at its own place."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import events as ev
 from events import dialects
 from services.state import declarations
-from services.state.membership import placeable, total, unplaced
+from services.state.membership import incomplete, placeable, unplaced
+from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
 from services.state.records import (
     AWAITING,
@@ -41,14 +42,19 @@ def join(state: State, uid: str, pod: Pod) -> None:
         group.pod = uid
         wake(state, group, uid)
         return
-    key = pod.group = pod.gang = membership.gang
-    gang = _gang(state, key, membership.dialect)
+    gang = _gang(state, membership.gang, membership.dialect)
+    pod.gang = gang.key
     gang.members[uid] = None
+    before = named_by(gang)
     declarations.joined(state, gang, uid, membership)
-    found = state.groups.get(key)
+    _declared(state, gang, before)
+    pod.group = gang.group
+    found = state.groups.get(gang.group)
     if found is None:
-        found = _new_group(state, key, fact)
-        found.gangs = (key,)
+        found = _new_group(state, gang.key, fact)
+        found.gangs = (gang.key,)
+        if named_by(gang) or gang.key in state.named:
+            state.regrouping[gang.key] = None
     elif fact.priority > found.priority:
         found.priority = fact.priority
     if found.phase == READY:
@@ -60,7 +66,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
 def _gang(state: State, key: str, dialect: str) -> Gang:
     gang = state.gangs.get(key)
     if gang is None:
-        gang = state.gangs[key] = Gang(key=key, dialect=dialect)
+        gang = state.gangs[key] = Gang(key=key, dialect=dialect, group=key)
     return gang
 
 
@@ -68,7 +74,7 @@ def _new_group(state: State, key: str, first: ev.PodObserved) -> Group:
     """A group with its first pod; one of that name that an earlier pod left behind gives way."""
     stale = state.groups.get(key)
     if stale is not None:
-        _drop_group(state, stale)
+        drop(state, stale)
     group = state.groups[key] = Group(key, partition_of(key), state.sequence, first.created_ns)
     group.priority = first.priority
     return group
@@ -77,31 +83,50 @@ def _new_group(state: State, key: str, first: ev.PodObserved) -> Group:
 def leave(state: State, uid: str, pod: Pod) -> None:
     """The pod is gone from its group: deleted, moved to another gang, or not a candidate any more."""
     group = state.groups.get(pod.group)
-    key, pod.group = pod.group, ""
+    pod.group = ""
     gang = state.gangs.get(pod.gang)
     pod.gang = ""
     if group is None:
         return
     let_go(state, group, uid)
     if group.pod == uid:
-        _drop_group(state, group)
+        drop(state, group)
         return
     if gang is None:
         return
     gang.members.pop(uid, None)
+    before = named_by(gang)
     declarations.left(state, gang, uid)
-    if gang.members:
+    _declared(state, gang, before)
+    gangs = [state.gangs[key] for key in group.gangs]
+    if any(one.members for one in gangs):
         pods, highest = state.pods, group.priority
-        if pod.fact.priority == highest and not any(pods[member].fact.priority == highest for member in gang.members):
-            group.priority = max(pods[member].fact.priority for member in gang.members)
+        if pod.fact.priority == highest and not any(
+            pods[member].fact.priority == highest for one in gangs for member in one.members
+        ):
+            group.priority = max(pods[member].fact.priority for one in gangs for member in one.members)
+        if not gang.members:
+            state.regrouping[gang.key] = None
         _reconsider(state, group)
     else:
-        _drop_group(state, group)
-        if not gang.pod_group:
-            del state.gangs[key]
+        drop(state, group)
+        for one in gangs:
+            alone(state, one)
 
 
-def _drop_group(state: State, group: Group) -> None:
+def alone(state: State, gang: Gang) -> None:
+    """No pod is left of the gangs of its group: it has none, until a pod comes."""
+    gang.group = gang.key
+    forget(state, gang)
+
+
+def forget(state: State, gang: Gang) -> None:
+    """A gang that has neither pods nor a PodGroup is none."""
+    if not gang.members and not gang.pod_group:
+        del state.gangs[gang.key]
+
+
+def drop(state: State, group: Group) -> None:
     _unpark(state, group)
     state.ready.pop(group.key, None)
     state.holding.pop(group.key, None)
@@ -113,7 +138,7 @@ def changed(state: State, uid: str, pod: Pod) -> None:
     """Observed again: gates, priority, requests or the gang's label may have changed, or it is no candidate any more."""
     fact = pod.fact
     wanted = key_of(fact) if fact.candidate else ""
-    if pod.group and pod.group != wanted:
+    if pod.group and (pod.gang or pod.group) != wanted:
         held = state.claims.get(uid)
         if held is not None and held.stage != "bound":
             return  # membership is frozen from proposal to settlement; `settled` comes back to it
@@ -127,15 +152,18 @@ def changed(state: State, uid: str, pod: Pod) -> None:
     gang = state.gangs.get(pod.gang)
     if gang is not None:
         if fact.gang is not None:
+            before = named_by(gang)
             declarations.joined(state, gang, uid, fact.gang)
-        group.priority = max(state.pods[member].fact.priority for member in gang.members)
+            _declared(state, gang, before)
+        of_group = (member for key in group.gangs for member in state.gangs[key].members)
+        group.priority = max(state.pods[member].fact.priority for member in of_group)
     else:
         group.priority = fact.priority
     wake(state, group, uid)
 
 
 def key_of(fact: ev.PodObserved) -> str:
-    """Key of the group that the pod says it belongs to."""
+    """Key of the gang that the pod says it belongs to, or of a group of its own."""
     return fact.gang.gang if fact.gang is not None else f"pod/{fact.namespace}/{fact.name}"
 
 
@@ -149,7 +177,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
             let_go(state, group, uid)
         if group.phase == READY:
             _reconsider(state, group)
-    if pod.group != (key_of(pod.fact) if pod.fact.candidate else ""):
+    if (pod.gang or pod.group) != (key_of(pod.fact) if pod.fact.candidate else ""):
         changed(state, uid, pod)
 
 
@@ -176,6 +204,9 @@ def hold_over(state: State, group: Group) -> None:
 
 # -------------------------------------------------------------------------------------------------------------- phases
 
+INCOMPLETE = frozenset({"TooFewPods", "WaitingForGang"})
+"""Refusals that only who is missing can change."""
+
 
 def wake(state: State, group: Group, uid: str = "") -> None:
     """A fact about the group itself could change its verdict: about the pod `uid`, or about a declaration.
@@ -189,18 +220,12 @@ def wake(state: State, group: Group, uid: str = "") -> None:
             state.ready[group.key] = None
     elif group.phase == PARKED:
         cohort = state.cohorts[group.cohort]
-        if cohort.reason == "TooFewPods" and _too_few(state, group):
+        if cohort.reason in INCOMPLETE and incomplete(state, group):
             return
         if cohort.backing_off:
             group.woken = True
         else:
             make_ready(state, group)
-
-
-def _too_few(state: State, group: Group) -> bool:
-    """Whether a gang is still short of pods, by its declaration as it is now."""
-    gangs = [state.gangs[key] for key in group.gangs]
-    return any(gang.declaration is not None and total(state, gang) < gang.declaration.min_member for gang in gangs)
 
 
 def _reconsider(state: State, group: Group) -> None:
@@ -266,9 +291,27 @@ def pod_group_deleted(state: State, event: ev.PodGroupDeleted) -> None:
 
 def _redeclare(state: State, gang: Gang) -> None:
     """A PodGroup of the gang's name came, changed or went."""
+    before = named_by(gang)
     declarations.declare(state, gang)
-    group = state.groups.get(gang.key)
+    _declared(state, gang, before)
+    group = state.groups.get(gang.group)
     if group is not None:
         wake(state, group)
-    elif not gang.members and not gang.pod_group:
-        del state.gangs[gang.key]
+        if not gang.members:
+            state.regrouping[gang.key] = None
+    else:
+        forget(state, gang)
+
+
+def _declared(state: State, gang: Gang, before: tuple[str, ...]) -> None:
+    """The gang's declaration was settled anew; `before` is what it named."""
+    names_changed(state, gang, before)
+    may_have_reached(state, gang)
+
+
+def may_have_reached(state: State, gang: Gang) -> None:
+    """More of the gang run than before, or fewer have to: gangs of other groups that name it may have waited for that."""
+    for key in sorted(state.named.get(gang.key, ())):
+        group = state.groups.get(state.gangs[key].group)
+        if group is not None and gang.key not in group.gangs:
+            wake(state, group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from services.state.naming import named_by
 from services.state.records import BOUND, HELD, PENDING, PERMITTED, SUCCEEDED, TERMINATING, Gang, Group
 
 if TYPE_CHECKING:
@@ -84,3 +85,30 @@ def running(state: State, gang: Gang) -> tuple[int, int]:
 def total(state: State, gang: Gang) -> int:
     """Seed 000, Pre-Filter 1: the gang's pods, terminating ones excluded."""
     return sum(state.pods[uid].status != TERMINATING for uid in gang.members)
+
+
+def outside(state: State, group: Group) -> list[str]:
+    """Keys of the gangs that the group's gangs name and that do not belong to it, sorted: they are not there, or name
+    none of these back."""
+    named = {name for key in group.gangs for name in named_by(state.gangs[key])}
+    return sorted(named.difference(group.gangs))
+
+
+def reached(state: State, key: str) -> bool:
+    """Whether the gang is there and so many of it run, or are permitted to, as have to start together."""
+    gang = state.gangs.get(key)
+    if gang is None or gang.declaration is None:
+        return False
+    return running(state, gang)[0] >= gang.declaration.min_member
+
+
+def awaited(state: State, group: Group) -> str:
+    """The first gang outside of the group that the group has to wait for; empty: none."""
+    return next((key for key in outside(state, group) if not reached(state, key)), "")
+
+
+def incomplete(state: State, group: Group) -> bool:
+    """Whether one of its gangs is short of pods by its declaration as it is now, or it waits for another gang."""
+    gangs = [state.gangs[key] for key in group.gangs]
+    too_few = (gang.declaration is not None and total(state, gang) < gang.declaration.min_member for gang in gangs)
+    return any(too_few) or bool(awaited(state, group))

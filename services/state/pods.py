@@ -128,6 +128,8 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
             release(state, uid)
         take(state, Claim(uid, node, pod.fact.scheduling_class, BOUND_CLAIM, pod.group))
         groups.shrunk(state, pod)
+    if pod.gang:
+        groups.may_have_reached(state, state.gangs[pod.gang])
     group = state.groups.get(pod.group)
     if group is not None:
         # What fails next fails for the first time. A permit alone is no success; bindings fail, too.

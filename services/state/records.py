@@ -67,6 +67,8 @@ class Gang(msgspec.Struct, gc=False):
 
     key: str
     dialect: str = ""
+    group: str = ""
+    """Key of its group, whether that is there or not: without pods there is none."""
     declaration: Declaration | None = None
     source: str = ""
     """The UID of the PodGroup or pod that declared it."""

@@ -21,6 +21,7 @@ import events as ev
 from events.policy import Policy
 from events.wire import UNDECODABLE
 from services.state.fold import State
+from services.state.naming import named_by
 from services.state.records import (
     PROPOSED,
     Claim,
@@ -62,6 +63,7 @@ class Snapshot(msgspec.Struct):
     classes: dict[str, SchedulingClass]
     pods: dict[str, Pod]
     gangs: dict[str, Gang]
+    regrouping: dict[str, None]
     groups: dict[str, Group]
     ready: dict[str, None]
     claims: dict[str, Claim]
@@ -169,7 +171,10 @@ def _shared(attribute: str, portion: dict[Any, Any], strings: dict[str, str]) ->
 
 
 def _derive(state: State, resources: list[str]) -> None:
-    """The table of nodes, from the records."""
+    """The table of nodes, and who names whom, from the records."""
+    for key, gang in state.gangs.items():
+        for named in named_by(gang):
+            state.named.setdefault(named, {})[key] = None
     table = state.table
     for name in resources:
         table.column(name)

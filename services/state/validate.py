@@ -10,6 +10,7 @@ import numpy as np
 from events import dialects
 from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import SNAPSHOTS_KEPT, State
+from services.state.naming import component, named_by
 from services.state.nodes import Ints, NodeTable
 from services.state.nominations import replacement_key
 from services.state.records import (
@@ -40,6 +41,7 @@ def validate_state(state: State) -> None:
     _claims_have_their_pods(state)
     _groups_are_in_one_place(state)
     _gangs_know_their_pod_groups(state)
+    _gangs_are_with_those_they_wait_for(state)
     _snapshots_are_of_the_past(state)
 
 
@@ -143,6 +145,27 @@ def _groups_are_in_one_place(state: State) -> None:
             raise Violated(f"group {key} awaits a verdict on nothing (7.12)")
 
 
+def _gangs_are_with_those_they_wait_for(state: State) -> None:
+    named: dict[str, dict[str, None]] = {}
+    for key, gang in state.gangs.items():
+        for name in named_by(gang):
+            named.setdefault(name, {})[key] = None
+        group = state.groups.get(gang.group)
+        if group is None:
+            _require(not gang.members and gang.group == key, f"gang {key} has pods, and no group")
+        else:
+            _require(key in group.gangs, f"gang {key} is none of its group {gang.group}")
+        astray = [uid for uid in gang.members if state.pods[uid].gang != key or state.pods[uid].group != gang.group]
+        _require(not astray, f"pods of gang {key} are somewhere else: {astray}")
+    _require(named == state.named, "who names whom is not what the gangs declare")
+    for key, group in state.groups.items():
+        _require(bool(group.pod) or group.key == min(group.gangs), f"group {key} is not called by its smallest gang")
+        _require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")
+        settled = group.phase != AWAITING and not group.held and not state.regrouping
+        together = group.pod or not settled or component(state, group.gangs[0]) == group.gangs
+        _require(bool(together), f"the gangs of group {key} are not those that name each other")
+
+
 def _gangs_know_their_pod_groups(state: State) -> None:
     for fact in state.pod_groups.values():
         key = dialects.gang_key(fact.dialect, fact.namespace, fact.name)
@@ -153,7 +176,8 @@ def _gangs_know_their_pod_groups(state: State) -> None:
             known = declaring is not None and gang.source == declaring.uid
             _require(known, f"gang {key} is not declared by its PodGroup {gang.pod_group}")
         _require(not gang.declarer or gang.declarer in gang.members, f"gang {key} hears a pod that is none of its own")
-        _require(bool(gang.members or gang.pod_group), f"gang {key} has neither pods nor a PodGroup")
+        kept = gang.members or gang.pod_group or key in state.regrouping
+        _require(bool(kept), f"gang {key} has neither pods nor a PodGroup")
 
 
 def _snapshots_are_of_the_past(state: State) -> None:

@@ -96,6 +96,7 @@ def held(state: State, event: ev.GangHeld) -> None:
 
 def permitted(state: State, event: ev.GangPermitted) -> None:
     """Quorum: the claims named are permitted, with the intents' preconditions; whatever else was proposed is released."""
+    permits: list[str] = []
     for assignment in event.bindings:
         for binding in assignment.pods:
             claim = state.claims.get(binding.uid)
@@ -103,6 +104,7 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
                 claim.resource_version = binding.resource_version
                 pods.accept(state, claim, PERMITTED)
                 state.permitted[claim.uid] = None
+                permits.append(claim.uid)
     group = None if event.proposals else state.groups.get(event.group)
     given_back: list[str] = []
     for place in event.proposals:
@@ -114,12 +116,22 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
             given_back.append(uid)
     _release(state, given_back)
     if group is not None:
-        for key in group.gangs:
-            state.gangs[key].satisfied = True
+        _satisfied(state, permits)
         group.conflicts = group.failed_ns = 0
-        groups.hold_over(state, group)
-        groups.make_ready(state, group)
+        for uid in (*permits, *event.dropped):
+            groups.let_go(state, group, uid)
+        if event.proposals or group.phase != AWAITING:
+            groups.make_ready(state, group)
     _settled(state, given_back)
+
+
+def _satisfied(state: State, permits: list[str]) -> None:
+    """The gangs of these pods have what they need to start."""
+    for key in dict.fromkeys(state.pods[uid].gang for uid in permits):
+        if key:
+            gang = state.gangs[key]
+            gang.satisfied = True
+            groups.may_have_reached(state, gang)
 
 
 def refused(state: State, event: ev.ProposalRefused) -> None:

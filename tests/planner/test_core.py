@@ -233,7 +233,6 @@ def test_an_unsupported_constraint_is_named_and_never_placed(gang: bool) -> None
     ("declared", "named"),
     [
         ({"mode": "NonStrict"}, "mode NonStrict"),
-        ({"groups": ("default/train", "other/ps")}, "gang groups (default/train, other/ps)"),
         ({"match_policy": "only-waiting"}, "match policy only-waiting"),
         ({"task_minimums": {"ps": 1, "worker": 1}}, "minimums of single tasks"),
     ],

@@ -41,15 +41,12 @@ PLANTS: dict[str, Plant] = {
     "quorum off by one": Plant(
         "the binder permits a gang that lacks one pod",
         "services.binder.rules.coscheduling.permit",
-        (("proposed >= gang.declaration.min_member", "proposed >= gang.declaration.min_member - 1"),),
+        (("assumed >= gang.declaration.min_member", "assumed >= gang.declaration.min_member - 1"),),
     ),
     "minimum off by one": Plant(
         "the planner thinks that a gang may start one pod short",
-        "services.planner.core",
-        (
-            ("needed = max(1, minimum - census.have)", "needed = max(1, minimum - census.have - 1)"),
-            ("census.placeable, minimum - census.have)", "census.placeable, minimum - census.have - 1)"),
-        ),
+        "services.planner.gangs",
+        (("    return minimum - census.have", "    return minimum - census.have - 1"),),
     ),
     "permit before capacity": Plant(
         "the binder permits without looking for room",

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import events as ev
-from events import subjects
+from events import dialects, subjects
 from events.envelope import Commit, Stored
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
+from services.state.naming import named_by
 from services.state.records import BOUND, PERMITTED, SUCCEEDED
 from services.state.validate import Violated, validate_state
 
@@ -62,8 +63,8 @@ class Witness:
         """Event → the sequence at which it first came."""
         self._touched: dict[str, int] = {}
         """Node, pod or gang → the sequence of the last fact about it."""
-        self._where: dict[str, tuple[str, str]] = {}
-        """UID → its node and group after the last fact about it."""
+        self._where: dict[str, tuple[str, ...]] = {}
+        """UID → its node, group and gang after the last fact about it."""
         self._versions: dict[str, int] = {}
         """UID → the newest resourceVersion at which the log observed the object."""
         self._taken_at = 0
@@ -151,7 +152,7 @@ class Witness:
         uid, sequence = event.uid, commit.sequence
         self._touched[uid] = sequence
         pod = self.state.pods.get(uid)
-        now = (pod.node, pod.group) if pod is not None else ("", "")
+        now = (pod.node, pod.group, pod.gang) if pod is not None else ()
         for key in (*self._where.get(uid, ()), *now):
             self._touched[key] = sequence
         self._where[uid] = now
@@ -165,7 +166,11 @@ class Witness:
         self._versions[uid] = found
 
     def pod_group(self, event: Any, commit: Commit, index: int, before: Before) -> None:
-        self._touched[f"{event.namespace}/{event.name}"] = commit.sequence
+        key = dialects.gang_key(event.dialect, event.namespace, event.name)
+        gang = self.state.gangs.get(key)
+        self._touched[key] = commit.sequence
+        if gang is not None:
+            self._touched[gang.group] = commit.sequence
 
     # ------------------------------------------------------------------------------------------------------- decisions
 
@@ -187,8 +192,11 @@ class Witness:
                 uids = [binding.uid for binding in assignment.pods]
                 self._within_allocatable(assignment.node, uids, commit.sequence)
         if group is not None and self._touched.get(permit.group, 0) <= basis:
-            for key in group.gangs:
-                self._reached(key, commit, key in before.satisfied)
+            pods = [binding.uid for assignment in permit.bindings for binding in assignment.pods]
+            started = {pod.gang: None for uid in pods if (pod := self.state.pods.get(uid)) is not None and pod.gang}
+            for key in started:
+                for other in (key, *named_by(self.state.gangs[key])) if key not in before.satisfied else ():
+                    self._reached(other, commit, other in before.satisfied)
 
     def _within_allocatable(self, node: str, uids: list[str], sequence: int) -> None:
         """Of what these pods ask for; something else may be overdrawn since the node shrank."""
@@ -205,7 +213,11 @@ class Witness:
         _require(not over, f"{sequence}: the permits exceed what {node} has (7.2)")
 
     def _reached(self, key: str, commit: Commit, satisfied: bool) -> None:
-        gang = self.state.gangs[key]
+        gang = self.state.gangs.get(key)
+        if gang is None:
+            touched = self._touched.get(key, 0) > commit.header.basis
+            _require(touched, f"{commit.sequence} permits pods whose gang waits for {key}, which is not there (7.3)")
+            return
         running = sum(self._runs(uid) for uid in gang.members)
         touched = any(self._touched.get(uid, 0) > commit.header.basis for uid in gang.members)
         reached = gang.declaration is not None and running >= gang.declaration.min_member

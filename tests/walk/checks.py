@@ -10,6 +10,7 @@ from services.planner import core as planner
 from services.planner.core import Cycle
 from services.state import membership, snapshot
 from services.state.fold import State
+from services.state.naming import named_by
 from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED, SUCCEEDED
 from tests.walk.cluster import Cluster
 from tests.world import World
@@ -70,16 +71,22 @@ def check_permits(state: State, decided: list[ev.Event]) -> None:
                     assert info.fact.host_ports not in opened, f"{permit} opens a port twice (7.2)"
                 for column, _ in info.columns:
                     assert table.held[row, column] <= table.allocatable[row, column], f"{permit} exceeds (7.2)"
-        group = after.groups[permit.group]
-        for key in group.gangs:
-            gang = after.gangs[key]
-            running = sum(
-                after.pods[uid].status in (BOUND, SUCCEEDED)
-                or (uid in after.claims and after.claims[uid].stage == PERMITTED)
-                for uid in gang.members
-            )
-            reached = gang.declaration is not None and running >= gang.declaration.min_member
-            assert reached or key in satisfied, f"{permit} below the minimum (7.3)"
+        started = dict.fromkeys(after.pods[one.uid].gang for assignment in permit.bindings for one in assignment.pods)
+        for key in started:
+            if key and key not in satisfied:
+                for other in (key, *named_by(after.gangs[key])):
+                    assert other in satisfied or _reached(after, other), f"{permit}: {other} is below its minimum (7.3)"
+
+
+def _reached(state: State, key: str) -> bool:
+    gang = state.gangs.get(key)
+    if gang is None or gang.declaration is None:
+        return False
+    running = sum(
+        state.pods[uid].status in (BOUND, SUCCEEDED) or (uid in state.claims and state.claims[uid].stage == PERMITTED)
+        for uid in gang.members
+    )
+    return running >= gang.declaration.min_member
 
 
 def refold(world: World, start: State | None = None) -> State:

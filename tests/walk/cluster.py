@@ -16,6 +16,9 @@ from events.objects import Declaration, Membership, Taint
 from tests.facts import pod_group
 from tests.world import GI
 
+KOORDINATOR = "koordinator/v1alpha1"
+GROUPED = ("default/g4", "default/g5")
+"""Gangs that name each other, as a rule."""
 DEDICATED = Taint(key="dedicated", value="x", effect="NoSchedule")
 
 
@@ -137,16 +140,35 @@ class Cluster:
         }
 
     def create_gang(self) -> None:
+        """One by itself, or in a gang group of Koordinator's, and often with all of it."""
         rnd = self.random
         name = f"default/g{rnd.randrange(6)}"
-        pods = rnd.randrange(1, 6)
+        if name not in GROUPED and rnd.random() < 0.8:
+            self._gang(name, "coscheduling/2020", rnd.randrange(1, 6))
+            return
+        for one in GROUPED if name in GROUPED and rnd.random() < 0.6 else (name,):
+            self._gang(one, KOORDINATOR, rnd.randrange(1, 4))
+
+    def _gang(self, name: str, dialect: str, pods: int) -> None:
+        rnd = self.random
         minimum = rnd.choice([pods, pods, max(1, pods - 1), pods + 1])
-        on_pod = Declaration(min_member=minimum, waiting_time_ms=rnd.choice([0, 0, 2000]))
-        declared = on_pod if rnd.random() < 0.7 else None
+        declared: Declaration | None = Declaration(min_member=minimum, waiting_time_ms=rnd.choice([0, 0, 2000]))
+        if dialect == KOORDINATOR:
+            said = ("groups", "min_member")
+            declared = msgspec.structs.replace(declared, groups=self.gang_group(name), said=said)
+        elif rnd.random() < 0.3:
+            declared = None
         for _ in range(pods):
-            self.create(Membership(gang=name, dialect="coscheduling/2020", declared=declared))
+            self.create(Membership(gang=name, dialect=dialect, declared=declared))
         if declared is None:
             self.declare(name.removeprefix("default/"), minimum)
+
+    def gang_group(self, name: str) -> tuple[str, ...]:
+        """What a gang says of its group: most name each other, some name one that doesn't, or that never comes."""
+        rnd = self.random
+        if rnd.random() < 0.8:
+            return GROUPED if name in GROUPED else ()
+        return tuple(sorted({name, f"default/g{rnd.randrange(7)}"}))
 
     def declare(self, name: str, minimum: int) -> None:
         self.made += 1
@@ -235,6 +257,16 @@ class Cluster:
 
     def step_declare(self) -> None:
         self.declare(f"g{self.random.randrange(6)}", self.random.randrange(1, 5))
+
+    def step_regroup(self) -> None:
+        """Somebody edits what a pod says of its gang group."""
+        kept = self.pick(lambda pod: pod.membership is not None and pod.membership.declared is not None)
+        if kept is not None and kept.status in ("pending", "bound"):
+            membership = kept.membership
+            assert membership is not None
+            declared = msgspec.structs.replace(membership.declared, groups=self.gang_group(membership.gang))
+            kept.membership = msgspec.structs.replace(membership, dialect=KOORDINATOR, declared=declared)
+            self.show(kept)
 
     def step_undeclare(self) -> None:
         name = f"g{self.random.randrange(6)}"

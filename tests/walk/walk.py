@@ -42,6 +42,7 @@ CLUSTER_STEPS = {
     "label": 2,
     "declare": 1,
     "undeclare": 1,
+    "regroup": 2,
 }
 MUSTER_STEPS = {
     "restart_ingest": 0.5,

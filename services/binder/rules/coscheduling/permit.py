@@ -18,10 +18,10 @@ from services.state.fold import State
 from services.state.records import Gang, Group
 
 
-def quorum(state: State, gang: Gang, waiting_pods: int, proposed: int) -> bool:
-    """Whether Running + WaitingPods + the proposed ones reach the gang's minimum."""
+def quorum(state: State, gang: Gang, assumed: int) -> bool:
+    """Whether Running and the assumed ones, WaitingPods and those that are proposed, reach the gang's minimum."""
     return gang.declaration is not None and (
-        membership.running(state, gang)[0] + waiting_pods + proposed >= gang.declaration.min_member
+        membership.running(state, gang)[0] + assumed >= gang.declaration.min_member
     )
 
 

@@ -1,0 +1,23 @@
+"""Seed 002, Permit, for gang groups.
+
+    Scheduler will calculate all Gangs in GangGroup whether the current number of assumed-pods in each Gang meets the
+    Gang's minimum requirement. […] If Gang meet the bind-condition, we will give every waiting pod a "Success" status.
+
+*Assumed* are the pods that wait at permit, those that are proposed, and those that have a node for good. A gang that is
+named and is not of the group must run with its minimum: what it has waiting at permit is none of this group's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.binder.rules.coscheduling import permit
+from services.state import membership
+from services.state.fold import State
+from services.state.records import Group
+
+
+def all_reached(state: State, group: Group, assumed: Mapping[str, int]) -> bool:
+    """Whether each gang has its minimum with its waiting and proposed pods, which are `assumed`."""
+    own = all(permit.quorum(state, state.gangs[key], assumed.get(key, 0)) for key in group.gangs)
+    return own and not membership.awaited(state, group)

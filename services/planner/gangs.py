@@ -1,0 +1,297 @@
+"""Planning a group of gangs: what keeps it from being tried, what each gang needs, and a node for all of that or none.
+
+A *part* is what of one gang may be proposed now and is of one scheduling class. A *need* is how many pods of some parts
+must have a node before any of the group is bound. Needs are placed first, so that what is beyond a minimum takes no room
+from another gang's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from events import GangPlaced
+from events.objects import Declaration, NodeAssignment
+from services.planner.placement import Placed
+from services.planner.rules.coscheduling.pre_filter import too_few
+from services.planner.rules.koordinator import gang_group
+from services.state import fits, membership
+from services.state.membership import Census
+from services.state.nodes import ClassInfo
+from services.state.nominations import claim_key
+from services.state.records import Gang, Group
+
+if TYPE_CHECKING:
+    from services.planner.core import Cycle
+
+
+class Part(NamedTuple):
+    """Pods of one gang and one scheduling class that may be proposed now, in the order in which the log saw them."""
+
+    gang: str
+    info: ClassInfo
+    uids: list[str]
+
+
+class Need(NamedTuple):
+    """So many pods of these parts (by index) must have a node together."""
+
+    parts: tuple[int, ...]
+    pods: int
+
+
+class Refusal(NamedTuple):
+    """Why the group is not placed now, as `GroupsRefused` says it."""
+
+    reason: str
+    detail: str
+    needed: int = 0
+    placeable: int = 0
+    node_reasons: dict[str, int] | None = None
+
+
+Taken = list[tuple[str, int, str]]
+"""(node, part, UID) of pods that go where room is nominated for them."""
+
+
+def plan(cycle: Cycle, group: Group) -> None:
+    """The whole group, or why not."""
+    gangs = [cycle.state.gangs[key] for key in group.gangs]
+    members = [(gang, membership.census(cycle.state, gang)) for gang in gangs]
+    refusal = _incomplete(cycle, group, members) or _unplaceable(cycle, group, members)
+    if refusal is None:
+        parts, needs = _demand(cycle, members)
+        refusal = _place(cycle, group, parts, needs)
+    if refusal is not None:
+        cycle.refuse(group, *refusal)
+
+
+# -------------------------------------------------------------------------------------------------------------- checks
+
+
+def _incomplete(cycle: Cycle, group: Group, members: list[tuple[Gang, Census]]) -> Refusal | None:
+    """A gang that is not there with its minimum. Its whole group waits for it."""
+    for gang, census in members:
+        if gang.declaration is None:
+            return Refusal("GangNotDeclared", f"gang {gang.key} waits for its PodGroup")
+        minimum = gang.declaration.min_member
+        if too_few(census, minimum):
+            detail = f"gang {gang.key} has {census.total} of its minimum of {minimum} pods: less than minAvailable"
+            return Refusal("TooFewPods", detail, minimum, census.total)
+    missing = gang_group.missing(cycle.state, group)
+    return Refusal("WaitingForGang", missing) if missing else None
+
+
+def _unplaceable(cycle: Cycle, group: Group, members: list[tuple[Gang, Census]]) -> Refusal | None:
+    """What of a complete group cannot be placed wherever there is room."""
+    for gang, census in members:
+        unsupported = _unsupported(cycle, gang, census)
+        if unsupported:
+            return Refusal("UnsupportedConstraint", f"not supported yet: {unsupported}")
+    pods = sum(_placeable(census) for _, census in members)
+    if pods > cycle.policy.gang_pods:
+        detail = f"{_name(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
+        return Refusal("GangTooLarge", detail, pods)
+    for gang, census in members:
+        lacks = max(_needed(gang, census), 0 if pods else 1)
+        own = _placeable(census)
+        if own < lacks:
+            detail = f"gang {gang.key} needs {lacks} more pods; {own} may be scheduled, others are gated or done"
+            return Refusal("PodsGated", detail, lacks, own)
+    return None
+
+
+def _needed(gang: Gang, census: Census) -> int:
+    """Pods that the gang lacks of its minimum; none, or fewer, when it has that."""
+    minimum = gang.declaration.min_member if gang.declaration is not None else 1
+    return minimum - census.have
+
+
+def _placeable(census: Census) -> int:
+    return sum(map(len, census.placeable.values()))
+
+
+def _unsupported(cycle: Cycle, gang: Gang, census: Census) -> str:
+    """What the gang's pods or its declaration ask for and no rule here does yet."""
+    for digest in census.placeable:
+        unsupported = cycle.state.table.classes[digest].fact.unsupported
+        if unsupported:
+            return ", ".join(unsupported)
+    return _not_honoured(gang.declaration, census.total) if gang.declaration is not None else ""
+
+
+def _not_honoured(declaration: Declaration, pods: int) -> str:
+    """What the declaration asks for and no rule here does yet: such a gang waits, and is never placed without it."""
+    if declaration.mode != "Strict":
+        return f"mode {declaration.mode}"
+    if declaration.match_policy == "only-waiting":
+        return f"match policy {declaration.match_policy}"
+    if 0 < sum(declaration.task_minimums.values()) <= declaration.min_member < pods:
+        return "minimums of single tasks"
+    return ""
+
+
+def _name(group: Group) -> str:
+    shown = ", ".join(group.gangs[:3])
+    more = len(group.gangs) - 3
+    return f"gang {shown}" if len(group.gangs) == 1 else f"gang group {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+# ----------------------------------------------------------------------------------------------------------- placement
+
+
+def _demand(cycle: Cycle, members: list[tuple[Gang, Census]]) -> tuple[list[Part], list[Need]]:
+    """What there is to place, and how much of it must have a node together."""
+    parts: list[Part] = []
+    needs: list[Need] = []
+    for gang, census in members:
+        first = len(parts)
+        for digest, uids in census.placeable.items():
+            parts.append(Part(gang.key, cycle.state.table.classes[digest], uids))
+        lacks = _needed(gang, census)
+        if lacks > 0:
+            needs.append(Need(tuple(range(first, len(parts))), lacks))
+    return parts, needs
+
+
+def _place(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need]) -> Refusal | None:
+    """Propose a node for each pod that finds one, if all needs are met; else why not."""
+    taken = _take_nominated(cycle, group, parts)
+    needed = max(1, sum(need.pods for need in needs))
+    best, lacking = -1, parts[0]
+    why: dict[str, int] = {}
+    for order in _orders(cycle, parts):
+        attempt = Attempt(cycle, group, parts, taken)
+        if attempt.place(order, needs):
+            if not cycle.silent:
+                cycle.placed.append(attempt.proposal())
+            return None
+        found = sum(attempt.used)
+        if found > best:
+            best = found
+            lacking = next((parts[index] for index in order if attempt.full[index]), parts[order[0]])
+            why = cycle.why_not(lacking.info)
+        attempt.undo()
+    detail = f"{_name(group)}: {best} of the {needed} pods that must start together have a node."
+    return Refusal("InsufficientRoom", detail, needed, best, why)
+
+
+def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:
+    """The orders in which the parts are tried: the largest class first, and then the other way round."""
+    if len({part.info.fact.digest for part in parts}) == 1:
+        return [list(range(len(parts)))]
+    largest = cycle.state.table.allocatable.max(axis=0, initial=1)
+
+    def size(index: int) -> tuple[int, str]:
+        """The largest share that one pod of the class takes of the largest node, in 2^-20; ties by digest."""
+        info = parts[index].info
+        shares = (((amount << 20) // max(int(largest[column]), 1)) for column, amount in info.columns)
+        return max(shares, default=0), info.fact.digest
+
+    largest_first = sorted(range(len(parts)), key=size, reverse=True)
+    return [largest_first, largest_first[::-1]]
+
+
+class Attempt:
+    """The parts' pods in one order, as far as they found a node."""
+
+    def __init__(self, cycle: Cycle, group: Group, parts: list[Part], taken: Taken) -> None:
+        self.cycle, self.group, self.parts, self.taken = cycle, group, parts, taken
+        self.used = [0] * len(parts)
+        """Of each part, how many pods have a node."""
+        for _, index, _ in taken:
+            self.used[index] += 1
+        self.full = [False] * len(parts)
+        """Of each part, whether one of its pods found none."""
+        self._placed: list[tuple[int, Placed, bool]] = []
+        self._needs: list[Need] = []
+
+    def place(self, order: list[int], needs: list[Need]) -> bool:
+        """Needs first, then the rest. Whether all needs are met, and any pod has a node."""
+        self._needs = needs
+        place = {index: at for at, index in enumerate(order)}
+        met = True
+        for need in sorted(needs, key=lambda need: min(place[index] for index in need.parts)):
+            left = need.pods - sum(self.used[index] for index in need.parts)
+            for index in sorted(need.parts, key=place.__getitem__):
+                left -= self._put(index, left, required=True)
+            met = met and left <= 0
+        if met:
+            for index in order:
+                self._put(index, len(self.parts[index].uids), required=False)
+        return met and any(self.used)
+
+    def _put(self, index: int, pods: int, *, required: bool) -> int:
+        """Up to so many more pods of the part; how many found a node."""
+        part = self.parts[index]
+        pods = min(pods, len(part.uids) - self.used[index])
+        if pods <= 0 or self.full[index]:
+            return 0
+        rows = self.cycle.room.place(part.info, pods, self.cycle.seed(self.group))
+        done = sum(count for _, count in rows)
+        self.full[index] = done < pods
+        self.used[index] += done
+        self._placed.append((index, rows, required))
+        return done
+
+    def undo(self) -> None:
+        for index, rows, _ in self._placed:
+            self.cycle.room.undo(self.parts[index].info, rows)
+
+    def proposal(self) -> GangPlaced:
+        """What a need asks for is required together; the rest is optional, one by one."""
+        must: list[NodeAssignment] = []
+        may: list[NodeAssignment] = []
+        left = [need.pods for need in self._needs]
+        done = [0] * len(self.parts)
+        for node, index, uid in self.taken:
+            wanted = [at for at, need in enumerate(self._needs) if index in need.parts and left[at] > 0]
+            for at in wanted:
+                left[at] -= 1
+            (must if wanted else may).append(NodeAssignment(node, (uid,)))
+            done[index] += 1
+        names = self.cycle.state.table.names
+        for index, rows, required in self._placed:
+            uids = self.parts[index].uids
+            for row, pods in rows:
+                end = done[index] + pods
+                (must if required else may).append(NodeAssignment(names[row], tuple(uids[done[index] : end])))
+                done[index] = end
+        group = self.group
+        return GangPlaced(group=group.key, partition=group.partition, required=tuple(must), optional=tuple(may))
+
+
+# ------------------------------------------------------------------------------------------------------ nominated room
+
+
+def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> Taken:
+    """Pods go where room is nominated for them, those first that the log saw first."""
+    taken: Taken = []
+    table = cycle.state.table
+    used = [0] * len(parts)
+    for gang, node, digest in _nominated(cycle, group):
+        row = table.rows.get(node)
+        fitting = (index for index, part in enumerate(parts) if part.info.fact.digest == digest)
+        meant = (index for index in fitting if gang in ("", parts[index].gang) and used[index] < len(parts[index].uids))
+        index = next(meant, -1)
+        if row is None or index < 0:
+            continue
+        info = parts[index].info
+        if fits.feasible(table, info)[row] and not cycle.room.overdrawn(info, row):
+            taken.append((node, index, parts[index].uids[used[index]]))
+            used[index] += 1
+    return taken
+
+
+def _nominated(cycle: Cycle, group: Group) -> Iterator[tuple[str, str, str]]:
+    """(gang or '', node, class) of the room that failed members left (design, section 4), and of what is kept for a
+    group that lost its proposals to other shards."""
+    for key in group.gangs:
+        for nomination in cycle.nominations.get(key, ()):
+            yield key, nomination.node, nomination.scheduling_class
+    kept = cycle.state.group_nominations.get(group.key)
+    for assignment in kept.assignments if kept is not None else ():
+        for uid in assignment.pods:
+            claim = cycle.state.claims.get(claim_key(uid))
+            if claim is not None:
+                yield "", claim.node, claim.scheduling_class

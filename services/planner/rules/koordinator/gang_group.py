@@ -1,0 +1,34 @@
+"""Seed 002, GangGroup, and PreFilter.
+
+    All pods in a GangGroup can trigger the bind process only after all roles in a GangGroup meet their Gang conditions.
+    So we introduce GangGroup concept, which allow user to bundle different Gangs together.
+
+    Check whether childes in Gang has met the requirements of minimum number under each Gang, and reject the pod if
+    negative.
+
+Gangs that name each other are one group here (`services.state.naming`), one entry of the queue, and are placed together.
+So "each Gang" is read as each of the group: a group of which a gang is short of pods holds no room for the others, which
+could only wait. The later code counts the pod's own gang alone.
+
+The text is silent about a gang that is named and is not there, or does not name the group back. Chosen: each gang waits
+for those that it names itself, and nobody waits for being named. Such a gang must run, with its minimum, before the
+group is placed. The later code takes the list of whichever gang came last for all that it names.
+"""
+
+from __future__ import annotations
+
+from services.state import membership
+from services.state.fold import State
+from services.state.naming import named_by
+from services.state.records import Group
+
+
+def missing(state: State, group: Group) -> str:
+    """Which gang the group waits for, in words; empty when it is complete."""
+    awaited = membership.awaited(state, group)
+    if not awaited:
+        return ""
+    names = next(key for key in group.gangs if awaited in named_by(state.gangs[key]))
+    if awaited not in state.gangs:
+        return f"gang {names} names {awaited} in its gang group, which is not there yet"
+    return f"gang {names} names {awaited} in its gang group, which does not run with its minimum yet"

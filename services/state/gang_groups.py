@@ -1,0 +1,103 @@
+"""Gang groups come, change and go: gangs that name each other become one group, and part again.
+
+Declarations change a gang's group at the end of the commit that brings them. While anything of a group that it would
+touch is proposed or held, membership is frozen: it is regrouped after the commit that settles that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.state import groups
+from services.state.naming import component, named_by
+from services.state.partitions import partition_of
+from services.state.records import AWAITING, Gang, Group
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def regroup(state: State) -> None:
+    """Everything that waits to be regrouped and whose groups have nothing under way."""
+    for key in list(state.regrouping):
+        gang = state.gangs.get(key)
+        if gang is None or _regrouped(state, gang):
+            del state.regrouping[key]
+
+
+def _regrouped(state: State, gang: Gang) -> bool:
+    if _frozen(state.groups.get(gang.group)):
+        return False
+    touched = _touched(state, gang.key)
+    before = {group.key: group for key in touched if (group := state.groups.get(state.gangs[key].group)) is not None}
+    if any(_frozen(group) for group in before.values()):
+        return False
+    components = {touched[key]: None for key in sorted(touched)}
+    kept = {group.key for group in before.values() if group.gangs in components and _in_place(state, group)}
+    for key, group in before.items():
+        if key not in kept:
+            groups.drop(state, group)
+    for gangs in components:
+        if gangs[0] in kept and before[gangs[0]].gangs == gangs:
+            groups.wake(state, before[gangs[0]])
+        else:
+            _form(state, gangs, before)
+    return True
+
+
+def _frozen(group: Group | None) -> bool:
+    """Membership is frozen from proposal to settlement."""
+    return group is not None and (group.phase == AWAITING or bool(group.held))
+
+
+def _touched(state: State, key: str) -> dict[str, tuple[str, ...]]:
+    """The gangs whose groups this one's declaration may change → the gangs with which each belongs together now."""
+    found: dict[str, tuple[str, ...]] = {}
+    todo = [key]
+    while todo:
+        one = todo.pop()
+        if one in found:
+            continue
+        gangs = component(state, one)
+        for member in gangs:
+            found[member] = gangs
+            group = state.groups.get(state.gangs[member].group)
+            todo += group.gangs if group is not None else ()
+    return found
+
+
+def _in_place(state: State, group: Group) -> bool:
+    return group.partition == _partition(state, group.gangs)
+
+
+def _partition(state: State, gangs: tuple[str, ...]) -> int:
+    """That of the smallest namespace/gang of the declared group, whether it is there or not."""
+    named = (name for key in gangs for name in named_by(state.gangs[key]))
+    return partition_of(min(named, default=gangs[0]))
+
+
+def _form(state: State, gangs: tuple[str, ...], before: dict[str, Group]) -> None:
+    """These gangs are one group from here on; they bring the best place in the queue that one of them had."""
+    members = [uid for key in gangs for uid in state.gangs[key].members]
+    came_from = [before[key] for key in dict.fromkeys(state.gangs[key].group for key in gangs) if key in before]
+    if not members:
+        for key in gangs:
+            groups.alone(state, state.gangs[key])
+        return
+    pods, key = state.pods, gangs[0]
+    group = state.groups[key] = Group(
+        key,
+        _partition(state, gangs),
+        state.sequence,
+        min((one.created_ns for one in came_from), default=pods[members[0]].fact.created_ns),
+        gangs=gangs,
+        priority=max(pods[uid].fact.priority for uid in members),
+        attempts=max((one.attempts for one in came_from), default=0),
+        failed_ns=min((one.failed_ns for one in came_from), default=0),
+        changed=state.sequence,
+    )
+    for one in gangs:
+        state.gangs[one].group = key
+    for uid in members:
+        pods[uid].group = key
+    groups.make_ready(state, group)

@@ -1,0 +1,143 @@
+"""Seed 002, GangGroup, before anything is placed: gangs that are planned together, and gangs that are waited for."""
+
+import msgspec
+
+import events as ev
+from events.objects import NodeAssignment
+from services.state.partitions import partition_of
+from tests.facts import pod_group
+from tests.world import World, of_type
+
+ROLES = ("a/role-a", "b/role-b")
+
+
+def refusals(events: list[ev.Event]) -> list[tuple[str, str]]:
+    return [(event.reason, event.detail) for event in of_type(events, ev.GroupsRefused)]
+
+
+def group_of(world: World, gang: str) -> tuple[str, ...]:
+    return world.state.groups[world.state.gangs[gang].group].gangs
+
+
+def test_roles_of_several_namespaces_are_placed_together() -> None:
+    """The gangs in one gangGroup can from different namespaces."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.koordinator("b/role-b", 2, 2, {"groups": ROLES})
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES})
+    [placed] = world.plan()
+    pods = ("role-a-0", "role-a-1"), ("role-b-0", "role-b-1")
+    required = tuple(NodeAssignment("n0", some) for some in pods)
+    partition = partition_of("a/role-a")
+    assert placed == ev.GangPlaced(group="a/role-a", partition=partition, required=required, optional=())
+
+
+def test_a_role_that_does_not_fit_keeps_all_roles_from_being_placed() -> None:
+    """All pods in a GangGroup can trigger the bind process only after all roles in a GangGroup meet their Gang
+    conditions."""
+    world = World()
+    world.node("n0", cpu=3)
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES})
+    world.koordinator("b/role-b", 2, 2, {"groups": ROLES})
+    detail = "gang group a/role-a, b/role-b: 3 of the 4 pods that must start together have a node."
+    assert refusals(world.plan()) == [("InsufficientRoom", detail)]
+    world.node("n1", cpu=1)
+    world.pass_s(2)
+    world.settle()
+    assert world.bound() == ["role-a-0", "role-a-1", "role-b-0", "role-b-1"]
+
+
+def test_what_is_beyond_a_minimum_takes_no_room_from_another_role() -> None:
+    """The minimum of each gang first; the text is silent on further pods."""
+    world = World()
+    world.node("n0", cpu=3)
+    world.koordinator("a/role-a", 3, 1, {"groups": ROLES})
+    world.koordinator("b/role-b", 2, 2, {"groups": ROLES})
+    world.settle()
+    assert world.bound() == ["role-a-0", "role-b-0", "role-b-1"]
+
+
+def test_a_role_that_is_short_of_pods_is_named_and_all_wait() -> None:
+    """Check whether childes in Gang has met the requirements of minimum number under each Gang."""
+    world = World()
+    world.node("n0")
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES})
+    world.koordinator("b/role-b", 1, 2, {"groups": ROLES})
+    detail = "gang b/role-b has 1 of its minimum of 2 pods: less than minAvailable"
+    assert refusals(world.plan()) == [("TooFewPods", detail)]
+    world.koordinator("b/role-b", 2, 2, {"groups": ROLES})
+    world.settle()
+    assert len(world.bound()) == 4
+
+
+def test_a_role_that_is_not_there_yet_is_named_and_all_wait() -> None:
+    world = World()
+    world.node("n0")
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES})
+    detail = "gang a/role-a names b/role-b in its gang group, which is not there yet"
+    assert refusals(world.plan()) == [("WaitingForGang", detail)]
+    world.koordinator("a/role-a", 3, 2, {"groups": ROLES})
+    assert world.plan() == [], "nothing that came could change the verdict"
+    world.koordinator("b/role-b", 2, 2, {"groups": ROLES})
+    world.settle()
+    assert len(world.bound()) == 5
+
+
+def test_the_partition_is_that_of_the_smallest_gang_of_the_declared_group() -> None:
+    """Whether that is there or not, so that a group seldom changes hands while its gangs come."""
+    world = World()
+    world.koordinator("b/role-b", 1, 1, {"groups": ROLES})
+    group = world.state.groups["b/role-b"]
+    assert (group.gangs, group.partition) == (("b/role-b",), partition_of("a/role-a"))
+    world.koordinator("a/role-a", 1, 1, {"groups": ROLES})
+    group = world.state.groups["a/role-a"]
+    assert (group.gangs, group.partition) == (ROLES, partition_of("a/role-a"))
+    assert "b/role-b" not in world.state.groups
+
+
+def test_gangs_that_do_not_name_each_other_nobody_waits_for_being_named() -> None:
+    """Each waits for those that it names itself: what it names must run before it is placed."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/b")})
+    [b] = world.koordinator("default/b", 1, 1)
+    assert (group_of(world, "default/a"), group_of(world, "default/b")) == (("default/a",), ("default/b",))
+    planned = world.plan()
+    assert [event.group for event in of_type(planned, ev.GangPlaced)] == ["default/b"]
+    detail = "gang default/a names default/b in its gang group, which does not run with its minimum yet"
+    assert refusals(planned) == [("WaitingForGang", detail)]
+    world.judge()
+    assert world.state.claims[b].stage == "permitted"
+    assert [event.group for event in of_type(world.plan(), ev.GangPlaced)] == ["default/a"], "as soon as b may start"
+    world.settle()
+    assert world.bound() == ["a-0", "b-0"]
+
+
+def test_gangs_that_name_each_other_through_others_are_one_group() -> None:
+    """Otherwise they could wait for each other for ever."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/b")})
+    world.koordinator("default/b", 1, 1, {"groups": ("default/b", "default/c")})
+    world.koordinator("default/c", 1, 1, {"groups": ("default/a", "default/c")})
+    assert group_of(world, "default/b") == ("default/a", "default/b", "default/c")
+    world.settle()
+    assert world.bound() == ["a-0", "b-0", "c-0"]
+
+
+def test_a_gang_of_the_group_without_pods_is_waited_for() -> None:
+    """The CRD way: PodGroups may be there long before their pods."""
+    world = World()
+    world.node("n0")
+    groups = ("default/a", "default/b")
+    world.koordinator("default/a", 1, 1, {"groups": groups})
+    fact = pod_group("b", world.version(), 1)
+    declaration = msgspec.structs.replace(fact.declaration, groups=groups)
+    world.facts(msgspec.structs.replace(fact, dialect="koordinator/v1alpha1", declaration=declaration))
+    assert group_of(world, "default/b") == groups
+    assert refusals(world.plan()) == [
+        ("TooFewPods", "gang default/b has 0 of its minimum of 1 pods: less than minAvailable")
+    ]
+    world.koordinator("default/b", 1, 1, {"groups": groups})
+    world.settle()
+    assert world.bound() == ["a-0", "b-0"]
