@@ -1,7 +1,8 @@
-"""Snapshots in JetStream's object store, bucket ``muster-snapshots-<cluster>``.
+"""Objects in JetStream's object store: buckets in the form that every NATS client reads (``nats object get``).
 
-An object is chunks under a subject of its own and a meta message that names them, in the form that every NATS client
-reads (``nats object get``). The meta message comes last: an object is there as a whole or not at all.
+An object is chunks under a subject of its own and a meta message that names them. The meta message comes last: an object
+is there as a whole or not at all. `Bucket` is one bucket; `ObjectStore` keeps a log's snapshots in one,
+``muster-snapshots-<cluster>``.
 
 It is written and read here by requests whose refusals and lost answers are told apart (`events.connection`). nats-py's
 own client waits for ever for a chunk that is gone, tells a denial as a timeout, asks for the names of all streams, and
@@ -18,6 +19,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from events.connection import STREAM_NOT_FOUND, Connection, Message, Refused, decoded, retrying
+from events.log import LogError
 from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
 
@@ -26,7 +28,11 @@ DIGEST, STATE = "Muster-State-Digest", "Muster-State-Version"
 _OF_BYTES = "SHA-256="
 
 
-class _Object(msgspec.Struct, omit_defaults=True):
+class BrokenObject(LogError):
+    """An object that is gone, or cannot be had back as it was put."""
+
+
+class Object(msgspec.Struct, omit_defaults=True):
     """The object store's meta message, as far as it matters here."""
 
     name: str
@@ -45,62 +51,78 @@ def bucket(cluster: str) -> str:
 
 def stream(cluster: str) -> str:
     """The stream behind the bucket."""
-    return f"OBJ_{bucket(cluster)}"
+    return stream_of(bucket(cluster))
 
 
-def subjects(cluster: str) -> tuple[str, str]:
+def stream_of(bucket: str) -> str:
+    return f"OBJ_{bucket}"
+
+
+def subjects(bucket: str) -> tuple[str, str]:
     """(of chunks, of meta messages)."""
-    return f"$O.{bucket(cluster)}.C.>", f"$O.{bucket(cluster)}.M.>"
+    return f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"
 
 
-class ObjectStore:
-    """A log's snapshots in NATS. The bucket is made when something is put."""
+class Bucket:
+    """Objects by name. The stream is made when something is put. Every method raises LogError."""
 
-    def __init__(self, connection: Connection, cluster: str, replicas: int = 1) -> None:
-        self._connection, self._cluster, self._replicas = connection, cluster, replicas
-        self._bucket, self._stream = bucket(cluster), stream(cluster)
+    def __init__(self, connection: Connection, name: str, replicas: int = 1) -> None:
+        self.name = name
+        self._connection, self._replicas = connection, replicas
+        self._stream = stream_of(name)
 
-    async def put(self, kept: Kept, data: bytes) -> None:
-        """A crash in between leaves chunks that nothing names; the next `put` clears them away."""
+    async def put(self, name: str, data: bytes, headers: dict[str, str] | None = None) -> None:
+        """A crash in between leaves chunks that nothing names, until `sweep`."""
         await retrying()(self._connection.create_stream, self._configuration())
-        named = _Object(name=f"{kept.sequence:020}", bucket=self._bucket, nuid=secrets.token_hex(11), size=len(data))
-        named.digest = _digest(data)
-        named.headers = {DIGEST: [kept.digest], STATE: [str(kept.state)]}
+        named = Object(name=name, bucket=self.name, nuid=secrets.token_hex(11), size=len(data), digest=_digest(data))
+        named.headers = {key: [value] for key, value in (headers or {}).items()}
         for start in range(0, len(data), CHUNK_BYTES):
             named.chunks += 1
             part = data[start : start + CHUNK_BYTES]
             identity = {"Nats-Msg-Id": f"{named.nuid}.{named.chunks}"}
             await retrying()(self._connection.publish, self._chunks(named.nuid), part, identity)
         meta = msgspec.json.encode(named)
-        await retrying()(self._connection.publish, self._meta(named.name), meta, {"Nats-Rollup": "sub"})
-        await self._sweep()
+        await retrying()(self._connection.publish, self._meta(name), meta, {"Nats-Rollup": "sub"})
 
-    async def listed(self) -> list[Kept]:
-        return [_kept(found) for found in await self._objects()]
+    async def find(self, name: str) -> Object | None:
+        try:
+            asked = retrying()
+            message: Message | None = await asked(self._connection.last_message, self._stream, self._meta(name))
+        except Refused as refused:
+            if refused.number != STREAM_NOT_FOUND:
+                raise
+            return None
+        return None if message is None else _object(message.data)
 
-    async def get(self, kept: Kept) -> bytes:
-        what = f"{self._bucket}: snapshot {kept.sequence}"
-        found = [found for found in await self._objects() if _kept(found) == kept]
-        if not found:
-            raise BrokenSnapshot(f"{what} is gone")
-        parts = [message.data async for message in self._messages(self._chunks(found[0].nuid))]
-        data = b"".join(parts)
-        if len(data) != found[0].size or _digest(data) != found[0].digest:
-            raise BrokenSnapshot(f"{what}: {len(data)} of {found[0].size} bytes, or not those that were put")
+    async def listed(self) -> list[Object]:
+        """Those that are there, in the order in which they were put."""
+        found = [_object(message.data) async for message in self._messages(self._meta())]
+        return [one for one in found if one is not None]
+
+    async def get(self, found: Object) -> bytes:
+        """Raises BrokenObject."""
+        data = b"".join([message.data async for message in self._messages(self._chunks(found.nuid))])
+        if len(data) != found.size or _digest(data) != found.digest:
+            raise BrokenObject(f"{len(data)} of {found.size} bytes, or not those that were put")
         return data
 
-    async def delete(self, kept: Kept) -> None:
-        for found in await self._objects():
-            if _kept(found) == kept:
-                await self._purge(self._meta(found.name))
-                await self._purge(self._chunks(found.nuid))
+    async def delete(self, found: Object) -> None:
+        await self._purge(self._meta(found.name))
+        await self._purge(self._chunks(found.nuid))
 
-    # ---------------------------------------------------------------------------------------------------------- inside
-
-    async def _objects(self) -> list[_Object]:
-        """Those that are snapshots, the newest first."""
-        listed = [_snapshot(message.data) async for message in self._messages(self._meta())]
-        return sorted((one for one in listed if one is not None), key=lambda one: one.name, reverse=True)
+    async def sweep(self) -> None:
+        """Purge chunks that no object names: of one that was replaced or never finished. Nobody may put meanwhile."""
+        named = {self._chunks(found.nuid) for found in await self.listed()}
+        asked = {"subjects_filter": self._chunks()}
+        try:
+            info: bytes = await retrying()(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
+        except Refused as refused:
+            if refused.number != STREAM_NOT_FOUND:
+                raise
+            return
+        for subject in decoded(_decode_info, self._stream, info).state.subjects:
+            if subject not in named:
+                await self._purge(subject)
 
     async def _messages(self, subject: str) -> AsyncIterator[Message]:
         """All on this subject, in order; none where there is no bucket."""
@@ -117,30 +139,21 @@ class ObjectStore:
             yield message
             after = message.seq
 
-    async def _sweep(self) -> None:
-        """Purge chunks that no object names: of one that was replaced, or was never finished."""
-        named = {self._chunks(found.nuid) for found in await self._objects()}
-        asked = {"subjects_filter": self._chunks()}
-        info: bytes = await retrying()(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
-        for subject in decoded(_decode_info, self._stream, info).state.subjects:
-            if subject not in named:
-                await self._purge(subject)
-
     async def _purge(self, subject: str) -> None:
         await retrying()(self._connection.ask, f"$JS.API.STREAM.PURGE.{self._stream}", {"filter": subject})
 
     def _chunks(self, nuid: str = "*") -> str:
-        return f"$O.{self._bucket}.C.{nuid}"
+        return f"$O.{self.name}.C.{nuid}"
 
     def _meta(self, name: str = "") -> str:
         token = base64.urlsafe_b64encode(name.encode()).decode() if name else "*"
-        return f"$O.{self._bucket}.M.{token}"
+        return f"$O.{self.name}.M.{token}"
 
     def _configuration(self) -> dict[str, object]:
         """As every NATS client makes a bucket."""
         return {
             "name": self._stream,
-            "subjects": list(subjects(self._cluster)),
+            "subjects": list(subjects(self.name)),
             "storage": "file",
             "retention": "limits",
             "discard": "new",
@@ -154,24 +167,61 @@ class ObjectStore:
         }
 
 
+class ObjectStore:
+    """A log's snapshots in NATS."""
+
+    def __init__(self, connection: Connection, cluster: str, replicas: int = 1) -> None:
+        self._bucket = Bucket(connection, bucket(cluster), replicas)
+
+    async def put(self, kept: Kept, data: bytes) -> None:
+        """What an earlier `put` left unfinished is cleared away."""
+        await self._bucket.put(f"{kept.sequence:020}", data, {DIGEST: kept.digest, STATE: str(kept.state)})
+        await self._bucket.sweep()
+
+    async def listed(self) -> list[Kept]:
+        return [kept for kept, _ in await self._snapshots()]
+
+    async def get(self, kept: Kept) -> bytes:
+        what = f"{self._bucket.name}: snapshot {kept.sequence}"
+        for one, found in await self._snapshots():
+            if one == kept:
+                try:
+                    return await self._bucket.get(found)
+                except BrokenObject as error:
+                    raise BrokenSnapshot(f"{what}: {error}") from error
+        raise BrokenSnapshot(f"{what} is gone")
+
+    async def delete(self, kept: Kept) -> None:
+        for one, found in await self._snapshots():
+            if one == kept:
+                await self._bucket.delete(found)
+
+    async def _snapshots(self) -> list[tuple[Kept, Object]]:
+        """The newest first; what somebody else put into the bucket is passed over."""
+        listed = [(kept, found) for found in await self._bucket.listed() if (kept := _kept(found)) is not None]
+        return sorted(listed, key=lambda one: one[1].name, reverse=True)
+
+
 def _digest(data: bytes) -> str:
     return _OF_BYTES + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
 
 
-def _snapshot(meta: bytes) -> _Object | None:
-    """None for what somebody else put into the bucket, or deleted."""
+def _object(meta: bytes) -> Object | None:
+    """None for what is no meta message, or was deleted."""
     try:
         found = _decode_object(meta)
-        _kept(found)
-    except (*UNDECODABLE, KeyError, ValueError):
+    except UNDECODABLE:
         return None
     return None if found.deleted else found
 
 
-def _kept(found: _Object) -> Kept:
-    """Raises KeyError, ValueError."""
-    (digest,), (state,) = found.headers[DIGEST], found.headers[STATE]
-    return Kept(sequence=int(found.name), digest=digest, state=int(state), bytes=found.size)
+def _kept(found: Object) -> Kept | None:
+    """None for what is no snapshot."""
+    try:
+        (digest,), (state,) = found.headers[DIGEST], found.headers[STATE]
+        return Kept(sequence=int(found.name), digest=digest, state=int(state), bytes=found.size)
+    except (KeyError, ValueError):
+        return None
 
 
 class _State(msgspec.Struct):
@@ -182,5 +232,5 @@ class _Info(msgspec.Struct):
     state: _State
 
 
-_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_object = msgspec.json.Decoder(Object).decode
 _decode_info = msgspec.json.Decoder(_Info).decode

@@ -235,7 +235,7 @@ def held(data: bytes) -> None:
 
 def meta(data: bytes) -> None:
     """A snapshot in the bucket, or none of ours."""
-    found = object_store._snapshot(data)
+    found = object_store._object(data)
     if found is not None:
         object_store._kept(found)
 
@@ -465,7 +465,7 @@ def feed_messages() -> list[bytes]:
 
 
 def metas() -> list[bytes]:
-    found = object_store._Object(name=f"{7:020}", bucket="b", nuid="n", size=3, chunks=1, digest="SHA-256=x")
+    found = object_store.Object(name=f"{7:020}", bucket="b", nuid="n", size=3, chunks=1, digest="SHA-256=x")
     found.headers = {object_store.DIGEST: ["d"], object_store.STATE: ["1"]}
     return [msgspec.json.encode(found)]
 

@@ -1,0 +1,157 @@
+"""Where jobs' bodies lie: encrypted, outside of the log, under the digest that the log has.
+
+A job may have secrets in it, and a log is for ever. So the log has 64 hexadecimal digits, and the body lies in
+JetStream's object store until the job is settled. The digest is that of what is stored, not of the body: whoever reads
+the log and guesses a password cannot try it out, and the same body kept twice has two digests.
+
+Fernet (of `cryptography`) encrypts and authenticates. Of several keys the first encrypts and all decrypt: a new key is
+put in front, and an old one can go when the bodies from before are gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Protocol
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+from events.object_store import BrokenObject, Bucket
+
+Digest = str
+
+
+class BodyGone(Exception):
+    """There is no body of this digest, or it cannot be had back as it was kept. Names the digest."""
+
+
+class InvalidKey(ValueError):
+    """Says what is expected of a key, and shows none."""
+
+
+class Blobs(Protocol):
+    """Bytes by name."""
+
+    async def put(self, name: str, data: bytes) -> None: ...
+
+    async def get(self, name: str) -> bytes | None:
+        """Raises BrokenObject."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Does nothing where it is gone already."""
+        ...
+
+    async def names(self) -> list[str]: ...
+
+
+class Cipher:
+    """Keys as Fernet has them: 32 bytes, URL-safe base64; the first encrypts. Raises InvalidKey."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        given = list(keys)
+        try:
+            self._fernet = MultiFernet([Fernet(key) for key in given])
+        except ValueError:
+            raise InvalidKey("expected at least one key, each of 32 bytes in URL-safe base64") from None
+
+    @staticmethod
+    def new_key() -> str:
+        return Fernet.generate_key().decode()
+
+    def sealed(self, body: bytes) -> bytes:
+        return self._fernet.encrypt(body)
+
+    def opened(self, data: bytes) -> bytes:
+        """Raises InvalidToken."""
+        return self._fernet.decrypt(data)
+
+
+class Bodies:
+    """Bodies of jobs that are not settled."""
+
+    def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
+        self._blobs, self._cipher = blobs, cipher
+
+    async def keep(self, body: bytes) -> Digest:
+        """It is stored when this returns. A crash before the log names it leaves it to `forget_all_but`."""
+        data = self._cipher.sealed(body)
+        digest = _digest(data)
+        await self._blobs.put(digest, data)
+        return digest
+
+    async def read(self, digest: Digest) -> bytes:
+        """Raises BodyGone, LogError."""
+        try:
+            data = await self._blobs.get(digest)
+            if data is None:
+                raise BodyGone(f"body {digest} is not there (any more)")
+            if _digest(data) != digest:
+                raise BodyGone(f"body {digest}: something else lies there")
+            return self._cipher.opened(data)
+        except BrokenObject as error:
+            raise BodyGone(f"body {digest}: {error}") from error
+        except InvalidToken:
+            raise BodyGone(f"body {digest}: none of the keys opens it") from None
+
+    async def forget(self, digest: Digest) -> None:
+        """Of a job that is settled; does nothing where it is gone already."""
+        await self._blobs.delete(digest)
+
+    async def forget_all_but(self, needed: frozenset[Digest]) -> int:
+        """At a start, when nobody keeps any: what the log does not name goes; how many."""
+        gone = [name for name in await self._blobs.names() if name not in needed]
+        for name in gone:
+            await self._blobs.delete(name)
+        return len(gone)
+
+
+class MemoryBlobs:
+    """In memory, for tests and simulations."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+
+    async def put(self, name: str, data: bytes) -> None:
+        self.data[name] = data
+
+    async def get(self, name: str) -> bytes | None:
+        return self.data.get(name)
+
+    async def delete(self, name: str) -> None:
+        self.data.pop(name, None)
+
+    async def names(self) -> list[str]:
+        return list(self.data)
+
+
+class BucketBlobs:
+    """In JetStream's object store, bucket ``muster-bodies-<federation>``."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    async def put(self, name: str, data: bytes) -> None:
+        await self._bucket.put(name, data)
+
+    async def get(self, name: str) -> bytes | None:
+        found = await self._bucket.find(name)
+        return None if found is None else await self._bucket.get(found)
+
+    async def delete(self, name: str) -> None:
+        found = await self._bucket.find(name)
+        if found is not None:
+            await self._bucket.delete(found)
+
+    async def names(self) -> list[str]:
+        """Clears away what a crash left unfinished."""
+        await self._bucket.sweep()
+        return [found.name for found in await self._bucket.listed()]
+
+
+def bucket_name(federation: str) -> str:
+    return f"muster-bodies-{federation}"
+
+
+def _digest(data: bytes) -> Digest:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,122 @@
+"""Bodies lie encrypted under the digest of what is stored, and go."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from events.object_store import CHUNK_BYTES, Bucket, stream_of
+from events.server import EmbeddedServer
+from services.federator.bodies import (
+    Blobs,
+    Bodies,
+    BodyGone,
+    BucketBlobs,
+    Cipher,
+    InvalidKey,
+    MemoryBlobs,
+    bucket_name,
+)
+from tests.nats_server import cluster, connected, server
+
+__all__ = ["cluster", "server"]
+
+BODY = b"protocolVersion: super-2\nsecrets:\n  password: hunter2\n"
+KEY = Cipher.new_key()
+
+
+@pytest.fixture(params=["memory", "jetstream"])
+async def blobs(request: pytest.FixtureRequest, cluster: str) -> AsyncIterator[Blobs]:
+    if request.param == "memory":
+        yield MemoryBlobs()
+    else:
+        running: EmbeddedServer = request.getfixturevalue("server")
+        async with connected(running.url) as connection:
+            yield BucketBlobs(Bucket(connection, bucket_name(cluster)))
+
+
+@pytest.fixture
+def bodies(blobs: Blobs) -> Bodies:
+    return Bodies(blobs, Cipher([KEY]))
+
+
+@pytest.mark.parametrize("body", [BODY, b"", b"x" * (2 * CHUNK_BYTES)], ids=["small", "empty", "chunks"])
+async def test_a_body_comes_back_as_it_was_kept(bodies: Bodies, body: bytes) -> None:
+    assert await bodies.read(await bodies.keep(body)) == body
+
+
+async def test_what_is_stored_shows_nothing_and_cannot_be_guessed(bodies: Bodies, blobs: Blobs) -> None:
+    first, second = await bodies.keep(BODY), await bodies.keep(BODY)
+    assert first != second, "the digest is no oracle for who guesses the body"
+    for digest in (first, second):
+        stored = await blobs.get(digest)
+        assert stored is not None
+        assert b"hunter2" not in stored
+        assert b"super-2" not in stored
+
+
+async def test_a_settled_jobs_body_goes(bodies: Bodies, blobs: Blobs) -> None:
+    digest, other = await bodies.keep(BODY), await bodies.keep(b"other")
+    for _ in range(2):
+        await bodies.forget(digest)
+    with pytest.raises(BodyGone, match=digest):
+        await bodies.read(digest)
+    assert await blobs.names() == [other]
+
+
+async def test_what_the_log_does_not_name_goes_at_a_start(bodies: Bodies, blobs: Blobs) -> None:
+    assert await bodies.forget_all_but(frozenset()) == 0
+    kept = [await bodies.keep(f"{number}".encode()) for number in range(5)]
+    assert await bodies.forget_all_but(frozenset(kept[1:3])) == 3
+    assert sorted(await blobs.names()) == sorted(kept[1:3])
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-8] + b"AAAAAAA=", lambda data: b"", lambda data: data + b"x"])
+async def test_what_somebody_changed_is_not_given_out(
+    bodies: Bodies, blobs: Blobs, spoil: Callable[[bytes], bytes]
+) -> None:
+    digest = await bodies.keep(BODY)
+    stored = await blobs.get(digest)
+    assert stored is not None
+    await blobs.put(digest, spoil(stored))
+    with pytest.raises(BodyGone, match="something else"):
+        await bodies.read(digest)
+
+
+async def test_keys_are_rotated(blobs: Blobs) -> None:
+    old, new = Cipher.new_key(), Cipher.new_key()
+    before = await Bodies(blobs, Cipher([old])).keep(BODY)
+    both = Bodies(blobs, Cipher([new, old]))
+    after = await both.keep(BODY)
+    assert await both.read(before) == await both.read(after) == BODY
+    assert await Bodies(blobs, Cipher([new])).read(after) == BODY
+    with pytest.raises(BodyGone, match="none of the keys"):
+        await Bodies(blobs, Cipher([new])).read(before)
+
+
+@pytest.mark.parametrize("keys", [[], ["short"], [KEY, "c2hvcnQ="]])
+def test_a_key_that_is_none_is_not_shown(keys: list[str]) -> None:
+    with pytest.raises(InvalidKey) as error:
+        Cipher(keys)
+    assert not any(key in str(error.value) for key in keys)
+
+
+async def test_unfinished_chunks_are_cleared_away(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection:
+        bucket = Bucket(connection, bucket_name(cluster))
+        bodies = Bodies(BucketBlobs(bucket), Cipher([KEY]))
+        digest = await bodies.keep(BODY)
+        await connection.publish(f"$O.{bucket.name}.C.orphan", b"half")
+        assert await bodies.forget_all_but(frozenset([digest])) == 0
+        assert await connection.last_message(stream_of(bucket.name), f"$O.{bucket.name}.C.orphan") is None
+        assert await bodies.read(digest) == BODY
+
+
+async def test_nats_own_client_can_read_what_is_there(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection:
+        digest = await Bodies(BucketBlobs(Bucket(connection, bucket_name(cluster))), Cipher([KEY])).keep(BODY)
+        store = await connection.client.jetstream().object_store(bucket_name(cluster))
+        found = await store.get(digest)
+        assert found.data is not None
+        assert Cipher([KEY]).opened(found.data) == BODY
