@@ -304,6 +304,10 @@ def demo(
     trace: Annotated[str | None, typer.Option(help="a public trace instead: openb or dlrm", metavar="NAME")] = None,
     directory: Annotated[Path | None, typer.Option("--dir", help="where the trace's CSV files are")] = None,
     limit: Annotated[int | None, typer.Option(help="pods of the trace at most", min=1)] = None,
+    gang_groups: Annotated[
+        str | None,
+        typer.Option(help="both roles of a dlrm service wait for each other: strict, nonstrict", metavar="MODE"),
+    ] = None,
     keep: Annotated[Path | None, typer.Option(help="keep the log and every process's output there")] = None,
     at_most: Annotated[float, typer.Option(help="seconds after which it ends in any case", min=1)] = 600,
     as_json: Json = False,
@@ -320,6 +324,7 @@ def demo(
         trace=trace,
         trace_directory=directory,
         limit=limit,
+        gang_groups=gang_groups,
         keep=keep,
         at_most_s=at_most,
         as_json=as_json,

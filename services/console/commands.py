@@ -320,6 +320,7 @@ def demo(
     trace: str | None,
     trace_directory: Path | None,
     limit: int | None,
+    gang_groups: str | None,
     keep: Path | None,
     at_most_s: float,
     as_json: bool,
@@ -335,6 +336,7 @@ def demo(
 
     with told_errors(ManifestError, ApiError, ChildFailed, ServerError):
         _check_demo(nodes, workload, trace, trace_directory, limit)
+        _check_gang_groups(trace, gang_groups)
         options = demonstrating.Options(
             directory=keep or Path(tempfile.mkdtemp(prefix="muster-demo-")),
             nodes=tuple(nodes),
@@ -342,6 +344,7 @@ def demo(
             trace=trace or "",
             trace_directory=trace_directory or Path(),
             limit=limit,
+            gang_groups=gang_groups or "",
             at_most_s=at_most_s,
         )
         try:
@@ -369,6 +372,15 @@ def _check_demo(
         raise Unusable("--dir and --limit belong to --trace openb|dlrm")
     if bool(nodes) != bool(workload):
         raise Unusable("expected both --nodes and --workload, or neither")
+
+
+def _check_gang_groups(trace: str | None, mode: str | None) -> None:
+    from services.simulator.traces import MODES
+
+    if mode is not None and trace != "dlrm":
+        raise Unusable("--gang-groups belongs to --trace dlrm")
+    if mode is not None and mode not in MODES:
+        raise Unusable(f"--gang-groups {mode}: expected {' or '.join(MODES)}")
 
 
 def _run_demo(options: demonstrating.Options, *, live: bool) -> demonstrating.Outcome:

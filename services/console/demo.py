@@ -51,6 +51,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     trace: str = ""
     trace_directory: Path = Path()
     limit: int | None = None
+    gang_groups: str = ""
+    """How the gangs of a service of the trace dlrm are grouped; empty: not at all."""
     at_most_s: float = 600.0
     """When it has not come to rest by then, it ends all the same, and says so."""
 
@@ -183,6 +185,7 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
     if options.trace:
         arguments += ["--trace", options.trace, "--dir", str(options.trace_directory)]
         arguments += [] if options.limit is None else ["--limit", str(options.limit)]
+        arguments += ["--gang-groups", options.gang_groups] if options.gang_groups else []
     elif not (nodes or workload):
         nodes = (_write(options.directory / "nodes.yaml", demo_workload.nodes()),)
         workload = (_write(options.directory / "workload.yaml", demo_workload.workload()),)

@@ -18,7 +18,7 @@ from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, load_yaml
 from services.simulator.operators import operated
-from services.simulator.traces import TraceError, load
+from services.simulator.traces import MODES, TraceError, load
 
 
 def main() -> int:
@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", choices=("openb", "dlrm"), help="objects of a trace")
     parser.add_argument("--dir", type=Path, default=Path(), help="where the trace's CSV files are")
     parser.add_argument("--limit", type=int, help="pods of the trace at most")
+    parser.add_argument("--gang-groups", choices=tuple(MODES), default="", help="dlrm's services as gang groups")
     parser.add_argument("--token", default="", help="a bearer token that requests must carry")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="write a kubeconfig there")
     parser.add_argument("--no-podgroups", action="store_true", help="without the PodGroup CRD")
@@ -71,7 +72,7 @@ async def _serve(arguments: Any) -> None:
     )
     cluster.load(operated(load_yaml([*arguments.nodes, *arguments.workload])))
     if arguments.trace:
-        cluster.load(load(arguments.trace, arguments.dir, arguments.limit))
+        cluster.load(load(arguments.trace, arguments.dir, arguments.limit, gang_groups=arguments.gang_groups))
     gc.collect()
     gc.freeze()  # what was loaded stays; no collection needs to look at it again
     stop = asyncio.Event()

@@ -7,7 +7,8 @@ reality: what is placed is an upper bound. The GPU's model is the node's label `
 `gpu_spec` is a required node affinity on it.
 
 dlrm (cluster-trace-gpu-v2025): services with two roles, CN on CPU machines and HN on GPU machines, useless without each
-other. `app_0` becomes the PodGroups `app-0-cn` and `app-0-hn`, each with all its instances as minMember. The trace has no
+other. `app_0` becomes the PodGroups `app-0-cn` and `app-0-hn`, each with all its instances as minMember: coscheduling's,
+each alone, or, as `gang_groups`, Koordinator's, each naming both in one GangGroup, Strict or NonStrict. The trace has no
 nodes: two pools of `CN_NODE` and `HN_NODE` are sized by first fit decreasing, so that everything just fits; the pools are
 told apart by the label `muster.dev/pool`, which the pods select. `rdma` is a percentage of a NIC,
 `muster.dev/rdma-percent`. `max_instance_per_node` is kept as an annotation; Kubernetes has no request for it.
@@ -16,6 +17,7 @@ told apart by the label `muster.dev/pool`, which the pods select. `rdma` is a pe
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from decimal import Decimal, DecimalException
@@ -35,6 +37,10 @@ POOL = "muster.dev/pool"
 DURATION = "muster.dev/duration-ms"
 MAX_PER_NODE = "muster.dev/max-instances-per-node"
 PODGROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+KOORDINATORS_LABEL = "pod-group.scheduling.sigs.k8s.io"
+KOORDINATORS = "gang.scheduling.koordinator.sh/"
+MODES = {"strict": "Strict", "nonstrict": "NonStrict"}
+"""How the two gangs of a service may be grouped → Koordinator's word for it."""
 
 OPENB_NODES, OPENB_PODS = "openb_node_list_all_node.csv", "openb_pod_list_default.csv"
 DLRM = "disaggregated_DLRM_trace.csv"
@@ -60,10 +66,12 @@ class TraceError(ValueError):
     """What is wrong with a trace file: names the file, the line, the column and what was expected."""
 
 
-def load(trace: str, directory: Path | str, limit: int | None = None, scheduler: str = "muster") -> Iterator[Object]:
+def load(
+    trace: str, directory: Path | str, limit: int | None = None, scheduler: str = "muster", gang_groups: str = ""
+) -> Iterator[Object]:
     """The objects of a trace, nodes first: ``openb`` or ``dlrm``. `limit` bounds the pods (dlrm: whole services).
 
-    Raises TraceError, also for files that are not there.
+    `gang_groups`: of dlrm, one of `MODES`; empty: each gang alone. Raises TraceError, also for files that are not there.
     """
     directory = Path(directory)
     match trace:
@@ -71,7 +79,7 @@ def load(trace: str, directory: Path | str, limit: int | None = None, scheduler:
             yield from openb_nodes(directory / OPENB_NODES)
             yield from openb_pods(directory / OPENB_PODS, limit, scheduler)
         case "dlrm":
-            yield from dlrm(directory / DLRM, limit, scheduler)
+            yield from dlrm(directory / DLRM, limit, scheduler, gang_groups)
         case _:
             raise TraceError(f"trace {trace!r}: expected openb or dlrm")
 
@@ -108,13 +116,14 @@ def openb_pods(path: Path, limit: int | None = None, scheduler: str = "muster") 
 # ----------------------------------------------------------------------------------------------------------------- dlrm
 
 
-def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster") -> Iterator[Object]:
+def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster", gang_groups: str = "") -> Iterator[Object]:
     """Nodes, then for each service its two PodGroups and their pods; whole services up to `limit` pods, at least one."""
     services: dict[str, list[Object]] = {}
+    label = KOORDINATORS_LABEL if gang_groups else PODGROUP_LABEL
     for row in _rows(path, ("instance_sn", "role", "app_name", "max_instance_per_node")):
         if row["role"] not in ("CN", "HN"):
             raise row.error("role", "CN or HN")
-        services.setdefault(row["app_name"], []).append(_instance(row, scheduler))
+        services.setdefault(row["app_name"], []).append(_instance(row, scheduler, label))
     chosen: list[list[Object]] = []
     for pods in services.values():
         if limit is not None and chosen and sum(map(len, chosen)) + len(pods) > limit:
@@ -126,11 +135,11 @@ def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster") -> Ite
         for number in range(nodes_needed(asked, shape)):
             yield _node(f"{role}-{number:04}", shape, {POOL: role})
     for pods in chosen:
-        yield from _groups(pods)
+        yield from _grouped(pods, gang_groups) if gang_groups else _groups(pods)
         yield from pods
 
 
-def _instance(row: _Row, scheduler: str) -> Object:
+def _instance(row: _Row, scheduler: str, label: str) -> Object:
     role = row["role"].lower()
     asked = {
         "cpu": row.integer("cpu_request", 1000),
@@ -140,7 +149,7 @@ def _instance(row: _Row, scheduler: str) -> Object:
         GPU: row.integer("gpu_request"),
     }
     pod = _pod(row["instance_sn"].replace("_", "-"), "dlrm", {name: n for name, n in asked.items() if n}, scheduler)
-    pod["metadata"]["labels"] = {PODGROUP_LABEL: f"{row['app_name'].replace('_', '-')}-{role}"}
+    pod["metadata"]["labels"] = {label: f"{row['app_name'].replace('_', '-')}-{role}"}
     if row.integer("max_instance_per_node", negative=True) > 0:
         pod["metadata"]["annotations"] = {MAX_PER_NODE: row["max_instance_per_node"]}
     pod["spec"]["nodeSelector"] = {POOL: role}
@@ -149,12 +158,23 @@ def _instance(row: _Row, scheduler: str) -> Object:
 
 def _groups(pods: Iterable[Object]) -> Iterator[Object]:
     for name, members in Counter(pod["metadata"]["labels"][PODGROUP_LABEL] for pod in pods).items():
-        yield {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "dlrm"},
-            "spec": {"minMember": members},
-        }
+        yield _pod_group("scheduling.x-k8s.io/v1alpha1", name, members, {})
+
+
+def _grouped(pods: Iterable[Object], mode: str) -> Iterator[Object]:
+    """The same as Koordinator's, in one GangGroup."""
+    members = Counter(pod["metadata"]["labels"][KOORDINATORS_LABEL] for pod in pods)
+    said = {KOORDINATORS + "mode": MODES[mode]}
+    said[KOORDINATORS + "groups"] = json.dumps([f"dlrm/{name}" for name in sorted(members)])
+    for name, count in members.items():
+        yield _pod_group("scheduling.sigs.k8s.io/v1alpha1", name, count, said)
+
+
+def _pod_group(api_version: str, name: str, members: int, annotations: dict[str, str]) -> Object:
+    metadata: Object = {"name": name, "namespace": "dlrm"}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": members}}
 
 
 def nodes_needed(asked: Iterable[Shape], node: Shape) -> int:

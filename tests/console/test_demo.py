@@ -105,6 +105,8 @@ def test_interrupted_it_leaves_no_process_behind(tiny: list[str], tmp_path: Path
         (["--nodes", "nowhere.yaml", "--workload", "nowhere.yaml"], "nowhere.yaml"),
         (["--trace", "openb", "--dir", "/nowhere"], "/nowhere/openb_node_list_all_node.csv"),
         (["--trace", "other", "--dir", "."], "other"),
+        (["--trace", "openb", "--dir", ".", "--gang-groups", "strict"], "belongs to --trace dlrm"),
+        (["--trace", "dlrm", "--dir", ".", "--gang-groups", "loose"], "expected strict or nonstrict"),
     ],
 )
 def test_what_it_cannot_run_is_told_at_once(arguments: list[str], said: str, tmp_path: Path) -> None:

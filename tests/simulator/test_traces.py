@@ -90,6 +90,23 @@ def test_dlrm_services_are_two_gangs_each(tmp_path: Path) -> None:
     assert nodes == ["cn", "cn", "hn"]
 
 
+@pytest.mark.parametrize(("asked", "mode"), [("strict", "Strict"), ("nonstrict", "NonStrict")])
+def test_dlrm_services_as_gang_groups_name_both_gangs(tmp_path: Path, asked: str, mode: str) -> None:
+    objects = list(dlrm(write(tmp_path, "dlrm.csv", DLRM), gang_groups=asked))
+    groups = [obj for obj in objects if obj["kind"] == "PodGroup"]
+    assert {obj["apiVersion"] for obj in groups} == {"scheduling.sigs.k8s.io/v1alpha1"}
+    of_pods = Counter(
+        obj["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] for obj in objects if obj["kind"] == "Pod"
+    )
+    assert {obj["metadata"]["name"]: obj["spec"]["minMember"] for obj in groups} == of_pods
+    for group in groups:
+        app = group["metadata"]["name"].rpartition("-")[0]
+        assert group["metadata"]["annotations"] == {
+            "gang.scheduling.koordinator.sh/mode": mode,
+            "gang.scheduling.koordinator.sh/groups": f'["dlrm/{app}-cn", "dlrm/{app}-hn"]',
+        }
+
+
 def test_a_limit_takes_whole_services_but_at_least_one(tmp_path: Path) -> None:
     path = write(tmp_path, "dlrm.csv", DLRM)
     for limit, expected in ((1, 3), (3, 3), (4, 3), (5, 5), (None, 5)):
