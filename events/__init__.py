@@ -49,7 +49,11 @@ from events.decisions import (
     PolicyChanged,
     ProposalRefused,
     Renewed,
+    ReservationEnded,
+    RoomDeclined,
     RoomNominated,
+    RoomRequested,
+    RoomReserved,
     ShardLost,
     SnapshotTaken,
     Ticked,
@@ -93,7 +97,7 @@ Facts = (
     | RejectionEnded
     | Renewed
 )
-PlannerEvents = PlannerTaken | PlannerLeft | GangPlaced | GroupsRefused | Ticked | Renewed
+PlannerEvents = PlannerTaken | PlannerLeft | GangPlaced | GroupsRefused | RoomRequested | Ticked | Renewed
 BinderEvents = (
     BinderTaken
     | PolicyAdopted
@@ -111,6 +115,9 @@ BinderEvents = (
     | NominationEnded
     | GroupNominated
     | GroupNominationEnded
+    | RoomReserved
+    | RoomDeclined
+    | ReservationEnded
     | EvictionIntended
     | PodEvicted
     | EvictionFailed
@@ -169,7 +176,11 @@ __all__ = [
     "ProposalRefused",
     "RejectionEnded",
     "Renewed",
+    "ReservationEnded",
+    "RoomDeclined",
     "RoomNominated",
+    "RoomRequested",
+    "RoomReserved",
     "SchedulingClassObserved",
     "ShardLost",
     "SnapshotTaken",

@@ -6,7 +6,7 @@ A planner proposes (`GangPlaced`) or says why not (`GroupsRefused`); the binder 
 
 from __future__ import annotations
 
-from events.objects import NodeAssignment, NodeBindings, Place, Value
+from events.objects import ClassRoom, NodeAssignment, NodeBindings, Place, Value
 from events.policy import Policy
 
 
@@ -82,6 +82,16 @@ class GroupsRefused(Decision, frozen=True):
     groups: tuple[str, ...]
 
 
+class RoomRequested(Decision, frozen=True):
+    """A gang starves: this is the room that it would have kept for it, on the nodes that will be free first.
+
+    Part of it may be taken still. The binder answers with `RoomReserved` or `RoomDeclined`.
+    """
+
+    group: str
+    room: tuple[ClassRoom, ...]
+
+
 # -------------------------------------------------------------------------------------------------------------- binder
 
 
@@ -139,7 +149,7 @@ class ProposalRefused(Decision, frozen=True):
     group: str
     proposal: Place
     reason: str
-    """NodeGone, NodeUnfit, NoRoom, PodGone, PodGated, PodClaimed, Quorum, SetAside."""
+    """NodeGone, NodeUnfit, NoRoom, RoomKept (for a starving gang), PodGone, PodGated, PodClaimed, Quorum, SetAside."""
     node: str
     pod: str
 
@@ -226,6 +236,41 @@ class GroupNominationEnded(Decision, frozen=True):
     """The group's nominated room is free again.
 
     `reason`: Taken by its proposal, Refused (it waits for something else, or has nothing to place), Expired, GroupGone.
+    """
+
+    group: str
+    reason: str
+
+
+class RoomReserved(Decision, frozen=True):
+    """What is free there, and whatever becomes free, is kept for a starving gang until it fits or the time is over.
+
+    Groups of a higher priority are not kept off.
+    """
+
+    group: str
+    priority: int
+    """Of the group at this place."""
+    room: tuple[ClassRoom, ...]
+    waiting_ms: int
+
+
+class RoomDeclined(Decision, frozen=True):
+    """The request is over, and nothing is kept.
+
+    `reason`: GroupGone, Changed (the gang's facts), NodeGone, Overlap (kept for another), Full (so many gangs have room
+    reserved already), TurnedOff by the policy.
+    """
+
+    group: str
+    reason: str
+
+
+class ReservationEnded(Decision, frozen=True):
+    """What was kept for a starving gang is for everybody again.
+
+    `reason`: Taken by its proposal, Refused (it waits for something else, or has nothing to place), Changed (its pods,
+    its minimum or its priority), GroupGone, Expired, Outranked by a gang of a higher priority, TurnedOff by the policy.
     """
 
     group: str

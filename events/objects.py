@@ -148,6 +148,13 @@ class NodeBindings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pods: tuple[Binding, ...]
 
 
+class ClassRoom(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Room for pods of one scheduling class: node → how many. Wire: ``["digest", {"node-7": 2, …}]``."""
+
+    scheduling_class: str
+    nodes: dict[str, int]
+
+
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
     """An event's place in a cluster's total order: (stream sequence, index in the commit)."""
 

@@ -44,6 +44,12 @@ class Policy(Value, frozen=True):
     """After so many refusals in a row of its proposals a gang gets what still stands of the last nominated; 0: never."""
     nomination_hold_ms: int = 0
     """How long that room is kept for it."""
+    reserve_after_refusals: int = 0
+    """After so many refusals in a row for lack of room a gang gets room reserved where it is free first; 0: never."""
+    reservation_hold_ms: int = 0
+    """How long that room is kept for it."""
+    reservations: int = 0
+    """How many gangs may have room reserved at a time."""
 
 
 DEFAULT_POLICY = Policy(
@@ -59,5 +65,8 @@ DEFAULT_POLICY = Policy(
     lookahead_pods=1_024,
     nominate_after_refusals=3,
     nomination_hold_ms=10_000,
+    reserve_after_refusals=5,
+    reservation_hold_ms=600_000,
+    reservations=1,
 )
 """What a binder adopts in a log that has no policy yet. A default never changes: the log carries its own copy."""

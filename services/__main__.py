@@ -257,6 +257,11 @@ def policy_set(
         int | None, typer.Option(help="refused proposals in a row after which a gang's room is kept; 0: never")
     ] = None,
     nomination_hold_ms: Annotated[int | None, typer.Option(help="how long that room is kept")] = None,
+    reserve_after_refusals: Annotated[
+        int | None, typer.Option(help="refusals in a row after which a gang starves and gets room reserved; 0: never")
+    ] = None,
+    reservation_hold_ms: Annotated[int | None, typer.Option(help="how long that room is kept")] = None,
+    reservations: Annotated[int | None, typer.Option(help="gangs that may have room reserved at a time")] = None,
     as_json: Json = False,
 ) -> None:
     """Change the policy from here on; what is not named stays as it is."""
@@ -277,6 +282,9 @@ def policy_set(
         "lookahead_pods": lookahead_pods,
         "nominate_after_refusals": nominate_after_refusals,
         "nomination_hold_ms": nomination_hold_ms,
+        "reserve_after_refusals": reserve_after_refusals,
+        "reservation_hold_ms": reservation_hold_ms,
+        "reservations": reservations,
     }
     raise typer.Exit(commands.set_policy(log, cluster, changes, as_json=as_json))
 

@@ -1,8 +1,8 @@
 """The binder's decision: a pure function of the state.
 
 In this order: a policy for a log that has none; owners for the partitions; the room of failed members; proposals, in log
-order; held assignments whose time or chance is over. Proposals are judged before timeouts, so that a quorum that stands
-in the log is never lost to a late tick.
+order; room that is kept for gangs, and that starving ones ask for; held assignments whose time or chance is over.
+Proposals are judged before timeouts, so that a quorum that stands in the log is never lost to a late tick.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from services.binder.judge import Bench, Verdict
 from services.binder.nominations import end_group_nominations
 from services.binder.replacement import end_nominations, keep_room
 from services.binder.rules.coscheduling.unreserve import unreserve
+from services.binder.rules.starvation.ending import end_reservations
+from services.binder.rules.starvation.reserving import answer_requests
 from services.state.fold import State
 
 BinderEvent = ev.BinderEvents
+CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
+"""Attributes of the state of which the binder may have something to say; all of them are empty most of the time."""
 
 
 def decide(state: State) -> list[BinderEvent]:
@@ -26,7 +30,7 @@ def decide(state: State) -> list[BinderEvent]:
     if state.policy is None:
         return [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
     assigned = assign_partitions(state)
-    if not (state.proposals or state.lost or state.nominations or state.group_nominations or state.holding):
+    if not any(getattr(state, name) for name in CONCERNS):
         return [assigned] if assigned is not None else []
     decided: list[BinderEvent] = [] if assigned is None else [assigned]
     bench = Bench(state)
@@ -36,6 +40,7 @@ def decide(state: State) -> list[BinderEvent]:
     decided += _end_nominations(state, verdicts, state.policy)
     judged = _judged_groups(verdicts)
     decided += end_group_nominations(state, judged)
+    decided += _reserve(state, state.policy, verdicts, judged)
     decided += _unreserve(state, judged)
     return decided
 
@@ -64,6 +69,13 @@ def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> l
         if not (isinstance(event, ev.NominationEnded) and event.pod in taken):
             ended.append(event)
     return ended
+
+
+def _reserve(state: State, policy: Policy, verdicts: list[Verdict], judged: set[str]) -> list[BinderEvent]:
+    """What ends makes room for what is asked for."""
+    ended: list[BinderEvent] = list(end_reservations(state, policy, judged))
+    over = {event.group for event in (*verdicts, *ended) if isinstance(event, ev.ReservationEnded)}
+    return [*ended, *answer_requests(state, policy, over)]
 
 
 def _unreserve(state: State, judged: set[str]) -> list[BinderEvent]:

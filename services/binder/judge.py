@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
+from services.binder.kept import Kept
 from services.binder.rules.coscheduling import permit
 from services.binder.rules.koordinator import gang_group
-from services.state import fits
+from services.state import fits, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
 from services.state.nominations import claim_key
@@ -30,6 +31,7 @@ Verdict = (
     | ev.NominationEnded
     | ev.GroupNominated
     | ev.GroupNominationEnded
+    | ev.ReservationEnded
     | ev.DisagreementDetected
 )
 
@@ -61,6 +63,10 @@ class Bench:
         """node → ports that these verdicts open."""
         self.spare_ports: dict[str, Counter[tuple[str, int, str]]] = {}
         """node → ports that the state counts and these verdicts give back."""
+        self._kept: Kept | None = None
+        """What is reserved, and kept from the group that is being judged; None: nothing."""
+        self._kept_by: dict[tuple[str, ...], Kept] = {}
+        """By the groups for which it is reserved."""
 
     # ------------------------------------------------------------------------------------------------------- proposals
 
@@ -70,6 +76,7 @@ class Bench:
         place = Place(proposal.sequence, proposal.index)
         if group is None or group.since > proposal.basis:
             return [_refusal(proposal, place, Fault("PodGone", "", ""))]
+        self._kept = self._kept_from_group(group)
         spent = self._spend_nominations(group, proposal)
         kept = self._spend_group_nomination(group)
         good, broken = self._held_again(group)
@@ -96,12 +103,18 @@ class Bench:
                     dropped.append(uid)
         if broken:
             dropped += [claim.uid for claim in broken]
+        return self._taken(group, spent) + self._permit(group, place, good, accepted, dropped)
+
+    def _taken(self, group: Group, spent: list[Nomination]) -> list[Verdict]:
+        """The group has a place: what was kept for it has no other use."""
         taken: list[Verdict] = []
         for nomination in spent:
             taken.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken"))
         if group.key in self.state.group_nominations:
             taken.append(ev.GroupNominationEnded(group=group.key, reason="Taken"))
-        return taken + self._permit(group, place, good, accepted, dropped)
+        if group.key in self.state.reservations:
+            taken.append(ev.ReservationEnded(group=group.key, reason="Taken"))
+        return taken
 
     def _reached(self, group: Group, good: Sequence[NodeAssignment], proposed: Sequence[NodeAssignment]) -> bool:
         """Whether each gang of the group has its minimum with these; what is optional is optional beyond that only."""
@@ -200,10 +213,12 @@ class Bench:
     def _no_room(self, wanted: Wanted) -> Fault | None:
         """Take room and ports, or say where they lack."""
         lacking = self._take(wanted, 1)
-        node = min(self.state.table.names[row] for row in lacking) if lacking else self._ports_taken(wanted)
+        node = min(self.state.table.names[row] for row in lacking) if lacking else ""
+        kept = "" if node else self._kept_from(wanted)
+        node = node or kept or self._ports_taken(wanted)
         if node:
             self._take(wanted, -1)
-            return Fault("NoRoom", node, "")
+            return Fault("RoomKept" if kept else "NoRoom", node, "")
         for of_class in wanted.values():
             self._touched.update(of_class)
         return None
@@ -217,6 +232,24 @@ class Bench:
                 if not fits.take(self._room(row), info, sign * pods):
                     lacking.append(row)
         return lacking
+
+    def _kept_from(self, wanted: Wanted) -> str:
+        """The first node on which these would take what is reserved for somebody whom they must not delay."""
+        if self._kept is None:
+            return ""
+        classes, names = self.state.table.classes, self.state.table.names
+        places = [(row, classes[digest]) for digest, of_class in wanted.items() for row in of_class]
+        held_off = [names[row] for row, info in places if self._kept.keeps(row, info, self._room(row))]
+        return min(held_off, default="")
+
+    def _kept_from_group(self, group: Group) -> Kept | None:
+        against = reservations.against(self.state, group)
+        if not against:
+            return None
+        key = tuple(one.group for one in against)
+        if key not in self._kept_by:
+            self._kept_by[key] = Kept(self.state.table, against)
+        return self._kept_by[key]
 
     def _room(self, row: int) -> list[int]:
         left = self._left.get(row)

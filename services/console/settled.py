@@ -15,6 +15,7 @@ from services.simulator.kubelet import DURATION
 from services.state import cohorts
 from services.state.fold import State
 from services.state.records import FAILED, PENDING, SUCCEEDED
+from services.state.reservations import KEEPS
 
 if TYPE_CHECKING:
     from services.kubernetes.client import Client
@@ -49,16 +50,17 @@ _decoder = msgspec.json.Decoder(_Pods)
 
 
 def waits_for_time(state: State) -> bool:
-    """Whether something would happen if only time passed: a held gang times out, nominated room expires, or a refused
-    group that was given reason to be tried again sits out its backoff. A retry by the clock alone finds what it found.
+    """Whether something would happen if only time passed: a held gang times out, nominated room expires, reserved room
+    that is kept from somebody does, or a refused group that was given reason to be tried again sits out its backoff. A
+    retry by the clock alone finds what it found.
     """
     if state.holding or state.nominations or state.group_nominations:
         return True
     for cohort in state.cohorts.values():
+        if state.reservations and KEEPS in cohort.condition:
+            return True
         if cohort.backing_off and (
-            cohort.woken
-            or (cohort.reason == "InsufficientRoom" and state.room_sequence > cohort.basis)
-            or any(state.groups[key].woken for key in cohort.groups)
+            cohorts.has_reason(state, cohort) or any(state.groups[key].woken for key in cohort.groups)
         ):
             return True
     return False
@@ -68,7 +70,9 @@ def log_at_rest(state: State) -> bool:
     """Whether no core has anything to say of this state, nor would after any time."""
     if not state.synced or not state.epoch:
         return False
-    if state.proposals or state.permitted or state.lost or state.evictions or waits_for_time(state):
+    if state.proposals or state.permitted or state.lost or state.evictions or state.room_requests:
+        return False
+    if waits_for_time(state):
         return False
     return not any(cohorts.candidates(state, shard) for shard in set(state.owners))
 

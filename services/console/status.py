@@ -19,7 +19,7 @@ from events.jetstream import JetStreamLog
 from events.lease import holder_of
 from events.log import EventLog, LogError
 from services.console import show
-from services.console.summary import refusals
+from services.console.summary import refusals, reserved
 from services.start import state_at
 from services.state import cohorts
 from services.state.fold import State
@@ -117,6 +117,7 @@ class Observer:
             "open_intents": len(state.permitted),
             "waiting": {"not tried yet": len(state.ready), **refusals(state)},
             "nominated_groups": len(state.group_nominations),
+            "reserved": reserved(state),
             "ignored": dict(sorted(state.ignored.items())),
             "set_aside": state.set_aside,
         }
@@ -228,6 +229,11 @@ def picture(found: dict[str, Any]) -> Group:
         show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
         show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
         show.table("Waiting groups", ("reason", "groups"), found["waiting"].items()),
+        *(
+            show.table("Kept for starving gangs", ("gang", "room"), kept.items())
+            for kept in [found["reserved"]]
+            if kept
+        ),
         Text(rates),
         Text(counted, style="dim"),
     )

@@ -8,7 +8,8 @@ from typing import Any
 from services.binder.group_status import phase
 from services.state.fold import State
 from services.state.membership import members
-from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod
+from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
+from services.state.reservations import rooms
 
 
 def summary(state: State) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def summary(state: State) -> dict[str, Any]:
         "proposals": len(state.proposals),
         "nominations": len(state.nominations),
         "group_nominations": len(state.group_nominations),
+        "reservations": reserved(state),
         "evictions": len(state.evictions),
         "rejections": rejections(state),
         "policy": None if state.policy is None else state.policy.profile.name,
@@ -81,7 +83,20 @@ def why_waiting(state: State, pod: Pod) -> str:
         return f"{claim.stage}: {claim.node}"
     if group is None or not group.cohort:
         return "not tried yet"
-    return state.cohorts[group.cohort].message
+    message = state.cohorts[group.cohort].message
+    kept = reserved(state).get(group.key)
+    return message if kept is None else f"{message} Room for {kept} is kept for it as it becomes free."
+
+
+def reserved(state: State) -> dict[str, str]:
+    """What is reserved for starving gangs: how many pods' room, on how many nodes."""
+    return {key: _extent(one) for key, one in state.reservations.items()}
+
+
+def _extent(one: Reservation) -> str:
+    pods = sum(pods for _, _, pods in rooms(one))
+    nodes = len({node for _, node, _ in rooms(one)})
+    return f"{pods} pod{'s' * (pods != 1)} on {nodes} node{'s' * (nodes != 1)}"
 
 
 def waiting_groups(state: State) -> dict[str, tuple[int, str]]:

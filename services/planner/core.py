@@ -10,18 +10,19 @@ from __future__ import annotations
 import zlib
 from collections.abc import Generator
 
-from events import GangPlaced, GroupsRefused
+from events import GangPlaced, GroupsRefused, RoomRequested
 from events.objects import NodeAssignment
 from events.policy import Policy
 from services.planner import gangs
+from services.planner.kept import Kept
 from services.planner.placement import Room
 from services.planner.sharing import cycle_queue, own_nodes
-from services.state import cohorts, fits
+from services.state import cohorts, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.records import Group, Nomination
 
-PlannerEvent = GangPlaced | GroupsRefused
+PlannerEvent = GangPlaced | GroupsRefused | RoomRequested
 SLICE_ROWS = 200_000
 """Rows scanned between two yields: a few milliseconds."""
 
@@ -68,7 +69,9 @@ class Cycle:
         self.silent = False
         """Whether the group that is being placed is another shard's."""
         self.room = Room(state.table, policy.profile.node_score)
+        self.kept = Kept(state, self.room)
         self.placed: list[GangPlaced] = []
+        self.requests: list[RoomRequested] = []
         self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}
         self.nominations: dict[str, list[Nomination]] = {}
         for nomination in state.nominations.values():
@@ -88,17 +91,20 @@ class Cycle:
             )
             for event, keys in self.refusals.values()
         ]
-        return [*self.placed, *refused]
+        return [*self.placed, *refused, *self.requests]
 
     # ----------------------------------------------------------------------------------------------------------- queue
 
     def batches(self, queue: list[Group]) -> Generator[list[Group], None, None]:
-        """Neighbours that are single pods of one class and of one shard together, everything else alone."""
+        """Neighbours that are single pods of one class and of one shard together, everything else alone. What is reserved
+        is kept from all of a batch or from none."""
         pods, owners = self.state.pods, self.state.owners
         batch: list[Group] = []
-        of = ("", "")
+        of: tuple[object, ...] = ()
+        reserved = bool(self.state.reservations)
         for group in queue:
-            kind = pods[group.pod].fact.scheduling_class if group.pod else "", owners[group.partition]
+            digest = pods[group.pod].fact.scheduling_class if group.pod else ""
+            kind = digest, owners[group.partition], reservations.against(self.state, group) if reserved else ()
             if batch and (not group.pod or kind != of):
                 yield batch
                 batch = []
@@ -112,6 +118,7 @@ class Cycle:
         owner = self.state.owner(batch[0])
         self.silent = self.shard is not None and owner != self.shard
         self.room.own = own_nodes(self.state.table, self.shards, owner)
+        self.kept.show(batch[0])
         if batch[0].pod:
             self._plan_singles(batch)
         else:
@@ -173,7 +180,7 @@ class Cycle:
         known[1].append(group.key)
 
     def why_not(self, info: ClassInfo) -> dict[str, int]:
-        return {} if self.silent else fits.why_not(self.state.table, self.room.free, info)
+        return {} if self.silent else self.kept.why_not(info)
 
     def seed(self, group: Group) -> int:
         """A stable 32-bit hash of the group: which of equal nodes it tries first."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from events import GangPlaced
+from events import GangPlaced, RoomRequested
 from events.objects import Declaration, NodeAssignment
 from services.planner.placement import Placed
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import gang_group
+from services.planner.rules.starvation import node_choice
+from services.planner.rules.starvation.starving import may_ask, starves
 from services.state import fits, membership
 from services.state.membership import Census
 from services.state.nodes import ClassInfo
@@ -160,7 +162,8 @@ def _place(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need]) -> 
     needed = max(1, sum(need.pods for need in needs))
     best, lacking = -1, parts[0]
     why: dict[str, int] = {}
-    for order in _orders(cycle, parts):
+    orders = _orders(cycle, parts)
+    for order in orders:
         attempt = Attempt(cycle, group, parts, taken)
         if attempt.place(order, needs):
             if not cycle.silent:
@@ -173,7 +176,23 @@ def _place(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need]) -> 
             why = cycle.why_not(lacking.info)
         attempt.undo()
     detail = f"{_name(group)}: {best} of the {needed} pods that must start together have a node."
+    if needs and not taken:
+        detail += _ask_for_room(cycle, group, parts, needs, orders)
     return Refusal("InsufficientRoom", detail, needed, best, why)
+
+
+def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], orders: list[list[int]]) -> str:
+    """A group that starves asks for room to be kept; what its refusal says of that."""
+    state, policy = cycle.state, cycle.policy
+    if cycle.silent or not (starves(state, policy, group) and may_ask(state, policy, group, len(cycle.requests))):
+        return ""
+    found = node_choice.prospect(state, group, cycle.room)
+    of = [(part.info, len(part.uids)) for part in parts]
+    room = node_choice.choose(state.table, found, of, needs, orders, cycle.seed(group))
+    if room is None:
+        return node_choice.HOPELESS
+    cycle.requests.append(RoomRequested(group=group.key, room=room))
+    return ""
 
 
 def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:

@@ -61,6 +61,8 @@ class Room:
         self.free: Ints = self._left.free.copy(order="F")
         self.rule = SCORES[score]
         self.rows_scanned = 0
+        self.kept: Ints | None = None
+        """What of `free` is taken off for reservations; None: nothing is kept from the group that is being placed."""
         self.own: Ints | None = None
         """For each row 1 for a node of the shard's own, else 0; None: no node is anybody's."""
         self._ports = Ports(table)
@@ -86,8 +88,15 @@ class Room:
         return placed
 
     def overdrawn(self, info: ClassInfo, row: int) -> bool:
-        """Whether less than nothing is left there of something that the class asks for."""
-        return any(self.free[row, column] < 0 for column, _ in info.columns)
+        """Whether less than nothing is left there of something that the class asks for, whatever is reserved."""
+        free = self.free[row] if self.kept is None else self.free[row] + self.kept[row]
+        return any(free[column] < 0 for column, _ in info.columns)
+
+    def take(self, info: ClassInfo, placed: Placed) -> None:
+        """Take the room of `placed`, at most one entry for a row, whether it is there or not."""
+        if placed:
+            rows, counts = (np.array(each) for each in zip(*placed, strict=True))
+            self._take(info, rows, counts)
 
     def undo(self, info: ClassInfo, placed: Placed) -> None:
         """Give the room of `placed` back; more than one step may have used a row."""

@@ -37,11 +37,26 @@ def waiting(state: State) -> list[Group]:
     groups = state.groups
     found = [groups[key] for key in state.ready]
     for cohort in state.cohorts.values():
-        if not cohort.backing_off and (
-            cohort.woken or (cohort.reason == "InsufficientRoom" and state.room_sequence > cohort.basis)
-        ):
+        if not cohort.backing_off and has_reason(state, cohort):
             found.extend(groups[key] for key in cohort.groups)
     return found
+
+
+def has_reason(state: State, cohort: Cohort) -> bool:
+    """Whether something that could change the verdict happened since, as far as it concerns the cohort as a whole."""
+    return cohort.woken or (
+        cohort.reason == "InsufficientRoom" and (room_moved(state, cohort) or unkept(state, cohort))
+    )
+
+
+def room_moved(state: State, cohort: Cohort) -> bool:
+    """Whether room was given back since these groups were refused."""
+    return state.room_sequence > cohort.basis
+
+
+def unkept(state: State, cohort: Cohort) -> bool:
+    """Whether room that was reserved for a starving gang is for everybody again since."""
+    return state.kept_sequence > cohort.basis
 
 
 def refused(state: State, event: ev.GroupsRefused) -> None:

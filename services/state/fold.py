@@ -15,7 +15,7 @@ import events as ev
 from events import subjects
 from events.envelope import Commit, Header, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.policy import Policy
-from services.state import cohorts, gang_groups, groups, nominations, pods, shards, verdicts
+from services.state import cohorts, gang_groups, groups, nominations, pods, reservations, shards, verdicts
 from services.state.clock import advance
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
@@ -32,6 +32,8 @@ from services.state.records import (
     Nomination,
     Pod,
     Proposal,
+    Reservation,
+    RoomRequest,
     SchedulingClass,
 )
 
@@ -46,7 +48,7 @@ class UnknownCommit(RuntimeError):
 class State:
     """The fold of a cluster's log up to `sequence`. Read by everybody, changed by `apply` alone."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915
         self.sequence = 0
         self.synced = False
         """False between `IngestTaken` and `ClusterSynced`: nobody decides."""
@@ -77,6 +79,10 @@ class State:
         self.nominations: dict[str, Nomination] = {}
         self.group_nominations: dict[str, GroupNomination] = {}
         """By group."""
+        self.room_requests: dict[str, RoomRequest] = {}
+        """By group, in log order: what the binder has to answer."""
+        self.reservations: dict[str, Reservation] = {}
+        """By group, in log order."""
         self.lost: dict[str, Lost] = {}
         self.evictions: dict[str, Eviction] = {}
         self.clocks: dict[str, Clock] = {}
@@ -88,6 +94,8 @@ class State:
         """The last `SNAPSHOTS_KEPT`, by sequence."""
         self.room_sequence = 0
         """The last commit that gave room back or changed a node: what wakes groups refused for room."""
+        self.kept_sequence = 0
+        """The last commit that ended a reservation: it wakes them, too."""
         self.ignored: dict[str, int] = {}
         """Events that were not current at their own place, by type."""
         self.set_aside = 0
@@ -275,6 +283,7 @@ DUE: dict[str, Callable[[State, str], None]] = {
     "permit": verdicts.permit_due,
     "nomination": verdicts.nomination_due,
     "group nomination": nominations.due,
+    "reservation": reservations.due,
 }
 """What a deadline does when its owner's tick finds it due."""
 
@@ -299,6 +308,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.PlannerLeft: shards.left,
     ev.GangPlaced: verdicts.placed,
     ev.GroupsRefused: cohorts.refused,
+    ev.RoomRequested: reservations.requested,
     ev.Ticked: _ticked,
     ev.Renewed: _renewed,
     ev.BinderTaken: _binder_taken,
@@ -317,6 +327,9 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.NominationEnded: verdicts.nomination_ended,
     ev.GroupNominated: nominations.nominated,
     ev.GroupNominationEnded: nominations.ended,
+    ev.RoomReserved: reservations.reserved,
+    ev.RoomDeclined: reservations.declined,
+    ev.ReservationEnded: reservations.ended,
     ev.EvictionIntended: verdicts.eviction_intended,
     ev.PodEvicted: verdicts.eviction_settled,
     ev.EvictionFailed: verdicts.eviction_settled,

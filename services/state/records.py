@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from events.facts import NodeObserved, PodObserved, SchedulingClassObserved
-from events.objects import Declaration, NodeAssignment
+from events.objects import ClassRoom, Declaration, NodeAssignment
 
 # A pod's status: pending, bound, terminating, succeeded, failed (as in `PodObserved`).
 PENDING, BOUND, TERMINATING, SUCCEEDED, FAILED = "pending", "bound", "terminating", "succeeded", "failed"
@@ -155,6 +155,26 @@ class GroupNomination(msgspec.Struct, gc=False):
     since: int
     """The place of the first event of these: its time runs from there."""
     assignments: tuple[NodeAssignment, ...]
+    due: bool = False
+
+
+class RoomRequest(msgspec.Struct, gc=False):
+    """A `RoomRequested` that the binder has not answered."""
+
+    group: str
+    basis: int
+    room: tuple[ClassRoom, ...]
+
+
+class Reservation(msgspec.Struct, gc=False):
+    """Room that is kept for a starving gang, whether it is there yet or not."""
+
+    group: str
+    sequence: int
+    """Of the commit that reserved it."""
+    priority: int
+    """Groups of a higher one are not kept off."""
+    room: tuple[ClassRoom, ...]
     due: bool = False
 
 

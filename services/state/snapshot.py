@@ -36,6 +36,8 @@ from services.state.records import (
     Nomination,
     Pod,
     Proposal,
+    Reservation,
+    RoomRequest,
     SchedulingClass,
 )
 
@@ -73,6 +75,8 @@ class Snapshot(msgspec.Struct):
     cohorts: dict[int, Cohort]
     nominations: dict[str, Nomination]
     group_nominations: dict[str, GroupNomination]
+    room_requests: dict[str, RoomRequest]
+    reservations: dict[str, Reservation]
     lost: dict[str, Lost]
     evictions: dict[str, Eviction]
     clocks: dict[str, Clock]
@@ -84,6 +88,8 @@ class Snapshot(msgspec.Struct):
     ignored: dict[str, int]
     set_aside: int
     resources: list[str]
+    kept_sequence: int = 0
+    """A snapshot from before has none; nor had anything been kept."""
 
 
 _FIELDS = msgspec.structs.fields(Snapshot)
@@ -136,7 +142,7 @@ def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
         else:
             found[attribute] = value
         yield
-    missing = [name for name in RECORDED if name not in _TABLES and name not in found]
+    missing = [one.name for one in _FIELDS if one.required and one.name not in _TABLES and one.name not in found]
     if missing:
         raise Damaged(f"a snapshot without {', '.join(missing)}")
     resources = found.pop("resources")

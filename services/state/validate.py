@@ -40,6 +40,7 @@ def validate_state(state: State) -> None:
     _table_counts_the_claims(state)
     _claims_have_their_pods(state)
     _groups_are_in_one_place(state)
+    _reservations_are_bounded(state)
     _gangs_know_their_pod_groups(state)
     _gangs_are_with_those_they_wait_for(state)
     _snapshots_are_of_the_past(state)
@@ -164,6 +165,23 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
         settled = group.phase != AWAITING and not group.held and not state.regrouping
         together = group.pod or not settled or component(state, group.gangs[0]) == group.gangs
         _require(bool(together), f"the gangs of group {key} are not those that name each other")
+
+
+def _reservations_are_bounded(state: State) -> None:
+    """Each names room for somebody, and has its time: due, or a deadline that runs on the binder's clock (7.13)."""
+    waiting: set[str] = set()
+    if state.reservations:
+        clock = state.clock("binder")
+        waiting.update(key for _, kind, key in clock.unarmed if kind == "reservation")
+        waiting.update(one.key for one in clock.armed if one.kind == "reservation")
+    for key, reservation in state.reservations.items():
+        bounded = reservation.due or f"{reservation.sequence}/{key}" in waiting
+        _require(bounded, f"room reserved for {key} has no bound (7.13)")
+        _require(key not in state.room_requests, f"{key} asks for room that is reserved for it")
+        named = all(pods > 0 for of_class in reservation.room for pods in of_class.nodes.values())
+        _require(bool(reservation.room) and named, f"the reservation of {key} names no room")
+    for key, request in state.room_requests.items():
+        _require(request.basis < state.sequence, f"{key} asks for room at a place that is not there yet")
 
 
 def _gangs_know_their_pod_groups(state: State) -> None:

@@ -27,6 +27,7 @@ def unrest(state: State, pods: Mapping[str, Seen]) -> list[str]:
         "lost members": state.lost,
         "nominations": state.nominations,
         "group nominations": state.group_nominations,
+        "requests for room": state.room_requests,
         "waiting assignments": state.holding,
         "groups ready": [group.key for group in state.groups.values() if group.phase == READY],
     }

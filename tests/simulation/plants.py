@@ -241,7 +241,7 @@ PLANTS: dict[str, Plant] = {
     "cohort never woken": Plant(
         "room that was given back wakes nobody",
         "services.state.cohorts",
-        (("state.room_sequence > cohort.basis)", "state.room_sequence < 0)"),),
+        (("state.room_sequence > cohort.basis", "state.room_sequence < 0"),),
     ),
     "deadline on the wrong clock": Plant(
         "nominated room waits for a clock that nobody moves",

@@ -14,7 +14,17 @@ from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING
 from tests.simulation.witness import Violation, Witness
 
-SETTLED = ("proposals", "permitted", "evictions", "lost", "nominations", "group_nominations", "holding")
+SETTLED = (
+    "proposals",
+    "permitted",
+    "evictions",
+    "lost",
+    "nominations",
+    "group_nominations",
+    "room_requests",
+    "reservations",
+    "holding",
+)
 
 
 def check(witness: Witness, api: Api) -> None:

@@ -23,7 +23,7 @@ from events.consumer import COMMIT
 from events.envelope import Header, MalformedCommit, Stored
 from events.jetstream import JetStreamLog
 from events.log import LogError
-from events.policy import DEFAULT_POLICY
+from events.policy import DEFAULT_POLICY, Policy
 from services import writer
 from services.binder import service as binder
 from services.console.settled import log_at_rest
@@ -193,27 +193,32 @@ class World:
         api.apply_new({**high, "value": 10})
         self.workload.begin(self.plan.seed)
         if self.source.random() < 0.9:
-            self._set_policy()
+            self._set_policy(self._any_policy())
         standbys = [slot for slot in SLOTS if self.source.random() < STANDBY]
         for slot in (*SLOTS, *standbys):
             self.loop.after(self.source.uniform(0.0, 1.0), self.start, slot)
 
-    def _set_policy(self) -> None:
+    def _any_policy(self) -> Policy:
         source = self.source
         profile = msgspec.structs.replace(
             DEFAULT_POLICY.profile, node_score=source.choice(["least-allocated", "binpack"])
         )
-        policy = msgspec.structs.replace(
+        return msgspec.structs.replace(
             DEFAULT_POLICY,
             profile=profile,
             nominate_after_refusals=source.choice([1, 3]),
             nomination_hold_ms=source.choice([1_000, 10_000]),
+            reserve_after_refusals=source.choice([0, 1, 3]),
+            reservation_hold_ms=source.choice([1_000, 10_000]),
+            reservations=source.choice([1, 2]),
             lookahead_pods=source.choice([0, 1_024]),
             permit_waiting_ms=source.choice([1_000, 10_000]),
             replacement_policy=source.choice(["keep", "evict"]),
             replacement_hold_ms=source.choice([2_000, 15_000]),
             cycle_pods=source.choice([3, 4_096]),
         )
+
+    def _set_policy(self, policy: Policy) -> None:
         payload = envelope.encode_events([ev.PolicyChanged(policy=policy)])
         header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
         subject = subjects.subject(CLUSTER, "admin")
@@ -235,6 +240,8 @@ class World:
             await asyncio.sleep(START_S + end_s - self.loop.now_s)
             begin_s, end_s = end_s, end_s + WINDOW_S
         self._heal()
+        if self.witness.state.policy == DEFAULT_POLICY:  # reserves room for ten minutes, which nobody waits for here
+            self._set_policy(msgspec.structs.replace(DEFAULT_POLICY, reserve_after_refusals=0))
         await self._rest()
 
     def _wants_more(self) -> bool:
@@ -263,7 +270,7 @@ class World:
         for process in self._deciders():
             if process.decider.state.sequence != state.sequence:
                 return f"{process} has read {process.decider.state.sequence} of {state.sequence}"
-        if not log_at_rest(state) or any(cohort.backing_off for cohort in state.cohorts.values()):
+        if not log_at_rest(state) or state.reservations or any(one.backing_off for one in state.cohorts.values()):
             return f"the log at {state.sequence}"
         reader = self.leases.holders["ingest"]
         followed = [one for one in self.kube.watches if one.process is reader and one.has_told_all]
@@ -561,7 +568,7 @@ STRUCK: dict[str, Callable[[World, Fault], None]] = {
     "log down": World._log_down,
     "power loss": World._power_loss,
     "foreign message": lambda world, fault: world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?"),
-    "policy changed": lambda world, _: world._set_policy(),
+    "policy changed": lambda world, _: world._set_policy(world._any_policy()),
     "double": World._double,
     "join": lambda world, fault: world.join(fault.what, fault.for_s),
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),

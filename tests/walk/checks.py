@@ -24,6 +24,8 @@ def check_rest(state: State, cluster: Cluster) -> None:
     assert not state.lost
     assert not state.nominations, "a hold outlived its time (7.13)"
     assert not state.group_nominations, "a nomination outlived its time (7.13)"
+    assert not state.room_requests, "a request for room has no answer"
+    assert not state.reservations, "a reservation outlived its time (7.13)"
     assert not state.holding, "held assignments outlived their waiting time (7.4)"
     for claim in state.claims.values():
         assert claim.stage == "bound", f"{claim} leaks (7.13)"

@@ -79,6 +79,9 @@ class Walk:
             lookahead_pods=self.random.choice([0, 3, 1024]),
             nominate_after_refusals=self.random.choice([0, 1, 1, 1]),
             nomination_hold_ms=self.random.choice([1_000, 10_000]),
+            reserve_after_refusals=self.random.choice([0, 1, 2]),
+            reservation_hold_ms=self.random.choice([1_000, 10_000]),
+            reservations=self.random.choice([1, 3]),
         )
         self.world = World(policy, shards=SHARDS[:2])
         self.joined = list(self.state.shards.items())

@@ -1,0 +1,72 @@
+"""Starvation: when reserved room is for everybody again.
+
+    each expires in log time if the gang vanishes, changes, or does not fit after so long
+
+Its own proposal ends it where that is judged (`services.binder.judge`: Taken); a gang of a higher priority may take its
+place (`reserving`: Outranked). A proposal that stands is judged first. *Changed* is what makes the reserved room the
+wrong one: another minimum, other members that have a place, another priority, no member any more of a class that it is
+for, a node that is gone or takes such pods no longer. Members that come and go otherwise change nothing: a pod that its
+controller replaces is of the same class. After a change the gang starves as before, and asks again at its next refusal;
+when its time ran out, only after as many refusals as the first time, so that others have their turn.
+"""
+
+from __future__ import annotations
+
+import events as ev
+from events.policy import Policy
+from services.state import cohorts, fits, membership, reservations
+from services.state.fold import State
+from services.state.records import AWAITING, IDLE, Group, Reservation
+
+
+def end_reservations(state: State, policy: Policy, judged: set[str]) -> list[ev.ReservationEnded]:
+    """`judged`: groups that this decision has said something of already."""
+    ended = []
+    for key, reservation in state.reservations.items():
+        reason = _over(state, policy, reservation, key in judged)
+        if reason:
+            ended.append(ev.ReservationEnded(group=key, reason=reason))
+    return ended
+
+
+def _over(state: State, policy: Policy, reservation: Reservation, judged: bool) -> str:
+    group = state.groups.get(reservation.group)
+    if group is None or group.since > reservation.sequence:
+        return "GroupGone"
+    if judged or group.phase == AWAITING:
+        return ""
+    if not policy.reserve_after_refusals:
+        return "TurnedOff"
+    if group.phase == IDLE or _waits_for_something_else(state, group):
+        return "Refused"
+    if _changed(state, group, reservation):
+        return "Changed"
+    return "Expired" if reservation.due else ""
+
+
+def _waits_for_something_else(state: State, group: Group) -> bool:
+    return bool(group.cohort) and state.cohorts[group.cohort].reason not in cohorts.ROOM_REASONS
+
+
+def _changed(state: State, group: Group, reservation: Reservation) -> bool:
+    table = state.table
+    if group.priority != reservation.priority:
+        return True
+    for digest, node, _ in reservations.rooms(reservation):
+        row = table.rows.get(node)
+        if row is None or not fits.feasible(table, table.classes[digest])[row]:
+            return True
+    return group.changed > reservation.sequence and _needs_other_room(state, group, reservation)
+
+
+def _needs_other_room(state: State, group: Group, reservation: Reservation) -> bool:
+    needed = 0
+    classes: set[str] = set()
+    for key in group.gangs:
+        gang = state.gangs[key]
+        if gang.declaration is None:
+            return True
+        needed += max(0, gang.declaration.min_member - membership.census(state, gang).have)
+        classes.update(state.pods[uid].fact.scheduling_class for uid in gang.members)
+    reserved = sum(pods for _, _, pods in reservations.rooms(reservation))
+    return needed != reserved or any(of_class.scheduling_class not in classes for of_class in reservation.room)

@@ -1,0 +1,75 @@
+"""Starvation: which requests for room are granted.
+
+    it gets a nominated claim on the nodes that will be free first […] at most a configurable number of such claims at a
+    time; higher priority work is never blocked by a lower-priority claim; two starving gangs must not block each other
+
+Requests are answered in log order, each at once. A claim is granted while fewer than `Policy.reservations` stand; beyond
+that only in place of one of a lower priority, the lowest first and the youngest of these. What is reserved for gangs of
+the same or a higher priority and what is asked for must fit the nodes together, were they empty: so each of them can have
+all of its room while the others keep theirs.
+"""
+
+from __future__ import annotations
+
+import events as ev
+from events.policy import Policy
+from services.state import fits, reservations
+from services.state.fold import State
+from services.state.records import PARKED, Group, Reservation, RoomRequest
+
+Answer = ev.RoomReserved | ev.RoomDeclined | ev.ReservationEnded
+
+
+def answer_requests(state: State, policy: Policy, over: set[str]) -> list[Answer]:
+    """`over`: groups whose reservation ends in this decision."""
+    answers: list[Answer] = []
+    standing = [one for one in state.reservations.values() if one.group not in over]
+    for request in state.room_requests.values():
+        group = state.groups.get(request.group)
+        reason = "GroupGone" if group is None else _not_meant(policy, group, request)
+        if group is None or reason:
+            answers.append(ev.RoomDeclined(group=request.group, reason=reason))
+            continue
+        stronger = [one for one in standing if one.priority >= group.priority]
+        weaker = sorted((one for one in standing[::-1] if one.priority < group.priority), key=lambda one: one.priority)
+        excess = max(0, len(standing) + 1 - policy.reservations)
+        reason = "Full" if excess > len(weaker) else _no_place(state, request, stronger)
+        if reason:
+            answers.append(ev.RoomDeclined(group=request.group, reason=reason))
+            continue
+        for one in weaker[:excess]:
+            answers.append(ev.ReservationEnded(group=one.group, reason="Outranked"))
+            standing.remove(one)
+        hold_ms = policy.reservation_hold_ms
+        granted = ev.RoomReserved(group=group.key, priority=group.priority, room=request.room, waiting_ms=hold_ms)
+        answers.append(granted)
+        standing.append(Reservation(group.key, state.sequence + 1, group.priority, request.room))
+    return answers
+
+
+def _not_meant(policy: Policy, group: Group, request: RoomRequest) -> str:
+    """Why the request does not mean the group as it is now, if so."""
+    if group.since > request.basis:
+        return "GroupGone"
+    if group.phase != PARKED or group.changed > request.basis:
+        return "Changed"
+    return "" if policy.reserve_after_refusals else "TurnedOff"
+
+
+def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -> str:
+    """Why what is asked for cannot be kept beside what is kept already, if so."""
+    table = state.table
+    kept: dict[int, list[int]] = {}
+    for one in stronger:
+        for digest, node, pods in reservations.rooms(one):
+            row = table.rows.get(node)
+            if row is not None:
+                left = kept.setdefault(row, table.allocatable[row].tolist())
+                fits.take(left, table.classes[digest], pods)
+    for digest, node, pods in reservations.rooms(request):
+        row = table.rows.get(node)
+        if row is None or not fits.feasible(table, table.classes[digest])[row]:
+            return "NodeGone"
+        if not fits.take(kept.setdefault(row, table.allocatable[row].tolist()), table.classes[digest], pods):
+            return "Overlap"
+    return ""

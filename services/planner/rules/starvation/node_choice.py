@@ -1,0 +1,164 @@
+"""Starvation: the nodes that will be free first.
+
+    durations unknown: most room soonest
+
+Nobody says how long pods run. So what counts is how much a node has to give back before one more pod of the gang goes
+there, as a part of the whole node: the *level* of the k-th pod on it, in 1/1024, of the resource that lacks most. The
+gang's pods take the places of the lowest levels; what is free now has level 0. Equal levels are ordered by a bijection of
+the nodes' `rank`, as in `services.planner.placement`.
+
+What a node can give back: the room of pods on their way out counts as free now; that of pods of the gang's own or a
+lower priority comes next; where those do not suffice, that of pods of a higher priority, too, although their like will
+pass. What stays: the gang's own pods, pods that are not Muster's to schedule (nobody knows that they ever end:
+DaemonSets, other schedulers'), and room that is nominated or reserved for others. A gang that does not fit the cluster
+without all that could leave gets nothing, and is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from events.objects import ClassRoom
+from services.planner.placement import Placed, Room
+from services.state import fits
+from services.state.fold import State
+from services.state.nodes import ClassInfo, Ints, NodeTable
+from services.state.records import NOMINATED, TERMINATING, Claim, Group
+
+LEVEL_BITS = 10
+"""A whole node is 2^10 levels."""
+BEYOND = (1 << LEVEL_BITS) + 1
+"""Where a node has less than nothing: all that goes there once whatever could leave has left."""
+HOPELESS = " No room is kept for it: it would not fit if every pod that could leave were gone."
+
+Part = tuple[ClassInfo, int]
+"""Pods of one gang and one class: how many may be placed."""
+Need = tuple[tuple[int, ...], int]
+"""Of one gang: its parts, by index, and how many of their pods must start together."""
+
+
+class Prospect(NamedTuple):
+    """What each node has for a group, by when: rows × resources, each holding the one before."""
+
+    now: Ints
+    soon: Ints
+    """Once pods of its own or a lower priority left."""
+    ever: Ints
+
+
+def prospect(state: State, group: Group, room: Room) -> Prospect:
+    """`room`: the cycle's, as the group sees it. What this cycle placed may leave like what runs."""
+    table = state.table
+    leaving, lower, higher = ([], [], [])  # type: tuple[list[int], list[int], list[int]]
+    for claim in state.claims.values():
+        row = table.rows.get(claim.node)
+        if row is None:
+            continue
+        level = _leaves(state, group, claim)
+        if level is not None:
+            (leaving, lower, higher)[level].extend((row, table.classes[claim.scheduling_class].number))
+    kept = 0 if room.kept is None else room.kept
+    placed = table.allocatable - table.held - table.proposed - kept - room.free
+    now = cast(Ints, room.free + _sum(table, leaving))
+    soon = cast(Ints, now + placed + _sum(table, lower))
+    return Prospect(now, soon, cast(Ints, soon + _sum(table, higher)))
+
+
+def _leaves(state: State, group: Group, claim: Claim) -> int | None:
+    """0: it is leaving; 1: it comes next; 2: its like will pass; None: it stays."""
+    pod = state.pods.get(claim.uid)
+    if claim.stage == NOMINATED or pod is None or claim.group == group.key:
+        return None
+    if pod.status == TERMINATING:
+        return 0
+    if not pod.fact.candidate:
+        return None
+    return 1 if pod.fact.priority <= group.priority else 2
+
+
+def _sum(table: NodeTable, claims: list[int]) -> Ints:
+    """What these claims, (row, class) each, take: rows × resources."""
+    taken = np.zeros_like(table.allocatable)
+    if claims:
+        rows, classes = np.array(claims).reshape(-1, 2).T
+        np.add.at(taken, rows, table.requests[classes])
+    return taken
+
+
+def choose(
+    table: NodeTable,
+    found: Prospect,
+    parts: Sequence[Part],
+    needs: Sequence[Need],
+    orders: Sequence[Sequence[int]],
+    seed: int,
+) -> tuple[ClassRoom, ...] | None:
+    """Room for all that the gangs of a group need, parts in one of the orders; None: it would never fit."""
+    for limit in (found.soon, found.ever):
+        for order in orders:
+            chosen = _place(table, limit.copy(), found.now.copy(), parts, needs, order, seed)
+            if chosen is not None:
+                return tuple(ClassRoom(digest, dict(sorted(nodes.items()))) for digest, nodes in chosen.items())
+    return None
+
+
+def _place(
+    table: NodeTable,
+    limit: Ints,
+    now: Ints,
+    parts: Sequence[Part],
+    needs: Sequence[Need],
+    order: Sequence[int],
+    seed: int,
+) -> dict[str, dict[str, int]] | None:
+    """class → node → pods; None when a need is not met. What is placed is taken off `limit` and `now`."""
+    chosen: dict[str, dict[str, int]] = {}
+    for of_need, needed in needs:
+        left = needed
+        for index in (index for index in order if index in of_need):
+            info, pods = parts[index]
+            for row, count in nearest(table, info, limit, now, min(pods, left), seed):
+                left -= count
+                nodes = chosen.setdefault(info.fact.digest, {})
+                nodes[table.names[row]] = nodes.get(table.names[row], 0) + count
+                for column, amount in info.columns:
+                    limit[row, column] -= count * amount
+                    now[row, column] -= count * amount
+        if left:
+            return None
+    return chosen
+
+
+def nearest(table: NodeTable, info: ClassInfo, limit: Ints, now: Ints, pods: int, seed: int) -> Placed:
+    """The places of the lowest levels for up to `pods` pods of the class, within `limit`."""
+    most = 1 if info.fact.host_ports else pods
+    deep: Ints = np.where(fits.feasible(table, info), np.minimum(fits.capacity(limit, info), most), 0)
+    pods = min(pods, int(deep.sum()))
+    if not pods:
+        return []
+    low, high = 0, BEYOND
+    while low < high:
+        middle = (low + high) // 2
+        if int(_within(table, info, now, deep, middle).sum()) >= pods:
+            high = middle
+        else:
+            low = middle + 1
+    counts = _within(table, info, now, deep, low - 1) if low else np.zeros_like(deep)
+    more = _within(table, info, now, deep, low) - counts
+    last = np.flatnonzero(more)
+    last = last[np.argsort(table.rank()[last] * np.uint32(seed | 1), kind="stable")]
+    before = np.cumsum(more[last]) - more[last]
+    counts[last] += np.clip(pods - int(counts.sum()) - before, 0, more[last])
+    rows = np.flatnonzero(counts)
+    return list(zip(rows.tolist(), counts[rows].tolist(), strict=True))
+
+
+def _within(table: NodeTable, info: ClassInfo, now: Ints, deep: Ints, level: int) -> Ints:
+    """How many pods each row takes once it gave so much of itself back."""
+    if level == BEYOND:
+        return deep.copy()
+    given = (table.allocatable * level) >> LEVEL_BITS
+    return np.minimum(deep, fits.capacity(now + given, info))

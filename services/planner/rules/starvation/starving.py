@@ -1,0 +1,35 @@
+"""Starvation: when a gang asks for room to be kept.
+
+A gang starves when it is refused for lack of room `Policy.reserve_after_refusals` times in a row although room was given
+back since the refusal before: it went elsewhere, or was too little each time. Without that clause a gang whose pods
+outnumber a quiet cluster would ask again whenever another's reservation ends, for ever, and nobody would be helped.
+
+Single pods are not counted: their like is the smaller work. Nor are further pods of a gang that has its minimum.
+
+Bounded: no more gangs ask than may have room reserved (`Policy.reservations`), but one of a higher priority than one that
+has some always may.
+"""
+
+from __future__ import annotations
+
+from events.policy import Policy
+from services.state import cohorts
+from services.state.fold import State
+from services.state.records import Group
+
+
+def starves(state: State, policy: Policy, group: Group) -> bool:
+    """Whether the refusal for room that is about to be said is one too many."""
+    if not 0 < policy.reserve_after_refusals <= group.attempts + 1:
+        return False
+    cohort = state.cohorts.get(group.cohort)
+    return cohort is not None and cohort.reason == "InsufficientRoom" and cohorts.room_moved(state, cohort)
+
+
+def may_ask(state: State, policy: Policy, group: Group, asked: int) -> bool:
+    """`asked`: requests of this cycle. The binder counts again, as other shards ask at the same time."""
+    if group.key in state.reservations or group.key in state.room_requests:
+        return False
+    if len(state.reservations) + len(state.room_requests) + asked < policy.reservations:
+        return True
+    return any(one.priority < group.priority for one in state.reservations.values())

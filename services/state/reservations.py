@@ -1,0 +1,96 @@
+"""Room that is reserved for a gang that starves: refused for lack of room again and again, while smaller work took what
+became free.
+
+A reservation is a nominated claim on room that is partly not there yet: it names nodes and how many pods of which
+scheduling class are to go there. So it is not counted with the claims, which never exceed a node: planners and binder
+subtract it for those whom it keeps off (`against`), and what is left may fall below nothing. It has a bound of its own in
+log time, and belongs to nobody's pods: a member that is replaced by another of its kind changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import events as ev
+from services.state.clock import set_deadline
+from services.state.records import Group, Reservation, RoomRequest
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+KEEPS = "node(s) keep room for gang "
+"""Why a node is turned down that has room, but keeps it; the gang's name follows."""
+
+
+def requested(state: State, event: ev.RoomRequested) -> None:
+    """A planner's wish, for the binder to answer. Not current at its own place: ignored and counted."""
+    group = state.groups.get(event.group)
+    shard = state.writer.partition(".")[2]
+    if (
+        group is None
+        or group.since > state.basis
+        or state.owner(group) != shard
+        or state.commit_epoch != state.epoch
+        or event.group in state.reservations
+    ):
+        state.ignore(event)
+        return
+    state.room_requests[event.group] = RoomRequest(event.group, state.basis, event.room)
+
+
+def declined(state: State, event: ev.RoomDeclined) -> None:
+    state.room_requests.pop(event.group, None)
+
+
+def reserved(state: State, event: ev.RoomReserved) -> None:
+    """Its nodes count as touched: whoever was placed there without knowing of it was not wrong."""
+    if state.room_requests.pop(event.group, None) is None:
+        state.ignore(event)
+        return
+    state.reservations[event.group] = Reservation(event.group, state.sequence, event.priority, event.room)
+    set_deadline(state.clock("binder"), "reservation", f"{state.sequence}/{event.group}", event.waiting_ms)
+
+
+def ended(state: State, event: ev.ReservationEnded) -> None:
+    """Those whom it kept off may be tried again. The gang that it was for begins to count its refusals anew."""
+    if state.reservations.pop(event.group, None) is None:
+        state.ignore(event)
+        return
+    state.kept_sequence = state.sequence
+    group = state.groups.get(event.group)
+    if group is not None and event.reason == "Expired":
+        group.attempts = 0
+
+
+def due(state: State, key: str) -> None:
+    sequence, _, group = key.partition("/")
+    reservation = state.reservations.get(group)
+    if reservation is not None and reservation.sequence == int(sequence):
+        reservation.due = True
+
+
+def against(state: State, group: Group) -> tuple[Reservation, ...]:
+    """The reservations that keep room from the group, in log order.
+
+    Nobody is kept off by a gang of a lower priority, nor by what is reserved for himself. And a group that has room
+    nominated goes where it likes: it replaces a member of a running gang, or lost to others time and again.
+    """
+    if not state.reservations:
+        return ()
+    found = tuple(
+        one for one in state.reservations.values() if one.group != group.key and one.priority >= group.priority
+    )
+    return () if found and _has_nominated(state, group) else found
+
+
+def _has_nominated(state: State, group: Group) -> bool:
+    return group.key in state.group_nominations or any(one.gang in group.gangs for one in state.nominations.values())
+
+
+def rooms(reservation: Reservation | RoomRequest) -> Iterator[tuple[str, str, int]]:
+    """(scheduling class, node, pods) of what is reserved."""
+    for of_class in reservation.room:
+        for node, pods in of_class.nodes.items():
+            yield of_class.scheduling_class, node, pods

@@ -1,0 +1,150 @@
+"""Starvation: when reserved room is for everybody again."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import events as ev
+from events.objects import ClassRoom
+from events.policy import DEFAULT_POLICY
+from tests.world import World
+
+GANG = "default/train"
+
+
+def reserved(hold_ms: int = 600_000) -> World:
+    """A gang of three has room reserved on n0 and n1, which are full."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, reservation_hold_ms=hold_ms))
+    for node in ("n0", "n1"):
+        world.node(node, cpu=4)
+        world.pod(f"{node}-0", node=node, cpu=4, candidate=False)
+    world.pod_group("train", 3)
+    for i in range(4):
+        world.pod(f"train-{i}", "train")
+    world.plan()
+    event = ev.RoomRequested(group=GANG, room=(ClassRoom(world.scheduling_class(), {"n0": 2, "n1": 1}),))
+    world.append("planner.a", [event], cause="by hand")
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    return world
+
+
+def ended(world: World) -> str:
+    """The reason for which it ends now; empty while it stands."""
+    reasons = [event.reason for event in world.judge() if isinstance(event, ev.ReservationEnded)]
+    assert len(reasons) < 2
+    assert (GANG in world.state.reservations) == (not reasons)
+    return "".join(reasons)
+
+
+def test_it_stands_until_something_ends_it() -> None:
+    world = reserved()
+    world.pass_s(60)
+    assert ended(world) == ""
+
+
+def test_it_expires_in_log_time() -> None:
+    world = reserved(hold_ms=3_000)
+    world.pass_s(2.5)
+    assert ended(world) == ""
+    world.pass_s(1)
+    assert ended(world) == "Expired"
+    assert world.state.groups[GANG].attempts == 0, "it counts its refusals anew"
+
+
+def test_a_proposal_that_stands_is_judged_first() -> None:
+    world = reserved(hold_ms=1_000)
+    world.deleted("n0-0")
+    world.pass_s(2)
+    world.plan()
+    assert ended(world) == "Taken"
+
+
+def test_the_gang_vanishes() -> None:
+    world = reserved()
+    for i in range(4):
+        world.deleted(f"train-{i}")
+    assert ended(world) == "GroupGone"
+
+
+def test_another_of_its_name_is_not_meant() -> None:
+    world = reserved()
+    for i in range(4):
+        world.deleted(f"train-{i}")
+    for i in range(4):
+        world.pod(f"again-{i}", "train")
+    assert ended(world) == "GroupGone"
+
+
+@pytest.mark.parametrize("change", ["minimum", "priority", "class", "node gone", "node unfit", "bound elsewhere"])
+def test_the_gang_or_its_nodes_change_so_that_the_room_is_the_wrong_one(change: str) -> None:
+    world = reserved()
+    match change:
+        case "minimum":
+            world.pod_group("train", 2)
+        case "priority":
+            world.pod("train-0", "train", priority=4)
+        case "class":
+            for i in range(4):
+                world.pod(f"train-{i}", "train", cpu=2)
+        case "node gone":
+            world.facts(ev.NodeDeleted(name="n1", uid="uid-n1"))
+        case "node unfit":
+            world.node("n1", cpu=4, unschedulable=True)
+        case "bound elsewhere":
+            world.assigned("train-0", "n9")
+    assert ended(world) == "Changed"
+    assert world.state.groups[GANG].attempts == (change != "bound elsewhere"), "but for that it starves as before"
+
+
+def test_a_member_that_is_replaced_changes_nothing() -> None:
+    world = reserved()
+    world.deleted("train-0")
+    assert ended(world) == ""
+    world.pod("train-9", "train")
+    assert ended(world) == ""
+
+
+def test_it_waits_for_something_else() -> None:
+    world = reserved()
+    world.deleted("train-0")
+    world.deleted("train-1")
+    world.pass_s(2)
+    (refused,) = world.plan()
+    assert isinstance(refused, ev.GroupsRefused)
+    assert refused.reason == "TooFewPods"
+    assert ended(world) == "Refused"
+
+
+def test_the_policy_turns_it_off() -> None:
+    world = reserved()
+    off = msgspec.structs.replace(DEFAULT_POLICY, reserve_after_refusals=0)
+    world.append("admin", [ev.PolicyChanged(policy=off)], cause="admin")
+    assert ended(world) == "TurnedOff"
+
+
+def test_whoever_was_kept_off_is_tried_again() -> None:
+    world = reserved(hold_ms=3_000)
+    world.deleted("n0-0")
+    world.node("n0", cpu=2)
+    world.pod("small", cpu=1)
+    refused = [event for event in world.plan() if isinstance(event, ev.GroupsRefused)]
+    assert any("node(s) keep room for gang default/train" in event.node_reasons for event in refused)
+    world.pass_s(5)
+    assert ended(world) == "Expired"
+    world.settle()
+    assert world.where("small") == ["n0"]
+
+
+def test_a_refusal_that_did_not_know_of_the_end_does_not_sleep_through_it() -> None:
+    world = reserved(hold_ms=3_000)
+    world.deleted("n0-0")
+    world.node("n0", cpu=2)
+    world.pod("small", cpu=1)
+    decided, basis = world.plan_without_appending(), world.state.sequence
+    world.pass_s(5)
+    assert ended(world) == "Expired"
+    world.append("planner.a", decided, cause="decide", basis=basis)
+    world.pass_s(11)
+    world.settle()
+    assert world.where("small") == ["n0"]

@@ -1,0 +1,240 @@
+"""Starvation: the nodes that will be free first, against a choice pod by pod."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import events as ev
+from events.objects import ClassRoom
+from services.planner.rules.starvation.node_choice import BEYOND, Prospect, choose, nearest
+from services.state.nodes import Ints, NodeTable
+from tests.facts import scheduling_class
+from tests.world import World
+
+SEED = 77
+
+
+class Node(NamedTuple):
+    """What it has, what of that could be had once everything left, and what is free now (below 0: overdrawn)."""
+
+    cpu: int
+    memory: int
+    stays: int
+    runs: int
+    tainted: bool
+
+
+NODES = st.lists(
+    st.builds(Node, st.integers(1, 9), st.integers(1, 9), st.integers(0, 3), st.integers(0, 12), st.booleans()),
+    min_size=1,
+    max_size=7,
+)
+
+
+def table_of(nodes: list[Node]) -> tuple[NodeTable, Ints, Ints]:
+    """The table; for each row what there could ever be, and what there is now."""
+    table = NodeTable()
+    for number, node in enumerate(nodes):
+        table.put(
+            ev.NodeObserved(
+                name=f"n{number}",
+                uid=f"n{number}",
+                resource_version="1",
+                labels={},
+                taints=(),
+                unschedulable=node.tainted,
+                allocatable={"cpu_milli": node.cpu * 100, "memory_bytes": node.memory * 10, "pods": 50},
+            )
+        )
+    table.add_class(scheduling_class("a", {"cpu_milli": 100, "memory_bytes": 7, "pods": 1}))
+    table.add_class(scheduling_class("b", {"cpu_milli": 130, "pods": 1}))
+    limit = table.allocatable.copy()
+    for number, node in enumerate(nodes):
+        row = table.rows[f"n{number}"]
+        limit[row, :2] -= (node.stays * 50, node.stays * 3)
+    now = limit.copy()
+    for number, node in enumerate(nodes):
+        row = table.rows[f"n{number}"]
+        now[row, :2] -= (node.runs * 90, node.runs * 5)
+    return table, limit, now
+
+
+def level(offers: Ints, now: Ints, asks: dict[int, int], pods: int) -> int:
+    """How much of itself the node must still give back for so many pods, in 1/1024."""
+    for found in range(BEYOND):
+        if all(now[c] + (offers[c] * found >> 10) >= amount * pods for c, amount in asks.items()):
+            return found
+    return BEYOND
+
+
+def naive(table: NodeTable, digest: str, limit: Ints, now: Ints, pods: int) -> dict[int, int]:
+    """Every pair (node, k-th pod on it) that there could ever be, by level; the first of them."""
+    asks = table.classes[digest].amounts
+    pairs = []
+    for name, row in table.rows.items():
+        if table.facts[row].unschedulable:  # type: ignore[union-attr]
+            continue
+        for k in range(1, pods + 1):
+            if any(limit[row, c] < amount * k for c, amount in asks.items()):
+                break
+            tie = int(table.rank()[row]) * (SEED | 1) % (1 << 32)
+            pairs.append((level(table.allocatable[row], now[row], asks, k), tie, k, row, name))
+    chosen: dict[int, int] = {}
+    for _, _, _, row, _ in sorted(pairs)[:pods]:
+        chosen[row] = chosen.get(row, 0) + 1
+    return chosen
+
+
+@given(NODES, st.sampled_from("ab"), st.integers(1, 30))
+@settings(deadline=None, max_examples=300)
+def test_the_places_of_the_lowest_levels_are_taken(nodes: list[Node], digest: str, pods: int) -> None:
+    table, limit, now = table_of(nodes)
+    found = dict(nearest(table, table.classes[digest], limit, now, pods, SEED))
+    assert found == naive(table, digest, limit, now, pods)
+
+
+@given(NODES, st.integers(0, 9), st.integers(0, 9), st.integers(1, 12))
+@settings(deadline=None, max_examples=300)
+def test_what_is_chosen_is_enough_and_never_more_than_there_could_be(
+    nodes: list[Node], a: int, b: int, needed: int
+) -> None:
+    table, limit, now = table_of(nodes)
+    parts = [(table.classes["a"], a), (table.classes["b"], b)]
+    needs = [((0, 1), min(needed, a + b))]
+    found = choose(table, Prospect(now, limit, limit), parts, needs, [[0, 1], [1, 0]], SEED)
+    if not a or not b:
+        most = sum(naive(table, "a" if a else "b", limit, now, a + b).values())
+        assert (found is None) == (most < min(needed, a + b))
+    if found is None:
+        return
+    assert sum(pods for room in found for pods in room.nodes.values()) == min(needed, a + b)
+    used = np.zeros_like(limit)
+    for room in found:
+        assert sum(room.nodes.values()) <= {"a": a, "b": b}[room.scheduling_class]
+        for node, pods in room.nodes.items():
+            assert not nodes[int(node[1:])].tainted
+            for column, amount in table.classes[room.scheduling_class].columns:
+                used[table.rows[node], column] += pods * amount
+    assert ((used <= limit) | (used == 0)).all()
+
+
+@given(NODES, st.integers(1, 12), st.permutations(range(7)))
+@settings(deadline=None)
+def test_rows_mean_nothing(nodes: list[Node], pods: int, order: list[int]) -> None:
+    table, limit, now = table_of(nodes)
+    found = choose(table, Prospect(now, limit, limit), [(table.classes["a"], pods)], [((0,), pods)], [[0]], SEED)
+    other = NodeTable()
+    for number in [n for n in order if n < len(nodes)]:
+        fact = table.facts[table.rows[f"n{number}"]]
+        assert fact is not None
+        other.put(fact)
+    for info in table.classes.values():
+        other.add_class(info.fact)
+    there = np.zeros_like(other.allocatable), np.zeros_like(other.allocatable)
+    for name, row in other.rows.items():
+        there[0][row], there[1][row] = limit[table.rows[name]], now[table.rows[name]]
+    again = choose(
+        other, Prospect(there[1], there[0], there[0]), [(other.classes["a"], pods)], [((0,), pods)], [[0]], SEED
+    )
+    assert again == found
+
+
+def test_large_quantities_stay_exact() -> None:
+    """Bytes up to 2^52, and a node that holds far more than it offers."""
+    table = NodeTable()
+    for name in "ab":
+        table.put(
+            ev.NodeObserved(
+                name=name,
+                uid=name,
+                resource_version="1",
+                labels={},
+                taints=(),
+                unschedulable=False,
+                allocatable={"memory_bytes": 1 << 52, "pods": 9},
+            )
+        )
+    table.add_class(scheduling_class("big", {"memory_bytes": 1 << 51, "pods": 1}))
+    now = table.allocatable.copy()
+    now[table.rows["a"], 1] = -(1 << 53)
+    now[table.rows["b"], 1] = (1 << 51) - 1
+    found = dict(nearest(table, table.classes["big"], table.allocatable, now, 3, SEED))
+    assert found == {table.rows["b"]: 2, table.rows["a"]: 1}
+
+
+# ------------------------------------------------------------------------------------------- what will be free, and when
+
+
+def asked(world: World, gang: str = "default/train") -> dict[str, int]:
+    """The nodes that the gang asks for, once it starves."""
+    for turn in range(9):
+        world.deleted(f"noise-{turn}")
+        world.pod(f"noise-{turn + 1}", node="noise", candidate=False)
+        world.pass_s(11)
+        for event in world.plan():
+            if isinstance(event, ev.RoomRequested) and event.group == gang:
+                (room,) = event.room
+                assert isinstance(room, ClassRoom)
+                return room.nodes
+        world.judge()
+    raise AssertionError("it never asks")
+
+
+def full(*nodes: str) -> World:
+    """Nodes of four cpu, each full of pods of one cpu named after it; something comes and goes on another node."""
+    world = World()
+    world.node("noise", cpu=1)
+    world.pod("noise-0", node="noise", candidate=False)
+    for node in nodes:
+        world.node(node, cpu=4)
+        for i in range(4):
+            world.pod(f"{node}-{i}", node=node)
+    return world
+
+
+def test_most_room_soonest() -> None:
+    world = full("a", "b", "c")
+    world.finished("b-0")
+    world.gang("train", 2, 2, cpu=2)
+    assert asked(world) == {"b": 1, "a": 1} or asked(world) == {"b": 1, "c": 1}
+
+
+def test_what_is_leaving_counts_as_free() -> None:
+    world = full("a", "b", "c")
+    for i in range(3):
+        world.terminating(f"c-{i}")
+    world.gang("train", 1, 1, cpu=3.5)
+    assert asked(world) == {"c": 1}
+
+
+def test_pods_of_a_higher_priority_leave_last() -> None:
+    world = full("a", "b")
+    for i in range(4):
+        world.pod(f"a-{i}", node="a", priority=7)
+    world.finished("a-0")
+    world.gang("train", 2, 2, cpu=2)
+    assert asked(world) == {"b": 2}, "on a there is more room now, but the next of its kind will pass"
+
+
+def test_where_nothing_else_does_their_room_is_asked_for_too() -> None:
+    world = full("a")
+    for i in range(4):
+        world.pod(f"a-{i}", node="a", priority=7)
+    world.gang("train", 2, 2, cpu=2)
+    assert asked(world) == {"a": 2}
+
+
+def test_its_own_running_pods_stay() -> None:
+    world = World()
+    world.node("noise", cpu=1)
+    world.pod("noise-0", node="noise", candidate=False)
+    for node in ("a", "b"):
+        world.node(node, cpu=4)
+    world.pod("train-0", "train", minimum=2, cpu=3, node="a")
+    world.pod("other", cpu=4, node="b")
+    world.pod("train-1", "train", minimum=2, cpu=3)
+    assert asked(world) == {"b": 1}

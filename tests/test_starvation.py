@@ -1,0 +1,254 @@
+"""A stream of small pods for ever, and one large gang: without the rule it never binds, with it soon.
+
+Planner and binder together (`tests.world`): one small pod after another ends, and another comes at once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+import events as ev
+from events.objects import ClassRoom
+from events.policy import DEFAULT_POLICY, Policy
+from services.console.summary import why_waiting
+from services.state.reservations import rooms
+from tests.walk.checks import refold
+from tests.world import World, of_type
+
+GANG = "default/train"
+NODES, CPU = 4, 4
+MEMBERS = tuple(f"train-{i}" for i in range(8))
+
+
+def policy(after: int = 3, *, hold_ms: int = 600_000, reservations: int = 1) -> Policy:
+    return msgspec.structs.replace(
+        DEFAULT_POLICY, reserve_after_refusals=after, reservation_hold_ms=hold_ms, reservations=reservations
+    )
+
+
+class Busy:
+    """Every node is full of small pods, more of which wait, and a gang that needs half of the cluster comes."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.world = World(policy)
+        for i in range(NODES):
+            self.world.node(f"n{i}", cpu=CPU)
+        self.made = 0
+        for _ in range(NODES * CPU + 3):
+            self.come()
+        self.world.settle()
+        self.world.gang("train", 8, 8)
+        self.world.settle()
+
+    def come(self) -> str:
+        self.made += 1
+        return self.world.pod(f"small-{self.made:03}", created_s=self.made)
+
+    def end_one(self) -> None:
+        """The small pod that has run longest ends, another comes, and everybody has his say; time passes."""
+        for oldest in [uid for uid in self.world.bound() if uid.startswith("small")][:1]:
+            self.world.finished(oldest)
+            self.world.deleted(oldest)
+        self.come()
+        self.world.settle()
+        self.world.pass_s(2)
+        self.world.settle()
+
+    def until_bound(self, most: int) -> int:
+        """How many small pods end before the gang runs; `most` if it doesn't."""
+        for completions in range(most):
+            if all(self.world.where(*MEMBERS)):
+                return completions
+            self.end_one()
+        return most
+
+    @property
+    def kept(self) -> dict[str, int]:
+        """node → pods for which room is reserved."""
+        (reservation,) = self.world.state.reservations.values()
+        return {node: pods for _, node, pods in rooms(reservation)}
+
+
+def test_without_the_rule_the_gang_never_binds() -> None:
+    busy = Busy(policy(after=0))
+    assert busy.until_bound(60) == 60
+    assert not busy.world.state.reservations
+
+
+def test_with_it_the_gang_binds_after_a_bounded_number_of_completions() -> None:
+    busy = Busy(policy(after=3))
+    bound_after = busy.until_bound(60)
+    # Three refusals, each after one that ended; then at most the small pods that ran where room is kept, oldest first.
+    assert bound_after <= 3 + NODES * CPU
+    assert not busy.world.state.reservations
+    refold(busy.world)
+
+
+def test_small_pods_pass_where_no_room_is_kept() -> None:
+    busy = Busy(policy(after=1))
+    while not busy.world.state.reservations:
+        busy.end_one()
+    kept = busy.kept
+    assert sum(kept.values()) == 8
+    passed = 0
+    while not all(busy.world.where(*MEMBERS)):
+        before = set(busy.world.bound())
+        busy.end_one()
+        came = set(busy.world.bound()) - before
+        passed += len([uid for uid in came if uid.startswith("small")])
+        for node, pods in kept.items() if busy.world.state.reservations else ():
+            here = [uid for uid in busy.world.bound() if busy.world.where(uid) == [node]]
+            if any(uid in came and uid.startswith("small") for uid in here):
+                assert len(here) <= CPU - pods, "a small pod took room that the gang needs"
+    assert passed > 0
+
+
+def test_those_held_back_are_told_for_whom() -> None:
+    busy = Busy(policy(after=1))
+    while not busy.world.state.reservations:
+        busy.end_one()
+    world = busy.world
+    reasons: set[str] = set()
+    for _ in range(8):
+        waiting = [pod for pod in world.state.pods.values() if pod.status == "pending"]
+        reasons.update(why_waiting(world.state, pod) for pod in waiting if pod.fact.uid.startswith("small"))
+        if not world.state.reservations:
+            break
+        gang = why_waiting(world.state, world.state.pods["train-0"])
+        assert "Room for 8 pods on" in gang
+        assert "is kept for it as it becomes free" in gang
+        busy.end_one()
+    assert any("node(s) keep room for gang default/train" in reason for reason in reasons)
+
+
+def test_it_ends_in_log_time_and_the_others_go_on() -> None:
+    busy = Busy(policy(after=2, hold_ms=5_000))
+    world = busy.world
+    while not world.state.reservations:
+        busy.end_one()
+    running = [uid for uid in world.bound() if world.where(uid)[0] in busy.kept]
+    world.finished(running[0])
+    world.settle()
+    waited = [uid for uid, pod in world.state.pods.items() if pod.status == "pending" and uid.startswith("small")]
+    world.pass_s(6)
+    ended = of_type(world.judge(), ev.ReservationEnded)
+    assert [(event.group, event.reason) for event in ended] == [(GANG, "Expired")]
+    world.pass_s(11)
+    world.settle()
+    assert any(world.where(*waited)), "what was kept from them is theirs again"
+    assert world.state.groups[GANG].attempts < 2, "it counts anew"
+
+
+def test_a_gang_that_would_not_fit_an_empty_cluster_gets_none_and_is_told() -> None:
+    busy = Busy(policy(after=2))
+    world = busy.world
+    for uid in MEMBERS:
+        world.deleted(uid)
+    world.gang("huge", NODES * CPU + 1, NODES * CPU + 1)
+    for _ in range(6):
+        busy.end_one()
+    assert not world.state.reservations
+    why = why_waiting(world.state, world.state.pods["huge-0"])
+    assert "it would not fit if every pod that could leave were gone" in why
+
+
+def test_pods_that_are_not_ours_are_not_expected_to_end() -> None:
+    busy = Busy(policy(after=2))
+    world = busy.world
+    for uid in MEMBERS:
+        world.deleted(uid)
+    for i in range(NODES):
+        world.node(f"n{i}", cpu=CPU + 1)
+        world.pod(f"daemon-{i}", node=f"n{i}", candidate=False)
+    world.gang("train", NODES, NODES, cpu=CPU + 1)
+    for _ in range(6):
+        busy.end_one()
+    assert not world.state.reservations
+    assert "it would not fit" in why_waiting(world.state, world.state.pods["train-0"])
+
+
+def test_a_group_of_a_higher_priority_is_not_held_off() -> None:
+    busy = Busy(policy(after=1))
+    world = busy.world
+    while not world.state.reservations:
+        busy.end_one()
+    node = next(iter(busy.kept))
+    (victim, *_) = [uid for uid in world.bound() if world.where(uid) == [node]]
+    world.pod("urgent", priority=5)
+    world.finished(victim)
+    world.pass_s(12)
+    world.settle()
+    assert world.where("urgent") == [node]
+    assert GANG in world.state.reservations, "the claim goes on; that room is free again later"
+
+
+def test_two_starving_gangs_do_not_block_each_other() -> None:
+    busy = Busy(policy(after=2, reservations=2))
+    world = busy.world
+    for uid in MEMBERS:
+        world.deleted(uid)
+    for name in ("one", "two"):
+        world.gang(name, 8, 8, created_s=1)
+    both = [f"{name}-{i}" for name in ("one", "two") for i in range(8)]
+    for _ in range(60):
+        busy.end_one()
+        if len(world.state.reservations) == 2:
+            sums: dict[str, int] = {}
+            for one in world.state.reservations.values():
+                for _, node, pods in rooms(one):
+                    sums[node] = sums.get(node, 0) + pods
+            assert max(sums.values()) <= CPU
+        if all(world.where(*both)):
+            break
+    assert all(world.where(*both))
+
+
+def test_with_one_reservation_at_a_time_they_take_turns() -> None:
+    busy = Busy(policy(after=2))
+    world = busy.world
+    for uid in MEMBERS:
+        world.deleted(uid)
+    for name in ("one", "two"):
+        world.gang(name, 8, 8, created_s=1)
+    both = [f"{name}-{i}" for name in ("one", "two") for i in range(8)]
+    for _ in range(60):
+        busy.end_one()
+        assert len(world.state.reservations) <= 1
+        if all(world.where(*both)):
+            break
+    assert all(world.where(*both))
+
+
+def test_at_rest_nobody_asks_again_and_again() -> None:
+    """What a reservation's end gives back is room for others only: the gangs that starve are tried, and that is all."""
+    world = World(policy(after=1, hold_ms=1_000))
+    for i in range(2):
+        world.node(f"n{i}", cpu=4)
+    for i in range(7):
+        world.pod(f"small-{i}")
+    world.settle()
+    for name in ("one", "two", "three"):
+        world.gang(name, 4, 4)
+    world.settle()
+    world.deleted("small-0")
+    world.settle()
+    for _ in range(60):
+        world.pass_s(1)
+        world.settle()
+    before = world.state.sequence
+    for _ in range(60):
+        world.pass_s(1)
+        assert not world.plan()
+        assert not world.judge()
+    assert not world.state.reservations
+    assert world.state.sequence - before < 150, "ticks alone"
+
+
+def test_what_a_request_says_is_one_line_for_a_class() -> None:
+    busy = Busy(policy(after=1))
+    while not busy.world.state.reservations:
+        busy.end_one()
+    (room,) = busy.world.state.reservations[GANG].room
+    assert isinstance(room, ClassRoom)
+    assert sorted(room.nodes) == list(room.nodes)
+    assert sum(room.nodes.values()) == 8
