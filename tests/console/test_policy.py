@@ -114,3 +114,10 @@ def test_show_and_set_on_the_command_line(log: Path) -> None:
     again = runner.invoke(app, ["policy", "set", str(log), "--node-score", "worst"])
     assert again.exit_code == 2
     assert "expected one of least-allocated, binpack" in again.stderr
+
+
+def test_the_bounds_of_starvation_are_shown_and_set(log: Path) -> None:
+    flags = ["--reserve-after-refusals", "7", "--reservation-hold-ms", "1000", "--reservations", "2"]
+    assert runner.invoke(app, ["policy", "set", str(log), *flags, "--json"]).exit_code == 0
+    found = json.loads(runner.invoke(app, ["policy", "show", str(log), "--json"]).stdout)["policy"]
+    assert [found[name] for name in ("reserve_after_refusals", "reservation_hold_ms", "reservations")] == [7, 1000, 2]

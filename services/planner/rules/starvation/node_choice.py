@@ -76,7 +76,9 @@ def _leaves(state: State, group: Group, claim: Claim) -> int | None:
         return 0
     if not pod.fact.candidate:
         return None
-    return 1 if pod.fact.priority <= group.priority else 2
+    other = state.groups.get(pod.group)
+    priority = pod.fact.priority if other is None else other.priority
+    return 1 if priority <= group.priority else 2
 
 
 def _sum(table: NodeTable, claims: list[int]) -> Ints:

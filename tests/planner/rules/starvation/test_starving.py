@@ -119,3 +119,15 @@ def test_another_shards_gangs_are_its_own_to_ask_for() -> None:
     for shard in "ab":
         for key in asks(world.plan(shard)):
             assert world.state.owner(world.state.groups[key]) == shard
+
+
+def test_the_gangs_of_a_group_ask_together_for_what_each_needs() -> None:
+    world = crowded(after=2)
+    for role in ("a", "b"):
+        world.koordinator(f"x/{role}", 4, 3, {"groups": ("x/a", "x/b")})
+    world.plan()
+    (request,) = of_type(turn(world), ev.RoomRequested)
+    assert request.group == "x/a"
+    assert sum(pods for room in request.room for pods in room.nodes.values()) == 6
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    assert world.judge() == []
