@@ -1,0 +1,59 @@
+"""From an entry of the clusters file to the backend that it describes."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from services.federator.backends import Backend
+from services.federator.backends.credentials import Secret
+from services.federator.backends.gangs import Placing
+from services.federator.backends.kubernetes import Kubernetes
+from services.federator.backends.openpai import Limits, OpenPai
+from services.federator.clusters import Cluster, InvalidClusters, OpenPaiCluster, parse
+from services.kubernetes import access
+
+
+def load(file: Path) -> tuple[Cluster, ...]:
+    """Raises InvalidClusters, which names the file where it cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise InvalidClusters([f"{file}: expected a clusters file: {reason}"]) from None
+    return parse(text)
+
+
+def open_backend(cluster: Cluster, directory: Path) -> Backend:
+    """Inside a running loop. `directory`: to which paths are relative. Raises InvalidClusters, AccessError."""
+    timeout_s = cluster.timeout_ms / 1000
+    if isinstance(cluster, OpenPaiCluster):
+        return OpenPai(
+            cluster.uri,
+            cluster.user,
+            Secret(variable=cluster.token.env, file=_path(directory, cluster.token.file)),
+            limits=Limits(
+                requests_per_minute=cluster.limits.requests_per_minute,
+                lists_per_minute=cluster.limits.lists_per_minute,
+                submissions_per_hour=cluster.limits.submissions_per_hour,
+            ),
+            ssl_context=_trusting(cluster, _path(directory, cluster.ca_file)),
+            timeout_s=timeout_s,
+        )
+    placing = Placing(scheduler=cluster.scheduler, dialect=cluster.dialect, gpu=cluster.gpu)
+    reached = access.load(_path(directory, cluster.kubeconfig) or None)
+    return Kubernetes(reached, cluster.namespace, placing, timeout_s=timeout_s)
+
+
+def _path(directory: Path, path: str) -> str:
+    return str(directory / Path(path).expanduser()) if path else ""
+
+
+def _trusting(cluster: OpenPaiCluster, ca_file: str) -> ssl.SSLContext | None:
+    if not ca_file:
+        return None
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # SSLError is one
+        said = f"clusters.{cluster.alias}.ca_file: expected certificates in PEM: {error}"
+        raise InvalidClusters([said]) from error

@@ -1,0 +1,184 @@
+"""The clusters file: which clusters the federator knows, where they are, and whose it is there.
+
+    clusters:
+      v100:                                   the alias, as jobs name it
+        uri: https://pai-v100.example         what stands before /rest-server
+        user: alice
+        token: {env: PAI_V100_TOKEN}          or {file: /run/secrets/pai-v100}; never the token itself
+        poll_ms: 5000
+        limits: {requests_per_minute: 600, lists_per_minute: 60, submissions_per_hour: 60}
+        ca_file: /etc/ssl/pai.pem
+      gpus:
+        kind: kubernetes
+        uri: https://gpus.example:6443        as jobs name it; the kubeconfig says how to reach it
+        user: ml
+        kubeconfig: gpus.kubeconfig           without one: as kubectl finds it
+        namespace: training
+        scheduler: muster
+        dialect: coscheduling                 how a gang is declared: coscheduling, volcano
+        gpu: nvidia.com/gpu
+
+Everything that is wrong is told at once, with cluster, field and what was expected; what stood there is not shown, as it
+may be a token. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from services.documents import NotYaml, load_all
+
+MOST_CLUSTERS = 100
+POLL_MS, TIMEOUT_MS = 5_000, 30_000
+
+Text = Annotated[str, Meta(min_length=1)]
+Uri = Annotated[str, Meta(pattern=r"^https?://[^\s/@]+(/\S*)?$")]
+Milliseconds = Annotated[int, Meta(ge=100, le=3_600_000)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
+class InvalidClusters(ValueError):
+    """What is wrong with a clusters file, one line each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(problems))
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the bearer token is; one of both."""
+
+    env: str = ""
+    file: str = ""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the cluster's server, for this user; 0: none. The defaults are OpenPAI's."""
+
+    requests_per_minute: Count = 600
+    lists_per_minute: Count = 60
+    submissions_per_hour: Count = 60
+
+
+class OpenPaiCluster(msgspec.Struct, frozen=True, kw_only=True):
+    alias: str
+    uri: Uri
+    user: Text
+    token: Token
+    poll_ms: Milliseconds = POLL_MS
+    timeout_ms: Milliseconds = TIMEOUT_MS
+    limits: Limits = Limits()
+    ca_file: str = ""
+
+
+class KubernetesCluster(msgspec.Struct, frozen=True, kw_only=True):
+    alias: str
+    uri: Uri
+    user: Text
+    kubeconfig: str = ""
+    namespace: Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "default"
+    scheduler: Text = "muster"
+    dialect: Literal["coscheduling", "volcano"] = "coscheduling"
+    gpu: Text = "nvidia.com/gpu"
+    poll_ms: Milliseconds = POLL_MS
+    timeout_ms: Milliseconds = TIMEOUT_MS
+
+
+Cluster = OpenPaiCluster | KubernetesCluster
+_KINDS: dict[str, type[OpenPaiCluster] | type[KubernetesCluster]] = {
+    "openpai": OpenPaiCluster,
+    "kubernetes": KubernetesCluster,
+}
+_WHOLE = "a whole number from 0 to 1000000"
+_TEXT = "some text"
+_MILLISECONDS = "milliseconds, a whole number from 100 to 3600000"
+_EXPECTED = {
+    "uri": "an http or https URI without spaces or a password",
+    "user": _TEXT,
+    "token": "{env: VARIABLE} or {file: PATH}",
+    "limits": f"{_WHOLE} for each of requests_per_minute, lists_per_minute, submissions_per_hour",
+    "limits.requests_per_minute": _WHOLE,
+    "limits.lists_per_minute": _WHOLE,
+    "limits.submissions_per_hour": _WHOLE,
+    "ca_file": "a path",
+    "kubeconfig": "a path",
+    "namespace": "a Kubernetes namespace",
+    "scheduler": _TEXT,
+    "dialect": "coscheduling or volcano",
+    "gpu": "the name of a resource",
+    "poll_ms": _MILLISECONDS,
+    "timeout_ms": _MILLISECONDS,
+}
+"""By field. What stood there is not told."""
+
+
+def parse(text: str) -> tuple[Cluster, ...]:
+    """The clusters in the file's order. Raises InvalidClusters with all that is wrong."""
+    try:
+        documents = load_all(text)
+    except NotYaml:
+        raise InvalidClusters(["expected YAML"]) from None  # whose words would quote the file
+    entries = documents[0].get("clusters") if len(documents) == 1 and isinstance(documents[0], dict) else None
+    if not isinstance(entries, dict) or not entries:
+        raise InvalidClusters(["expected a mapping with 'clusters', by alias"])
+    problems = [f"{key}: not known; expected 'clusters' alone" for key in documents[0] if key != "clusters"]
+    if len(entries) > MOST_CLUSTERS:
+        problems.append(f"clusters: expected at most {MOST_CLUSTERS}, found {len(entries)}")
+    found = [_cluster(alias, entry, problems) for alias, entry in entries.items()]
+    clusters = tuple(cluster for cluster in found if cluster is not None)
+    for cluster in clusters:
+        problems += [f"clusters.{cluster.alias}.{problem}" for problem in _contradictions(cluster)]
+    if problems:
+        raise InvalidClusters(problems)
+    return clusters
+
+
+def _cluster(alias: str, entry: Any, problems: list[str]) -> Cluster | None:
+    where = f"clusters.{alias}"
+    if not isinstance(entry, dict):
+        problems.append(f"{where}: expected a mapping")
+        return None
+    kind = _KINDS.get(str(entry.get("kind", "openpai")))
+    if kind is None:
+        problems.append(f"{where}.kind: expected {' or '.join(_KINDS)}")
+        return None
+    known = [field for field in kind.__struct_encode_fields__ if field != "alias"]
+    problems += [
+        f"{where}.{key}: not known; expected {', '.join(known)}" for key in entry if key not in (*known, "kind")
+    ]
+    given: dict[str, Any] = {"alias": alias}
+    whole = True
+    for field in msgspec.structs.fields(kind):
+        if field.name == "alias":
+            continue
+        if field.name not in entry:
+            if field.required:
+                problems.append(f"{where}.{field.name}: missing; expected {_EXPECTED[field.name]}")
+                whole = False
+            continue
+        try:
+            given[field.name] = msgspec.convert(entry[field.name], field.type)
+        except msgspec.ValidationError as error:
+            place = field.name + _place(error)
+            problems.append(f"{where}.{place}: expected {_EXPECTED.get(place) or _EXPECTED[field.name]}")
+            whole = False
+    return kind(**given) if whole else None
+
+
+def _contradictions(cluster: Cluster) -> Iterator[str]:
+    if isinstance(cluster, KubernetesCluster):
+        return
+    if bool(cluster.token.env) == bool(cluster.token.file):
+        yield "token: expected 'env' with a variable's name, or 'file' with a path"
+    if cluster.limits.lists_per_minute and cluster.poll_ms * cluster.limits.lists_per_minute < 60_000:
+        least_ms = -(-60_000 // cluster.limits.lists_per_minute)
+        yield f"poll_ms: expected at least {least_ms}: limits.lists_per_minute is {cluster.limits.lists_per_minute}"
+
+
+def _place(error: msgspec.ValidationError) -> str:
+    """``.lists_per_minute`` within the field, as msgspec tells it."""
+    return str(error).partition(" - at `$")[2].rstrip("`")

@@ -1,0 +1,133 @@
+"""The clusters file: what is read, and what is said of what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.federator.backends.opening import load, open_backend
+from services.federator.clusters import InvalidClusters, KubernetesCluster, Limits, OpenPaiCluster, Token, parse
+from services.simulator.cluster import SimulatedCluster
+
+TEXT = """
+clusters:
+  v100:
+    uri: https://pai.example/east
+    user: alice
+    token: {env: PAI_TOKEN}
+  k80:
+    kind: openpai
+    uri: http://pai.example:8080
+    user: alice
+    token: {file: secrets/k80}
+    poll_ms: 2000
+    limits: {lists_per_minute: 30}
+  gpus:
+    kind: kubernetes
+    uri: https://gpus.example:6443
+    user: ml
+    kubeconfig: gpus.yaml
+    namespace: training
+    dialect: volcano
+"""
+
+
+def test_what_is_read() -> None:
+    assert parse(TEXT) == (
+        OpenPaiCluster(alias="v100", uri="https://pai.example/east", user="alice", token=Token(env="PAI_TOKEN")),
+        OpenPaiCluster(
+            alias="k80",
+            uri="http://pai.example:8080",
+            user="alice",
+            token=Token(file="secrets/k80"),
+            poll_ms=2000,
+            limits=Limits(lists_per_minute=30),
+        ),
+        KubernetesCluster(
+            alias="gpus",
+            uri="https://gpus.example:6443",
+            user="ml",
+            kubeconfig="gpus.yaml",
+            namespace="training",
+            dialect="volcano",
+        ),
+    )
+
+
+OPENPAI: dict[str, Any] = {"uri": "https://pai.example", "user": "alice", "token": {"env": "T"}}
+KUBERNETES: dict[str, Any] = {"kind": "kubernetes", "uri": "https://k.example", "user": "ml"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (OPENPAI | {"uri": "pai.example"}, "clusters.a.uri: expected an http or https URI"),
+        (OPENPAI | {"uri": "https://alice:hunter2@pai.example"}, "clusters.a.uri: expected an http or https URI"),
+        (OPENPAI | {"user": ""}, "clusters.a.user: expected some text"),
+        ({"uri": "https://pai.example", "user": "alice"}, "clusters.a.token: missing; expected {env: VARIABLE} or"),
+        (OPENPAI | {"token": "hunter2"}, "clusters.a.token: expected {env: VARIABLE} or {file: PATH}"),
+        (OPENPAI | {"token": {"value": "hunter2"}}, "clusters.a.token: expected {env: VARIABLE} or {file: PATH}"),
+        (OPENPAI | {"token": {}}, "clusters.a.token: expected 'env' with a variable's name, or 'file'"),
+        (OPENPAI | {"token": {"env": "A", "file": "b"}}, "clusters.a.token: expected 'env' with a variable's name"),
+        (OPENPAI | {"poll_ms": "5s"}, "clusters.a.poll_ms: expected milliseconds, a whole number from 100"),
+        (OPENPAI | {"poll_ms": 500}, "clusters.a.poll_ms: expected at least 1000: limits.lists_per_minute is 60"),
+        (OPENPAI | {"limits": {"lists_per_minute": -1}}, "clusters.a.limits.lists_per_minute: expected a whole number"),
+        (OPENPAI | {"limits": {"lists": 1}}, "clusters.a.limits: expected a whole number"),
+        (OPENPAI | {"namespace": "x"}, "clusters.a.namespace: not known; expected uri, user, token"),
+        (KUBERNETES | {"token": {"env": "T"}}, "clusters.a.token: not known; expected uri, user, kubeconfig"),
+        (KUBERNETES | {"namespace": "Not_One"}, "clusters.a.namespace: expected a Kubernetes namespace"),
+        (KUBERNETES | {"dialect": "yarn"}, "clusters.a.dialect: expected coscheduling or volcano"),
+        ({"kind": "slurm"}, "clusters.a.kind: expected openpai or kubernetes"),
+        (["a"], "clusters.a: expected a mapping"),
+    ],
+)
+def test_what_is_wrong_is_told_with_cluster_field_and_what_was_expected(entry: Any, said: str) -> None:
+    with pytest.raises(InvalidClusters) as error:
+        parse(json.dumps({"clusters": {"a": entry, "b": OPENPAI}}))
+    (problem,) = error.value.problems
+    assert problem.startswith(said), problem
+    assert "hunter2" not in problem
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(InvalidClusters) as error:
+        parse(json.dumps({"clusters": {"a": {"uri": 1}, "b": {"kind": 2}}, "other": 1}))
+    assert [problem.partition(": ")[0] for problem in error.value.problems] == [
+        "other",
+        "clusters.a.uri",
+        "clusters.a.user",
+        "clusters.a.token",
+        "clusters.b.kind",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[", "a: 1", "clusters: []", "clusters: {}", "clusters: {a: 1}\n---\n{}"])
+def test_what_is_no_clusters_file(text: str) -> None:
+    with pytest.raises(InvalidClusters):
+        parse(text)
+
+
+async def test_backends_are_opened_with_paths_relative_to_the_file(tmp_path: Path) -> None:
+    async with SimulatedCluster() as cluster:
+        cluster.write_kubeconfig(tmp_path / "gpus.yaml")
+        file = tmp_path / "clusters.yaml"
+        file.write_text(TEXT)
+        backends = [open_backend(entry, tmp_path) for entry in load(file)]
+        assert [type(backend).__name__ for backend in backends] == ["OpenPai", "OpenPai", "Kubernetes"]
+        for backend in backends:
+            await backend.close()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidClusters, match=r"none\.yaml: expected a clusters file"):
+        load(tmp_path / "none.yaml")
+
+
+async def test_an_authority_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing")
+    (entry,) = parse(json.dumps({"clusters": {"a": OPENPAI | {"ca_file": "ca.pem"}}}))
+    with pytest.raises(InvalidClusters, match=r"clusters\.a\.ca_file: expected certificates in PEM"):
+        open_backend(entry, tmp_path)
