@@ -161,6 +161,7 @@ class World:
         dialect: str = "coscheduling/2020",
         declared: Declaration | None = None,
         timed_out: bool = False,
+        task: str = "",
         **asks: Any,
     ) -> str:
         """Observe a pod ``default/name``; its UID is its name. `minimum`, or `declared`, declares the gang on the pod
@@ -171,7 +172,11 @@ class World:
         if gang:
             key = dialects.gang_key(dialect, namespace, gang)
             membership = Membership(
-                gang=key, dialect=dialect, declared=declared, timed_out=True if timed_out else msgspec.UNSET
+                gang=key,
+                dialect=dialect,
+                declared=declared,
+                task=task or msgspec.UNSET,
+                timed_out=True if timed_out else msgspec.UNSET,
             )
         self.facts(
             ev.PodObserved(
@@ -193,6 +198,10 @@ class World:
 
     def gang(self, name: str, pods: int, minimum: int, **asks: Any) -> list[str]:
         return [self.pod(f"{name}-{i}", name, minimum=minimum, **asks) for i in range(pods)]
+
+    def volcano(self, name: str, gang: str, task: str = "", **more: Any) -> str:
+        """A pod of a task of Volcano's gang ``default/gang``."""
+        return self.pod(name, gang, dialect="volcano/v1beta1", task=task, **more)
 
     def koordinator(self, gang: str, pods: int, minimum: int, says: dict[str, Any] | None = None) -> list[str]:
         """Pods of 1 cpu that declare the gang (``namespace/name``) by Koordinator's annotations; UIDs ``name-0`` …

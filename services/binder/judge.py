@@ -121,8 +121,13 @@ class Bench:
         if not group.gangs:
             return True
         pods = self.state.pods
-        gangs = (pods[uid].gang for assignment in (*good, *proposed) for uid in assignment.pods if uid in pods)
-        return gang_group.all_reached(self.state, group, Counter(gangs))
+        assumed: dict[str, list[str]] = {key: [] for key in ("", *group.gangs)}
+        for assignment in (*good, *proposed):
+            for uid in assignment.pods:
+                pod = pods.get(uid)
+                if pod is not None and pod.gang in assumed:
+                    assumed[pod.gang].append(uid)
+        return gang_group.all_reached(self.state, group, assumed)
 
     def _permit(
         self, group: Group, place: Place, good: list[NodeAssignment], accepted: list[NodeAssignment], lost: list[str]

@@ -17,7 +17,9 @@ from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import gang_group
 from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
+from services.planner.rules.volcano import task_minimums
 from services.state import fits, membership
+from services.state.fold import State
 from services.state.membership import Census
 from services.state.nodes import ClassInfo
 from services.state.nominations import claim_key
@@ -40,6 +42,38 @@ class Need(NamedTuple):
 
     parts: tuple[int, ...]
     pods: int
+    of_task: bool = False
+
+
+class Quota(NamedTuple):
+    """A minimum, and the members of a gang or of one of its tasks, who have to reach it."""
+
+    of: str
+    """In words."""
+    minimum: int
+    census: Census
+
+    @property
+    def lacks(self) -> int:
+        """Members that must have a node yet; none, or fewer, when the minimum is reached."""
+        return self.minimum - self.census.have
+
+    @property
+    def placeable(self) -> int:
+        return sum(map(len, self.census.placeable.values()))
+
+
+class Roll(NamedTuple):
+    """A gang of the group with its quotas: its own, and where they count its tasks'."""
+
+    gang: Gang
+    whole: Quota
+    tasks: tuple[Quota, ...]
+
+    @property
+    def lacks(self) -> int:
+        """Members that must have a node together."""
+        return max(self.whole.lacks, sum(max(task.lacks, 0) for task in self.tasks), 0)
 
 
 class Refusal(NamedTuple):
@@ -58,78 +92,76 @@ Taken = list[tuple[str, int, str]]
 
 def plan(cycle: Cycle, group: Group) -> None:
     """The whole group, or why not."""
-    gangs = [cycle.state.gangs[key] for key in group.gangs]
-    members = [(gang, membership.census(cycle.state, gang)) for gang in gangs]
-    refusal = _incomplete(cycle, group, members) or _unplaceable(cycle, group, members)
+    rolls = [_roll(cycle.state, cycle.state.gangs[key]) for key in group.gangs]
+    refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls)
     if refusal is None:
-        parts, needs = _demand(cycle, members)
-        refusal = _place(cycle, group, parts, needs)
+        parts, needs = _demand(cycle, rolls)
+        refusal = _place(cycle, group, parts, needs, sum(roll.lacks for roll in rolls))
     if refusal is not None:
         cycle.refuse(group, *refusal)
+
+
+def _roll(state: State, gang: Gang) -> Roll:
+    minimum = gang.declaration.min_member if gang.declaration is not None else 1
+    whole = Quota(f"gang {gang.key}", minimum, membership.census(state, gang.members))
+    tasks = [
+        Quota(f"task {name} of gang {gang.key}", least, membership.census(state, members))
+        for name, (members, least) in task_minimums.tasks(state, gang).items()
+    ]
+    return Roll(gang, whole, tuple(tasks))
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
 
 
-def _incomplete(cycle: Cycle, group: Group, members: list[tuple[Gang, Census]]) -> Refusal | None:
+def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     """A gang that is not there with its minimum. Its whole group waits for it."""
-    for gang, census in members:
-        if gang.declaration is None:
-            return Refusal("GangNotDeclared", f"gang {gang.key} waits for its PodGroup")
-        minimum = gang.declaration.min_member
-        if too_few(census, minimum):
-            detail = f"gang {gang.key} has {census.total} of its minimum of {minimum} pods: less than minAvailable"
-            return Refusal("TooFewPods", detail, minimum, census.total)
+    for roll in rolls:
+        if roll.gang.declaration is None:
+            return Refusal("GangNotDeclared", f"gang {roll.gang.key} waits for its PodGroup")
+        for quota in (roll.whole, *roll.tasks):
+            if too_few(quota.census, quota.minimum):
+                there = quota.census.total
+                detail = f"{quota.of} has {there} of its minimum of {quota.minimum} pods: less than minAvailable"
+                return Refusal("TooFewPods", detail, quota.minimum, there)
     missing = gang_group.missing(cycle.state, group)
     return Refusal("WaitingForGang", missing) if missing else None
 
 
-def _unplaceable(cycle: Cycle, group: Group, members: list[tuple[Gang, Census]]) -> Refusal | None:
+def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     """What of a complete group cannot be placed wherever there is room."""
-    for gang, census in members:
-        unsupported = _unsupported(cycle, gang, census)
+    for roll in rolls:
+        unsupported = _unsupported(cycle, roll)
         if unsupported:
             return Refusal("UnsupportedConstraint", f"not supported yet: {unsupported}")
-    pods = sum(_placeable(census) for _, census in members)
+    pods = sum(roll.whole.placeable for roll in rolls)
     if pods > cycle.policy.gang_pods:
         detail = f"{_name(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
         return Refusal("GangTooLarge", detail, pods)
-    for gang, census in members:
-        lacks = max(_needed(gang, census), 0 if pods else 1)
-        own = _placeable(census)
-        if own < lacks:
-            detail = f"gang {gang.key} needs {lacks} more pods; {own} may be scheduled, others are gated or done"
-            return Refusal("PodsGated", detail, lacks, own)
+    for roll in rolls:
+        for quota in (roll.whole, *roll.tasks):
+            lacks = max(quota.lacks, 0 if pods else 1)
+            if quota.placeable < lacks:
+                some = f"{quota.placeable} may be scheduled, others are gated or done"
+                return Refusal("PodsGated", f"{quota.of} needs {lacks} more pods; {some}", lacks, quota.placeable)
     return None
 
 
-def _needed(gang: Gang, census: Census) -> int:
-    """Pods that the gang lacks of its minimum; none, or fewer, when it has that."""
-    minimum = gang.declaration.min_member if gang.declaration is not None else 1
-    return minimum - census.have
-
-
-def _placeable(census: Census) -> int:
-    return sum(map(len, census.placeable.values()))
-
-
-def _unsupported(cycle: Cycle, gang: Gang, census: Census) -> str:
+def _unsupported(cycle: Cycle, roll: Roll) -> str:
     """What the gang's pods or its declaration ask for and no rule here does yet."""
-    for digest in census.placeable:
+    for digest in roll.whole.census.placeable:
         unsupported = cycle.state.table.classes[digest].fact.unsupported
         if unsupported:
             return ", ".join(unsupported)
-    return _not_honoured(gang.declaration, census.total) if gang.declaration is not None else ""
+    return _not_honoured(roll.gang.declaration) if roll.gang.declaration is not None else ""
 
 
-def _not_honoured(declaration: Declaration, pods: int) -> str:
+def _not_honoured(declaration: Declaration) -> str:
     """What the declaration asks for and no rule here does yet: such a gang waits, and is never placed without it."""
     if declaration.mode != "Strict":
         return f"mode {declaration.mode}"
     if declaration.match_policy == "only-waiting":
         return f"match policy {declaration.match_policy}"
-    if 0 < sum(declaration.task_minimums.values()) <= declaration.min_member < pods:
-        return "minimums of single tasks"
     return ""
 
 
@@ -142,24 +174,27 @@ def _name(group: Group) -> str:
 # ----------------------------------------------------------------------------------------------------------- placement
 
 
-def _demand(cycle: Cycle, members: list[tuple[Gang, Census]]) -> tuple[list[Part], list[Need]]:
+def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
     """What there is to place, and how much of it must have a node together."""
     parts: list[Part] = []
     needs: list[Need] = []
-    for gang, census in members:
+    for roll in rolls:
         first = len(parts)
-        for digest, uids in census.placeable.items():
-            parts.append(Part(gang.key, cycle.state.table.classes[digest], uids))
-        lacks = _needed(gang, census)
-        if lacks > 0:
-            needs.append(Need(tuple(range(first, len(parts))), lacks))
+        for quota in roll.tasks or (roll.whole,):
+            before = len(parts)
+            for digest, uids in quota.census.placeable.items():
+                parts.append(Part(roll.gang.key, cycle.state.table.classes[digest], uids))
+            if roll.tasks and quota.lacks > 0:
+                needs.append(Need(tuple(range(before, len(parts))), quota.lacks, of_task=True))
+        if roll.whole.lacks > 0:
+            needs.append(Need(tuple(range(first, len(parts))), roll.whole.lacks))
     return parts, needs
 
 
-def _place(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need]) -> Refusal | None:
+def _place(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], needed: int) -> Refusal | None:
     """Propose a node for each pod that finds one, if all needs are met; else why not."""
     taken = _take_nominated(cycle, group, parts)
-    needed = max(1, sum(need.pods for need in needs))
+    needed = max(1, needed)
     best, lacking = -1, parts[0]
     why: dict[str, int] = {}
     orders = _orders(cycle, parts)
@@ -188,7 +223,8 @@ def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Nee
         return ""
     found = node_choice.prospect(state, group, cycle.room)
     of = [(part.info, len(part.uids)) for part in parts]
-    room = node_choice.choose(state.table, found, of, needs, orders, cycle.seed(group))
+    asked = [(need.parts, need.pods) for need in needs]
+    room = node_choice.choose(state.table, found, of, asked, orders, cycle.seed(group))
     if room is None:
         return node_choice.HOPELESS
     cycle.requests.append(RoomRequested(group=group.key, room=room))
@@ -226,19 +262,26 @@ class Attempt:
         self._needs: list[Need] = []
 
     def place(self, order: list[int], needs: list[Need]) -> bool:
-        """Needs first, then the rest. Whether all needs are met, and any pod has a node."""
+        """Needs first, those of tasks before their gang's, then the rest.
+
+        Whether all needs are met, and any pod has a node.
+        """
         self._needs = needs
         place = {index: at for at, index in enumerate(order)}
-        met = True
-        for need in sorted(needs, key=lambda need: min(place[index] for index in need.parts)):
+        unmet: set[int] = set()
+        for need in sorted(needs, key=lambda need: (not need.of_task, min(place[index] for index in need.parts))):
+            if not unmet.isdisjoint(need.parts):
+                continue  # a task of the gang lacks what its other pods cannot stand in for
             left = need.pods - sum(self.used[index] for index in need.parts)
             for index in sorted(need.parts, key=place.__getitem__):
                 left -= self._put(index, left, required=True)
-            met = met and left <= 0
-        if met:
-            for index in order:
-                self._put(index, len(self.parts[index].uids), required=False)
-        return met and any(self.used)
+            if left > 0:
+                unmet.update(need.parts)
+        if unmet:
+            return False
+        for index in order:
+            self._put(index, len(self.parts[index].uids), required=False)
+        return any(self.used)
 
     def _put(self, index: int, pods: int, *, required: bool) -> int:
         """Up to so many more pods of the part; how many found a node."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from services.state.naming import named_by
@@ -44,12 +46,12 @@ class Census(NamedTuple):
     """UIDs that may be proposed now, by scheduling class, in the order in which the log first saw them."""
 
 
-def census(state: State, gang: Gang) -> Census:
-    """One pass over the members."""
+def census(state: State, members: Collection[str]) -> Census:
+    """One pass over members of a gang."""
     pods, claims = state.pods, state.claims
     leaving = have = 0
     by_class: dict[str, list[str]] = {}
-    for uid in gang.members:
+    for uid in members:
         pod = pods[uid]
         status = pod.status
         if status == PENDING:
@@ -66,7 +68,7 @@ def census(state: State, gang: Gang) -> Census:
             leaving += 1
         else:
             have += status in (BOUND, SUCCEEDED)
-    return Census(len(gang.members) - leaving, have, by_class)
+    return Census(len(members) - leaving, have, by_class)
 
 
 def running(state: State, gang: Gang) -> tuple[int, int]:
@@ -107,8 +109,39 @@ def awaited(state: State, group: Group) -> str:
     return next((key for key in outside(state, group) if not reached(state, key)), "")
 
 
+def too_few(state: State, gang: Gang) -> bool:
+    """Whether a declared gang is short of pods, or one of its tasks is."""
+    if gang.declaration is None:
+        return False
+    if total(state, gang) < gang.declaration.min_member:
+        return True
+    minimums = task_minimums(gang)
+    if not minimums:
+        return False
+    pods = Counter(task(state, uid) for uid in gang.members if state.pods[uid].status != TERMINATING)
+    return any(pods[name] < minimum for name, minimum in minimums.items())
+
+
 def incomplete(state: State, group: Group) -> bool:
     """Whether one of its gangs is short of pods by its declaration as it is now, or it waits for another gang."""
-    gangs = [state.gangs[key] for key in group.gangs]
-    too_few = (gang.declaration is not None and total(state, gang) < gang.declaration.min_member for gang in gangs)
-    return any(too_few) or bool(awaited(state, group))
+    return any(too_few(state, state.gangs[key]) for key in group.gangs) or bool(awaited(state, group))
+
+
+def task_minimums(gang: Gang) -> dict[str, int]:
+    """Volcano's minimums of single tasks, where they count: if that of the whole is as large as all of them."""
+    if gang.declaration is None or not gang.declaration.task_minimums:
+        return {}
+    minimums = gang.declaration.task_minimums
+    return minimums if sum(minimums.values()) <= gang.declaration.min_member else {}
+
+
+def task(state: State, uid: str) -> str:
+    """The task that a gang's member says it is of; empty for none."""
+    membership = state.pods[uid].fact.gang
+    return (membership.task or "") if membership is not None else ""
+
+
+def runs(state: State, uid: str) -> bool:
+    """Whether a member is bound, permitted to be, or has succeeded."""
+    status = state.pods[uid].status
+    return status in (BOUND, SUCCEEDED) or (status == PENDING and uid in state.permitted)

@@ -234,7 +234,6 @@ def test_an_unsupported_constraint_is_named_and_never_placed(gang: bool) -> None
     [
         ({"mode": "NonStrict"}, "mode NonStrict"),
         ({"match_policy": "only-waiting"}, "match policy only-waiting"),
-        ({"task_minimums": {"ps": 1, "worker": 1}}, "minimums of single tasks"),
     ],
 )
 def test_a_declaration_that_no_rule_honours_is_named_and_never_placed(declared: dict[str, object], named: str) -> None:
@@ -252,7 +251,7 @@ def test_a_declaration_that_no_rule_honours_is_named_and_never_placed(declared: 
 
 @pytest.mark.parametrize(
     "declared",
-    [{"groups": ("default/train",)}, {"task_minimums": {"worker": 3}}, {"task_minimums": {"ps": 1}, "min_member": 3}],
+    [{"groups": ("default/train",)}, {"task_minimums": {"worker": 3}}],
 )
 def test_what_asks_for_nothing_more_than_the_minimum_is_placed(declared: dict[str, object]) -> None:
     world = World()

@@ -146,6 +146,9 @@ class Cluster:
         if name not in GROUPED and rnd.random() < 0.8:
             self._gang(name, "coscheduling/2020", rnd.randrange(1, 6))
             return
+        if name not in GROUPED and rnd.random() < 0.5:
+            self._job(f"{name}@batch")
+            return
         for one in GROUPED if name in GROUPED and rnd.random() < 0.6 else (name,):
             self._gang(one, KOORDINATOR, rnd.randrange(1, 4))
 
@@ -162,6 +165,17 @@ class Cluster:
             self.create(Membership(gang=name, dialect=dialect, declared=declared))
         if declared is None:
             self.declare(name.removeprefix("default/"), minimum)
+
+    def _job(self, name: str) -> None:
+        """A gang of Volcano's with minimums of its tasks."""
+        rnd = self.random
+        pods = {"ps": rnd.randrange(1, 3), "worker": rnd.randrange(1, 4)}
+        minimums = {task: max(1, count - rnd.randrange(2)) for task, count in pods.items()}
+        minimum = rnd.choice([sum(minimums.values()), sum(pods.values()), 2])
+        declared = Declaration(min_member=minimum, waiting_time_ms=0, task_minimums=minimums)
+        for task, count in pods.items():
+            for _ in range(count):
+                self.create(Membership(gang=name, dialect="volcano/v1beta1", declared=declared, task=task))
 
     def gang_group(self, name: str) -> tuple[str, ...]:
         """What a gang says of its group: most name each other, some name one that doesn't, or that never comes."""

@@ -38,4 +38,4 @@ def unreserve(state: State, group: Group) -> GangReleased | None:
 
 def _cannot_reach(state: State, key: str) -> bool:
     gang = state.gangs[key]
-    return gang.declaration is None or membership.total(state, gang) < gang.declaration.min_member
+    return gang.declaration is None or membership.too_few(state, gang)

@@ -9,15 +9,19 @@ named and is not of the group must run with its minimum: what it has waiting at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from services.binder.rules.coscheduling import permit
+from services.binder.rules.volcano import task_minimums
 from services.state import membership
 from services.state.fold import State
 from services.state.records import Group
 
 
-def all_reached(state: State, group: Group, assumed: Mapping[str, int]) -> bool:
-    """Whether each gang has its minimum with its waiting and proposed pods, which are `assumed`."""
-    own = all(permit.quorum(state, state.gangs[key], assumed.get(key, 0)) for key in group.gangs)
-    return own and not membership.awaited(state, group)
+def all_reached(state: State, group: Group, assumed: Mapping[str, Sequence[str]]) -> bool:
+    """Whether each gang has its minimum with its waiting and proposed pods: `assumed`, UIDs by gang."""
+    for key in group.gangs:
+        gang, pods = state.gangs[key], assumed.get(key, ())
+        if not (permit.quorum(state, gang, len(pods)) and task_minimums.reached(state, gang, pods)):
+            return False
+    return not membership.awaited(state, group)

@@ -66,7 +66,7 @@ def _needs_other_room(state: State, group: Group, reservation: Reservation) -> b
         gang = state.gangs[key]
         if gang.declaration is None:
             return True
-        needed += max(0, gang.declaration.min_member - membership.census(state, gang).have)
+        needed += max(0, gang.declaration.min_member - membership.census(state, gang.members).have)
         classes.update(state.pods[uid].fact.scheduling_class for uid in gang.members)
     reserved = sum(pods for _, _, pods in reservations.rooms(reservation))
     return needed != reserved or any(of_class.scheduling_class not in classes for of_class in reservation.room)

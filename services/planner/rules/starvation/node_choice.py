@@ -37,7 +37,7 @@ HOPELESS = " No room is kept for it: it would not fit if every pod that could le
 Part = tuple[ClassInfo, int]
 """Pods of one gang and one class: how many may be placed."""
 Need = tuple[tuple[int, ...], int]
-"""Of one gang: its parts, by index, and how many of their pods must start together."""
+"""Of one gang or one of its tasks, which come first: parts, by index, and how many of their pods must start together."""
 
 
 class Prospect(NamedTuple):
@@ -118,18 +118,20 @@ def _place(
 ) -> dict[str, dict[str, int]] | None:
     """class → node → pods; None when a need is not met. What is placed is taken off `limit` and `now`."""
     chosen: dict[str, dict[str, int]] = {}
+    used = [0] * len(parts)
     for of_need, needed in needs:
-        left = needed
+        left = max(0, needed - sum(used[index] for index in of_need))
         for index in (index for index in order if index in of_need):
             info, pods = parts[index]
-            for row, count in nearest(table, info, limit, now, min(pods, left), seed):
+            for row, count in nearest(table, info, limit, now, min(pods - used[index], left), seed):
                 left -= count
+                used[index] += count
                 nodes = chosen.setdefault(info.fact.digest, {})
                 nodes[table.names[row]] = nodes.get(table.names[row], 0) + count
                 for column, amount in info.columns:
                     limit[row, column] -= count * amount
                     now[row, column] -= count * amount
-        if left:
+        if left > 0:
             return None
     return chosen
 

@@ -1,0 +1,1 @@
+"""Volcano, the part that is judged where bindings are decided."""
