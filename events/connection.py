@@ -13,7 +13,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -425,3 +425,11 @@ def retrying(forever: bool = False) -> AsyncRetrying:
         stop=stop_never if forever else stop_after_delay(PATIENCE_S),
         reraise=True,
     )
+
+
+async def patiently(ask: Callable[..., Awaitable[T]], *arguments: Any, forever: bool = False) -> T:
+    """What it says, asked again while there is no answer; the last error is raised as it is."""
+    try:
+        return await ask(*arguments)  # nearly always; tenacity's bookkeeping costs as much as the request
+    except Unanswered:
+        return await retrying(forever)(ask, *arguments)

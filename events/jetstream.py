@@ -27,7 +27,7 @@ from events.connection import (
     Refused,
     Unanswered,
     decoded,
-    retrying,
+    patiently,
 )
 from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
@@ -106,13 +106,13 @@ class JetStreamLog:
             return await self._publish(subject, headers, payload)
         except (Unanswered, NotLast) as doubt:
             try:
-                return await retrying()(self._settle, subject, headers, payload, expected)
+                return await patiently(self._settle, subject, headers, payload, expected)
             except Conflict as conflict:
                 raise conflict from doubt
 
     async def last(self, subject: str) -> Stored | None:
         """Asked of the stream's leader: a replica may be behind, and this settles who wrote last."""
-        return await retrying()(self._last_now, subject)
+        return await patiently(self._last_now, subject)
 
     async def first(self) -> int:
         return max(1, (await self._state()).first_seq)
@@ -199,7 +199,7 @@ class JetStreamLog:
                 raise
         if not create:
             raise LogError(f"{self.connection.url}: no log of a cluster {self.cluster!r} (no stream {self.stream})")
-        await retrying()(self.connection.create_stream, self._configuration(replicas))
+        await patiently(self.connection.create_stream, self._configuration(replicas))
 
     def _configuration(self, replicas: int) -> dict[str, Any]:
         return {
@@ -227,7 +227,7 @@ class JetStreamLog:
     async def _state(self) -> _State:
         """Never older than what was seen. Raises LogError when all that comes is, for as long as patience lasts."""
         try:
-            return await retrying()(self._state_now)
+            return await patiently(self._state_now)
         except _Stale as stale:
             raise LogError(str(stale)) from stale
 
@@ -240,7 +240,7 @@ class JetStreamLog:
         return state
 
     async def _patiently(self, api: str, body: Any = None) -> bytes:
-        return await retrying()(self.connection.ask, f"$JS.API.{api}", body)
+        return await patiently(self.connection.ask, f"$JS.API.{api}", body)
 
     # --------------------------------------------------------------------------------------------------------- reading
 
@@ -248,7 +248,7 @@ class JetStreamLog:
         """Contiguous batches behind `after`, up to `stop` or for ever; a consumer is made as often as it takes."""
         place, gaps = after, 0
         while stop is None or place < stop:
-            consumer: Consumer = await retrying(forever=stop is None)(self._consume, place)
+            consumer: Consumer = await patiently(self._consume, place, forever=stop is None)
             try:
                 while stop is None or place < stop:
                     batch = await consumer.take()

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from events.connection import STREAM_NOT_FOUND, Connection, Message, Refused, decoded, retrying
+from events.connection import STREAM_NOT_FOUND, Connection, Message, Refused, decoded, patiently
 from events.log import LogError
 from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
@@ -73,21 +73,20 @@ class Bucket:
 
     async def put(self, name: str, data: bytes, headers: dict[str, str] | None = None) -> None:
         """A crash in between leaves chunks that nothing names, until `sweep`."""
-        await retrying()(self._connection.create_stream, self._configuration())
+        await patiently(self._connection.create_stream, self._configuration())
         named = Object(name=name, bucket=self.name, nuid=secrets.token_hex(11), size=len(data), digest=_digest(data))
         named.headers = {key: [value] for key, value in (headers or {}).items()}
         for start in range(0, len(data), CHUNK_BYTES):
             named.chunks += 1
             part = data[start : start + CHUNK_BYTES]
             identity = {"Nats-Msg-Id": f"{named.nuid}.{named.chunks}"}
-            await retrying()(self._connection.publish, self._chunks(named.nuid), part, identity)
+            await patiently(self._connection.publish, self._chunks(named.nuid), part, identity)
         meta = msgspec.json.encode(named)
-        await retrying()(self._connection.publish, self._meta(name), meta, {"Nats-Rollup": "sub"})
+        await patiently(self._connection.publish, self._meta(name), meta, {"Nats-Rollup": "sub"})
 
     async def find(self, name: str) -> Object | None:
         try:
-            asked = retrying()
-            message: Message | None = await asked(self._connection.last_message, self._stream, self._meta(name))
+            message = await patiently(self._connection.last_message, self._stream, self._meta(name))
         except Refused as refused:
             if refused.number != STREAM_NOT_FOUND:
                 raise
@@ -115,7 +114,7 @@ class Bucket:
         named = {self._chunks(found.nuid) for found in await self.listed()}
         asked = {"subjects_filter": self._chunks()}
         try:
-            info: bytes = await retrying()(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
+            info = await patiently(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
         except Refused as refused:
             if refused.number != STREAM_NOT_FOUND:
                 raise
@@ -129,7 +128,7 @@ class Bucket:
         after = 0
         while True:
             try:
-                message: Message | None = await retrying()(self._connection.next_message, self._stream, subject, after)
+                message = await patiently(self._connection.next_message, self._stream, subject, after)
             except Refused as refused:
                 if refused.number != STREAM_NOT_FOUND:
                     raise
@@ -140,7 +139,7 @@ class Bucket:
             after = message.seq
 
     async def _purge(self, subject: str) -> None:
-        await retrying()(self._connection.ask, f"$JS.API.STREAM.PURGE.{self._stream}", {"filter": subject})
+        await patiently(self._connection.ask, f"$JS.API.STREAM.PURGE.{self._stream}", {"filter": subject})
 
     def _chunks(self, nuid: str = "*") -> str:
         return f"$O.{self.name}.C.{nuid}"

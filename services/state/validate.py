@@ -69,10 +69,11 @@ def _table_counts_the_claims(state: State) -> None:
 
 def _adds_up(table: NodeTable, claims: list[tuple[int, int]], room: Ints) -> bool:
     """Whether the claims, (row, class) each, take just this room."""
+    if not claims:
+        return not room.any()
     taken = np.zeros_like(room)
-    if claims:
-        rows, classes = np.array(claims).T
-        np.add.at(taken, rows, table.requests[classes])
+    rows, classes = np.array(claims).T
+    np.add.at(taken, rows, table.requests[classes])
     return bool((taken == room).all())
 
 

@@ -20,12 +20,15 @@ if "--plant" in sys.argv:  # before anything of the services is imported
     plants.install(sys.argv[sys.argv.index("--plant") + 1])
 
 from tests.simulation import counter, shorten
-from tests.simulation.runner import WORKERS, Tally, run_many, work
-from tests.simulation.world import World, plan
+from tests.simulation.plan import plan
+from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
+from tests.simulation.world import World
 
 SHORTENED = 3
 """Failing seeds of a run that are shortened."""
 TOLD_EVERY_S = 10.0
+PORTION = 500
+"""Seeds between two writes of the counter."""
 PLANT_SEEDS = 400
 """Seeds after which a planted bug counts as not found."""
 
@@ -36,6 +39,7 @@ def main() -> int:
     faults = commands.add_parser("faults", help="run seeds")
     faults.add_argument("--seeds", type=int, default=1_000)
     faults.add_argument("--from", type=int, dest="first")
+    faults.add_argument("--workers", type=int, default=WORKERS)
     replay = commands.add_parser("replay", help="run one history, or some of it")
     replay.add_argument("seed", type=int)
     replay.add_argument("--steps", type=_indices)
@@ -48,17 +52,18 @@ def main() -> int:
     worker.add_argument("--seeds", type=int, required=True)
     worker.add_argument("--from", type=int, dest="first", required=True)
     worker.add_argument("--worker", type=int, required=True)
+    worker.add_argument("--workers", type=int, required=True)
     for command in (replay, worker):
         command.add_argument("--plant", choices=plants.PLANTS, help="with this bug")
     given = parser.parse_args()
     match given.command:
         case "faults":
-            return _faults(given.first, given.seeds)
+            return _faults(given.first, given.seeds, given.workers)
         case "replay":
             return _replay(given.seed, given.steps, given.faults, given.commits)
         case "plants":
             return _plants(given.names or list(plants.PLANTS), given.within)
-    for outcome in work(given.first, given.seeds, given.worker, WORKERS):
+    for outcome in histories(share(given.first, given.seeds, given.worker, given.workers)):
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.buffer.flush()
     return 0
@@ -81,11 +86,16 @@ def _indices(text: str) -> list[int]:
     return [] if text == "none" else [int(index) for index in text.split(",")]
 
 
-def _faults(first: int | None, seeds: int) -> int:
-    counted = counter.read()
+def _faults(first: int | None, seeds: int, workers: int) -> int:
+    """In portions, each of which is counted when it is over: a run may be ended at any moment."""
+    counted, tally = counter.read(), Tally()
     begin = counted.next if first is None else first
-    tally = run_many(begin, seeds, told=_progress())
-    counter.write(counted.after(tally, begin, goes_on=first is None))
+    told = _progress(tally)
+    for start in range(begin, begin + seeds, PORTION):
+        portion = run_many(start, min(PORTION, begin + seeds - start), told=told, workers=workers)
+        tally.add(portion)
+        counted = counter.read().after(portion, start, goes_on=first is None)
+        counter.write(counted)
     print(tally.tables())
     for seed in sorted(tally.failed)[:SHORTENED]:
         _explain(seed, tally.failed[seed].violation, tally.failed[seed].virtual_s)
@@ -95,14 +105,15 @@ def _faults(first: int | None, seeds: int) -> int:
     return 1 if tally.failed else 0
 
 
-def _progress() -> Callable[[Tally], None]:
+def _progress(before: Tally) -> Callable[[Tally], None]:
     began_s = told_s = time.monotonic()
 
     def told(tally: Tally) -> None:
         nonlocal told_s
         if time.monotonic() - told_s > TOLD_EVERY_S:
             told_s = time.monotonic()
-            print(f"{told_s - began_s:6.0f} s: {tally.last_line()}", file=sys.stderr, flush=True)
+            done = f"{before.seeds} seeds, {len(before.failed)} violations; now " if before.seeds else ""
+            print(f"{told_s - began_s:6.0f} s: {done}{tally.last_line()}", file=sys.stderr, flush=True)
 
     return told
 

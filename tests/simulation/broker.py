@@ -1,10 +1,9 @@
-"""A NATS server with JetStream in virtual time, as far as Muster asks it, and the network between it and the processes.
+"""A NATS server with JetStream in virtual time, as far as Muster asks it.
 
-It stands where nats-py's client would: `events.connection`, `events.consumer` and `events.jetstream` run over it as they
-are, with their own timeouts, retries, settling of lost answers, gaps and silences. Of JetStream it keeps: one message
-after the other, stored and synced before it is seen or acknowledged; the expected last sequence of a subject; message
-ids; ephemeral pull consumers with heartbeats and requests that expire. Messages of one connection keep their order; an
-answer may be lost, and a broken connection loses what was under way.
+It keeps: one message after the other, stored and synced before it is seen or acknowledged; the expected last sequence of
+a subject; message ids; ephemeral pull consumers with heartbeats and requests that expire; purges of what a log begins
+with; and the object store's bucket (`tests.simulation.bucket`). What lies between it and the processes is
+`tests.simulation.network`.
 """
 
 from __future__ import annotations
@@ -12,187 +11,27 @@ from __future__ import annotations
 import base64
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
-import nats.errors
 
-from events import subjects
-from events.connection import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Connection
+from events import object_store, subjects
+from events.connection import STREAM_NOT_FOUND
 from events.consumer import COMMIT, MESSAGE_ID
 from events.envelope import Stored
 from events.jetstream import EXPECTED
+from tests.simulation.bucket import NOT_FOUND, Bucket
 from tests.simulation.faults import Faults
 from tests.simulation.loop import VirtualLoop
+from tests.simulation.network import ANY_EPOCH, BUCKET, Link, Message
 from tests.simulation.processes import Process
 
 HEARTBEAT_S = 2.5
 """Less often than Muster asks for (1 s) and often enough for its patience (3 s): a quarter of a quiet history's cost."""
 PATIENT_PULL_S = 30.0
 WRONG_LAST = 10071
-ANY_EPOCH = -1
-PENDING_BYTES = 16 * 1024 * 1024
 encode, decode = msgspec.json.encode, msgspec.json.decode
-Callback = Callable[[Any], Coroutine[Any, Any, None]]
-
-
-class Message(NamedTuple):
-    """As nats-py gives it to a subscription."""
-
-    subject: str
-    reply: str
-    headers: dict[str, str] | None
-    data: bytes
-
-
-class Subscription:
-    def __init__(self, link: Link, subject: str) -> None:
-        self._link, self._subject = link, subject
-
-    async def unsubscribe(self) -> None:
-        self._link.subscribed.pop(self._subject, None)
-
-
-class Link:
-    """One process's connection, with the methods of nats-py's client that Muster uses."""
-
-    max_payload = 8 * 1024 * 1024
-    _reconnection_task = None
-    """nats-py's own, which Muster ends when it closes: here the world connects again."""
-
-    def __init__(self, broker: Broker, process: Process, source: random.Random) -> None:
-        self.broker, self.process, self.source = broker, process, source
-        self.is_closed = False
-        self.connected = True
-        self.epoch = 0
-        """Counts the connections: what was under way in an earlier one is lost."""
-        self.silent_until_s = 0.0
-        """Until then nothing arrives, in either direction; then all of it does, unless the connection broke meanwhile."""
-        self.lag_s = 0.0
-        """What the log's messages take longer to this process."""
-        self.subscribed: dict[str, Callback] = {}
-        self.connection = Connection("nats://simulated:4222")
-        self._unsent: list[tuple[str, bytes, str, dict[str, str] | None]] = []
-        self._inboxes = 0
-        self._there_s = self._here_s = 0.0
-
-    async def open(self) -> Connection:
-        """Muster's own connection over this link."""
-        connection = self.connection
-        connection.client = self  # type: ignore[assignment]
-        connection._inbox = self.new_inbox()
-        await self.subscribe(f"{connection._inbox}.*", connection._on_answer)
-        return connection
-
-    # ------------------------------------------------------------------------------------------- as nats-py's client
-
-    def new_inbox(self) -> str:
-        self._inboxes += 1
-        return f"_INBOX.{self.process.name}-{self._inboxes}"
-
-    async def subscribe(self, subject: str, cb: Callback) -> Subscription:
-        self.subscribed[subject] = cb
-        return Subscription(self, subject)
-
-    async def publish(
-        self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
-    ) -> None:
-        if self.is_closed:
-            raise nats.errors.ConnectionClosedError
-        if self.connected:
-            self._send(subject, payload, reply, headers)
-        elif sum(len(unsent[1]) for unsent in self._unsent) + len(payload) > PENDING_BYTES:
-            raise nats.errors.OutboundBufferLimitError
-        else:
-            self._unsent.append((subject, payload, reply, headers))
-
-    async def close(self) -> None:
-        self.is_closed = True
-        self.broker.forget(self)
-
-    # ------------------------------------------------------------------------------------------------------- network
-
-    def latency_s(self) -> float:
-        """A fifth of a millisecond; seldom much more."""
-        chance = self.source.random()
-        return 0.0001 + 0.0002 * chance if chance < 0.97 else 0.2 * (chance - 0.97) + 0.001
-
-    def _send(self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None) -> None:
-        loop = self.broker.loop
-        self._there_s = max(self._there_s, self.silent_until_s, loop.now_s + self.latency_s())
-        message = Message(subject, reply, headers, payload)
-        if headers is not None and COMMIT in headers:
-            self.broker.faults.send("append", Append(self, message, self._there_s))
-        else:
-            loop.at(self._there_s, self.broker.receive, self, self.epoch, message)
-
-    def deliver(self, to: str, messages: list[Message]) -> None:
-        """From the server, in order, to what subscribed as `to`."""
-        loop = self.broker.loop
-        if not self.connected or self.is_closed:
-            return
-        self._here_s = max(self._here_s, self.silent_until_s, loop.now_s + self.latency_s())
-        loop.call_at(self._here_s, self._arrive, self.epoch, to, messages, context=self.process.context)
-
-    def _arrive(self, epoch: int, to: str, messages: list[Message]) -> None:
-        if epoch != self.epoch or self.is_closed:
-            return
-        for message in messages:
-            callback = self.subscribed.get(to)
-            if callback is not None:
-                run_now(callback(message))
-
-    def break_until(self, until_s: float) -> None:
-        """The connection breaks, and is made again when the time is over and the server is up."""
-        if self.is_closed:
-            return
-        if self.connected:
-            self.connected = False
-            self.epoch += 1
-            self.broker.forget(self)
-            self._tell(self.connection._on_disconnect)
-        self.broker.loop.at(until_s, self._reconnect)
-
-    def _reconnect(self) -> None:
-        if self.connected or self.is_closed:
-            return
-        if not self.broker.up:
-            self.broker.loop.after(0.1 + self.latency_s(), self._reconnect)
-            return
-        self.connected = True
-        unsent, self._unsent = self._unsent, []
-        for message in unsent:
-            self._send(*message)
-        self._tell(self.connection._on_reconnect)
-
-    def _tell(self, callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.broker.loop.call_soon(lambda: run_now(callback()), context=self.process.context)
-
-
-class Append:
-    """A commit that leaves its process."""
-
-    name = ""
-
-    def __init__(self, link: Link, message: Message, there_s: float) -> None:
-        self.link, self.process, self.message, self.there_s = link, link.process, message, there_s
-
-    def arrive(self, after_s: float = 0.0, *, answer: bool = True, answer_after_s: float = 0.0) -> None:
-        """What is late was sent on by another server of the cluster: it comes though the connection broke meanwhile."""
-        broker = self.link.broker
-        epoch = ANY_EPOCH if after_s else self.link.epoch
-        message = self.message if answer else self.message._replace(reply="")
-        if answer_after_s:
-            broker.late_answers[message.reply] = answer_after_s
-        broker.loop.at(self.there_s + after_s, broker.receive, self.link, epoch, message)
-
-    def refuse(self, code: int) -> None:
-        broker = self.link.broker
-        broker.loop.at(self.there_s, broker.refuse, self.link, self.message, code)
-
-    def fail(self, after_s: float, *, sent: bool = True) -> None:
-        """Muster's connection finds out by itself."""
 
 
 class Pull:
@@ -206,7 +45,7 @@ class ServerConsumer:
     """The server's side of a consumer: its place, and what was pulled."""
 
     def __init__(self, broker: Broker, link: Link, name: str, place: int) -> None:
-        self.broker, self.link, self.name, self.place = broker, link, name, place
+        self.broker, self.link, self.name, self.place = broker, link, name, max(place, broker.first)
         self.inbox = ""
         self.pulls: deque[Pull] = deque()
         self.sent_s = broker.loop.now_s
@@ -230,6 +69,7 @@ class ServerConsumer:
     def _flush(self) -> None:
         self._flushing = False
         stored, batch = self.broker.stored, []
+        self.place = max(self.place, self.broker.first)
         while self.alive and self.place <= len(stored) and self.pulls:
             self.pulls[0].left -= 1
             if not self.pulls[0].left:
@@ -280,6 +120,10 @@ class Broker:
         self.stream = subjects.stream(cluster)
         self.replicas = replicas
         self.stored: list[Stored] = []
+        """All that ever stood in the log, also what was purged since."""
+        self.first = 1
+        """What is before is purged."""
+        self.bucket = Bucket(object_store.stream(cluster))
         self.last: dict[str, int] = {}
         self.up = True
         self.links: list[Link] = []
@@ -342,29 +186,41 @@ class Broker:
             self._busy_until_s = max(self._busy_until_s, self.loop.now_s) + 0.0002 + 0.0003 * self.source.random()
             self.loop.at(self._busy_until_s, self._sync)
             return
-        if f".{self.stream}" not in subject:  # the snapshots' bucket: nobody has put one
-            self.refuse(link, message, STREAM_NOT_FOUND)
+        verb, stream, rest = _parsed(subject, self.stream, self.bucket.stream)
+        asked = decode(message.data) if message.data else {}
+        if stream == self.bucket.stream:
+            self._bucket_asked(link, message, verb, asked)
             return
-        verb, _, rest = subject.removeprefix("$JS.API.").partition(f".{self.stream}")
-        name = rest.removeprefix(".")
         match verb:
             case "STREAM.INFO":
-                found = {"state": {"first_seq": 1, "last_seq": len(self.stored)}}
-                self.answer(link, message, found)
+                self.answer(link, message, {"state": {"first_seq": self.first, "last_seq": len(self.stored)}})
             case "STREAM.MSG.GET":
-                self.answer(link, message, self._message(decode(message.data)["last_by_subj"]))
+                self.answer(link, message, self._message(asked["last_by_subj"]))
+            case "STREAM.PURGE":
+                self._purge(asked["seq"])
+                self.answer(link, message, {"success": True})
             case "CONSUMER.CREATE":
-                place = decode(message.data)["config"]["opt_start_seq"]
-                self._consumers[name] = ServerConsumer(self, link, name, place)
-                self.answer(link, message, {"name": name})
+                self._consumers[rest] = ServerConsumer(self, link, rest, asked["config"]["opt_start_seq"])
+                self.answer(link, message, {"name": rest})
             case "CONSUMER.MSG.NEXT":
-                if consumer := self._consumers.get(name):
-                    consumer.pull(message.reply, decode(message.data)["batch"])
+                if consumer := self._consumers.get(rest):
+                    consumer.pull(message.reply, asked["batch"])
             case "CONSUMER.DELETE":
-                if consumer := self._consumers.get(name):
+                if consumer := self._consumers.get(rest):
                     self._drop(consumer)
             case _:
                 raise NotImplementedError(subject)
+
+    def _bucket_asked(self, link: Link, message: Message, verb: str, asked: dict[str, Any]) -> None:
+        if self.bucket.exists or verb == "STREAM.CREATE":
+            self.answer(link, message, self.bucket.ask(verb, asked))
+        else:
+            self.refuse(link, message, STREAM_NOT_FOUND)
+
+    def _purge(self, first: int) -> None:
+        """What is before goes; a subject that had nothing else is empty."""
+        self.first = max(self.first, first)
+        self.last = {subject: sequence for subject, sequence in self.last.items() if sequence >= self.first}
 
     def answer(self, link: Link, to: Message, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         """An answer goes back, if one is wanted."""
@@ -387,7 +243,7 @@ class Broker:
     def _message(self, subject: str) -> dict[str, Any]:
         sequence = self.last.get(subject, 0)
         if not sequence:
-            return {"error": {"code": 404, "err_code": NO_MESSAGE_FOUND, "description": "no message found"}}
+            return NOT_FOUND
         one = self.stored[sequence - 1]
         lines = f"NATS/1.0\r\n{MESSAGE_ID}: {one.message_id}\r\n{COMMIT}: {one.header.decode()}\r\n\r\n"
         hdrs, data = base64.b64encode(lines.encode()).decode(), base64.b64encode(one.payload).decode()
@@ -401,19 +257,22 @@ class Broker:
             self._store(*self._syncing.popleft())
 
     def _store(self, link: Link | None, epoch: int, message: Message, *, answer: bool = True) -> None:
+        body = self.bucket.put(message) if message.subject.startswith(BUCKET) else self._commit(link, message)
+        if link is not None and answer and link.epoch == epoch:
+            self.answer(link, message, body)
+
+    def _commit(self, link: Link | None, message: Message) -> dict[str, Any]:
+        """Into the log, if it comes behind what it expects; the acknowledgement, or the refusal."""
         headers = message.headers or {}
         message_id = headers.get(MESSAGE_ID, "")
         known = self._ids.get(message_id, 0) if message_id else 0
         last = self.last.get(message.subject, 0)
         stale = EXPECTED in headers and int(headers[EXPECTED]) != last
         if known and (self.replicas > 1 or not stale):
-            body: dict[str, Any] = {"stream": self.stream, "seq": known, "duplicate": True}
-        elif stale:
-            body = {"error": {"code": 400, "err_code": WRONG_LAST, "description": f"wrong last sequence: {last}"}}
-        else:
-            body = {"stream": self.stream, "seq": self._append(link, message, message_id, headers)}
-        if link is not None and answer and link.epoch == epoch:
-            self.answer(link, message, body)
+            return {"stream": self.stream, "seq": known, "duplicate": True}
+        if stale:
+            return {"error": {"code": 400, "err_code": WRONG_LAST, "description": f"wrong last sequence: {last}"}}
+        return {"stream": self.stream, "seq": self._append(link, message, message_id, headers)}
 
     def _append(self, link: Link | None, message: Message, message_id: str, headers: dict[str, str]) -> int:
         sequence = len(self.stored) + 1
@@ -438,10 +297,11 @@ class Broker:
         self._store(None, 0, Message(subject, "", headers, payload))
 
 
-def run_now(coroutine: Coroutine[Any, Any, None]) -> None:
-    """A callback of Muster's connection: none of them awaits anything."""
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    raise AssertionError(f"{coroutine} waits")
+def _parsed(subject: str, *streams: str) -> tuple[str, str, str]:
+    """(verb, stream, what follows) of what is asked of the server's API."""
+    asked = subject.removeprefix("$JS.API.")
+    for stream in streams:
+        verb, found, rest = asked.partition(f".{stream}")
+        if found:
+            return verb, stream, rest.removeprefix(".")
+    raise NotImplementedError(subject)

@@ -20,6 +20,7 @@ class Counted(msgspec.Struct, frozen=True):
     events: int = 0
     faults: dict[str, int] = {}
     seen: dict[str, int] = {}
+    tried: dict[str, int] = {}
     failed: list[int] = []
     """Seeds that failed and were not seen to pass since."""
 
@@ -30,10 +31,11 @@ class Counted(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, failed=sorted(failed))
         return Counted(
             next=self.next + tally.seeds,
-            virtual_hours=round(self.virtual_hours + tally.virtual_s / 3600, 1),
+            virtual_hours=round(self.virtual_hours + tally.virtual_s / 3600, 3),
             events=self.events + sum(tally.events),
             faults=_sum(self.faults, tally.faults),
             seen=_sum(self.seen, tally.seen),
+            tried=_sum(self.tried, tally.tried),
             failed=sorted(failed),
         )
 
@@ -47,4 +49,7 @@ def read() -> Counted:
 
 
 def write(counted: Counted) -> None:
-    PATH.write_bytes(msgspec.json.format(msgspec.json.encode(counted), indent=1) + b"\n")
+    """Whole or not at all: a run may be ended at any moment."""
+    new = PATH.with_suffix(".new")
+    new.write_bytes(msgspec.json.format(msgspec.json.encode(counted), indent=1) + b"\n")
+    new.replace(PATH)

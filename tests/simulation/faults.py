@@ -26,9 +26,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the start at which it is armed."""
     kind: str
     on: str = ""
-    """What request it waits for: append; list, watch, get, bind, patch, evict, event. Empty: it strikes at once."""
+    """What it waits for: append, proposal (an append too), store; list, watch, get, bind, patch, evict, event. Empty: it
+    strikes at once."""
     slot: str = ""
-    """Whose: ingest, planner.a, planner.b, binder; empty: anybody's."""
+    """Whose: ingest, planner.a, planner.b, binder, snapshot, retention; empty: anybody's."""
     for_s: float = 0.0
     """How long it lasts, or how late something comes."""
     code: int = 0
@@ -48,7 +49,7 @@ class Request(Protocol):
 
     process: Process
     name: str
-    """Of the object that it is about; empty for a commit."""
+    """Of the object that it is about; a commit's events."""
 
     def arrive(self, after_s: float = 0.0, *, answer: bool = True, answer_after_s: float = 0.0) -> None:
         """It takes effect after its latency and so much more; is it answered, and how much later?"""
@@ -102,7 +103,7 @@ STRIKES: dict[str, Strike] = {
         around.stop(request.process, fault.for_s),
     ),
     "overtaken": lambda request, fault, around: (
-        around.race(fault.what, ""),
+        around.race(fault.what, request.name),
         request.arrive(fault.for_s),
     ),
     "overtaken by a shard": lambda request, fault, around: (
@@ -129,9 +130,9 @@ class Faults:
         """No request fails any more."""
         self._armed.clear()
 
-    def send(self, on: str, request: Request) -> None:
+    def send(self, on: str, request: Request, also: str = "") -> None:
         """A request leaves its process."""
-        fault = self.hit(on, request.process)
+        fault = (self.hit(also, request.process) if also else None) or self.hit(on, request.process)
         if fault is None:
             request.arrive()
         elif strike := STRIKES.get(fault.kind):
@@ -176,6 +177,8 @@ WRITERS = ("ingest", "planner.a", "planner.b", "binder")
 DECIDERS = WRITERS[1:]
 PLANNERS = ("planner.a", "planner.b")
 LOG = ("append",)
+PROPOSAL = ("proposal",)
+STORE = ("store",)
 EFFECTS = ("bind", "patch", "evict", "event")
 ASKED = (*EFFECTS, "bind", "bind", "get", "list", "watch")
 BUSY = (429, 500, 503, 504)
@@ -190,7 +193,8 @@ DRAWS = (
     Draw(3, "answered late", LOG, for_s=(1.0, 5.0)),
     Draw(2, "refused", LOG, codes=(503, 10164), times=4),
     Draw(2, "slow", LOG, for_s=(0.1, 1.9)),
-    Draw(9, "overtaken", LOG, DECIDERS, for_s=(0.01, 0.4), times=4, what=("anything", "member fails")),
+    Draw(7, "overtaken", LOG, DECIDERS, for_s=(0.01, 0.4), times=4, what=("anything", "member fails")),
+    Draw(5, "overtaken", PROPOSAL, PLANNERS, for_s=(0.02, 0.4), times=4, what=("member goes", "minimum rises")),
     Draw(3, "overtaken by a shard", LOG, PLANNERS, for_s=(0.05, 1.9), times=2, what=("c", "d")),
     Draw(3, "crash before", LOG, WRITERS),
     Draw(5, "crash after", LOG, WRITERS),
@@ -216,6 +220,7 @@ DRAWS = (
     Draw(3, "stop after", ("bind", "patch"), for_s=(1.0, 20.0)),
     Draw(2, "pod deleted", ("bind", "patch"), times=3),
     Draw(3, "pod made anew", ("bind", "bind", "evict"), times=2),
+    Draw(2, "pod made anew", ("evict",), times=2),
     Draw(3, "pod annotated", ("bind", "patch"), times=4),
     Draw(2, "pod stolen", ("bind",), times=2),
     Draw(2, "node deleted", ("bind",)),
@@ -241,6 +246,10 @@ DRAWS = (
     Draw(4, "stale and twice"),
     Draw(2, "watch lag", for_s=(0.5, 8.0)),
     Draw(1.5, "API server restart", for_s=(0.2, 6.0)),
+    Draw(1, "lost", STORE),
+    Draw(1, "unanswered", STORE),
+    Draw(1, "crash after", STORE, times=2),
+    Draw(4, "snapshot damaged"),
     Draw(2, "older version", slots=DECIDERS, what=UNKNOWN),
 )
 """What faults are drawn from."""

@@ -279,6 +279,26 @@ PLANTS: dict[str, Plant] = {
         "services.state.fold",
         (("    node.touched = state.sequence\n    state.table.remove", "    state.table.remove"),),
     ),
+    "role by role": Plant(
+        "a gang of a gang group is permitted although another of the group lacks pods",
+        "services.binder.rules.koordinator.gang_group",
+        (("    own = all(", "    own = any("),),
+    ),
+    "another order after a snapshot": Plant(
+        "a state that was restored has its groups in the order of their names",
+        "services.state.snapshot",
+        (
+            (
+                "            getattr(state, attribute).update(_shared(attribute, value, strings))\n",
+                "            getattr(state, attribute).update(sorted(_shared(attribute, value, strings).items()))\n",
+            ),
+        ),
+    ),
+    "purged to the newest": Plant(
+        "the retention leaves one snapshot to start from, and that one may be damaged",
+        "services.console.retention",
+        (("    oldest = min(state.snapshots)\n", "    oldest = max(state.snapshots)\n"),),
+    ),
     "nomination for ever": Plant(
         "the room of a failed member is kept although its time is over",
         "services.binder.replacement",

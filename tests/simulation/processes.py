@@ -8,13 +8,16 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from tests.simulation.loop import DEAD, PROCESS, RUNNING
+from tests.simulation.loop import DEAD, PROCESS, RUNNING, Handle
 
 
 class Process:
-    """One run of one service. `slot` is the writer that it wants to be: ingest, planner.<shard>, binder."""
+    """One run of one service. `slot` is the writer that it wants to be: ingest, planner.<shard>, binder; or what it does
+    once: snapshot, retention."""
 
-    def __init__(self, slot: str, number: int, source: random.Random, skew_ns: int, lacks: str = "") -> None:
+    def __init__(
+        self, slot: str, number: int, source: random.Random, skew_ns: int, lacks: str, gone: asyncio.Future[None]
+    ) -> None:
         self.slot, self.number = slot, number
         self.name = f"{slot}-{number}"
         self.source = source
@@ -22,8 +25,10 @@ class Process:
         """What its wall clock is ahead."""
         self.lacks = lacks
         """An event that its version of the code does not know."""
+        self.gone = gone
+        """Done when it is dead or has ended, for who waits for that."""
         self.condition = RUNNING
-        self.backlog: list[asyncio.Handle] = []
+        self.backlog: list[Handle] = []
         self.context = Context()
         self.context.run(PROCESS.set, self)
         self.link: Any = None

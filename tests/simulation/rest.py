@@ -4,15 +4,20 @@ place, nothing leaks, and the log decided again from its beginning says the same
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from services.console.verify import Verifier
+from services.console.settled import log_at_rest
+from services.console.verify import Report, Verifier
+from services.ingest.decoding import KINDS
 from services.planner.core import Cycle
 from services.simulator.api import Api
 from services.state import membership, snapshot
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING
 from tests.simulation.witness import Violation, Witness
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 SETTLED = (
     "proposals",
@@ -27,9 +32,48 @@ SETTLED = (
 )
 
 
+def restless(world: World) -> str:
+    """What keeps the history from being at rest; empty when nothing does."""
+    state = world.witness.state
+    if role := world.supervisor.restless():
+        return role
+    for process in world.supervisor.deciders():
+        if process.decider.state.sequence != state.sequence:
+            return f"{process} has read {process.decider.state.sequence} of {state.sequence}"
+    if not log_at_rest(state) or state.reservations or any(one.backing_off for one in state.cohorts.values()):
+        return f"the log at {state.sequence}"
+    reader = world.supervisor.leases.holders["ingest"]
+    followed = [one for one in world.kube.watches if one.process is reader and one.has_told_all]
+    if len(followed) < sum(world.kube.serves(kind.resource.path) for kind in KINDS):
+        return f"{reader} has not seen everything"
+    for entry in world.kube.api.pods.entries.values():
+        if _about_to_end(entry.object, world.kube.api):
+            return f"pod {entry.key} is about to end"
+    return ""
+
+
+def _about_to_end(pod: dict[str, Any], api: Api) -> bool:
+    """A pod on a node that is gone starts only when it comes back; one that runs ends all the same."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return True
+    if "muster.dev/duration-ms" not in (pod["metadata"].get("annotations") or {}):
+        return False
+    phase, there = pod["status"]["phase"], ("", pod["spec"].get("nodeName")) in api.nodes.entries
+    return phase == "Running" or (phase == "Pending" and there)
+
+
+def live_states_agree(world: World) -> None:
+    """Raises Violation."""
+    digest = snapshot.digest(world.witness.state)
+    for process in world.supervisor.deciders():
+        if snapshot.digest(process.decider.state) != digest:
+            raise Violation(f"{process}'s live state is not the fold of its log (7.6)")
+
+
 def check(witness: Witness, api: Api) -> None:
     """Raises Violation."""
     state = witness.state
+    witness.validate()
     for what in SETTLED:
         if found := getattr(state, what):
             raise Violation(f"at rest, and there are {what}: {found} (7.4, 7.13)")
@@ -54,6 +98,13 @@ def verified(witness: Witness) -> str:
     if report.digest != digest:
         raise Violation(f"the log folds to {report.digest} and to {digest} (7.6)")
     return digest
+
+
+def purged_verified(report: Report, first: int) -> None:
+    """What `verify` says of a log that begins at `first`. Raises Violation."""
+    if not report.verified or report.start < first - 1:
+        wrong = report.violation or report.difference or report.why_unverifiable
+        raise Violation(f"verify from the snapshot of {report.start} on, of a log from {first}: {wrong} (7.6)")
 
 
 def _pods_agree(state: State, api: Api) -> None:

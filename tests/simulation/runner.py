@@ -12,13 +12,14 @@ import selectors
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 
 import msgspec
 
 from services.state.fold import APPLY
-from tests.simulation.world import Outcome, plan, run
+from tests.simulation.plan import Outcome, plan
+from tests.simulation.world import run
 
 WORKERS = 2
 COMPARED = 16
@@ -38,6 +39,7 @@ class Tally(msgspec.Struct):
     """Faults of each history."""
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     seen: Counter[str] = msgspec.field(default_factory=Counter)
+    tried: Counter[str] = msgspec.field(default_factory=Counter)
     failed: dict[int, Outcome] = {}
 
     def count(self, outcome: Outcome) -> None:
@@ -48,8 +50,20 @@ class Tally(msgspec.Struct):
         self.struck.append(sum(outcome.faults.values()))
         self.faults.update(outcome.faults)
         self.seen.update(outcome.seen)
+        self.tried.update(outcome.tried)
         if outcome.violation:
             self.failed[outcome.seed] = outcome
+
+    def add(self, more: Tally) -> None:
+        self.seeds += more.seeds
+        self.virtual_s += more.virtual_s
+        self.events += more.events
+        self.commits += more.commits
+        self.struck += more.struck
+        self.faults.update(more.faults)
+        self.seen.update(more.seen)
+        self.tried.update(more.tried)
+        self.failed |= more.failed
 
     def last_line(self) -> str:
         hours, faults = self.virtual_s / 3600, self.faults.total()
@@ -67,20 +81,30 @@ class Tally(msgspec.Struct):
                 "faults by kind: " + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
                 f"events of the fold's table: {len(APPLY) - len(never)} of {len(APPLY)} seen"
                 + (f"; never: {', '.join(never)}" if never else ""),
+                "besides: " + ", ".join(f"{name} {count}" for name, count in sorted(self.tried.items())),
                 "events by type: " + ", ".join(f"{name} {count}" for name, count in sorted(self.seen.items())),
             ]
         )
 
 
-def work(first: int, seeds: int, worker: int, workers: int) -> Iterator[Outcome]:
-    """One process's share."""
-    gc.disable()  # what a collection would end in the middle of a history is no part of it
+def histories(seeds: Iterable[int]) -> Iterator[Outcome]:
+    """Run these. What a garbage collection would end in the middle of a history is no part of it, so there is none."""
+    gc.collect()
     gc.freeze()
-    for seed in range(first, first + seeds):
-        if seed % workers == worker or seed % COMPARED == 0:
+    gc.disable()
+    try:
+        for number, seed in enumerate(seeds, 1):
             yield run(plan(seed))
-            if seed % COLLECT_EVERY == 0:
+            if number % COLLECT_EVERY == 0:
                 gc.collect()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def share(first: int, seeds: int, worker: int, workers: int) -> Iterator[int]:
+    """One process's."""
+    return (seed for seed in range(first, first + seeds) if seed % workers == worker or seed % COMPARED == 0)
 
 
 def run_many(
@@ -90,14 +114,15 @@ def run_many(
     told: Callable[[Tally], None] = lambda _: None,
     extra: tuple[str, ...] = (),
     until_failure: bool = False,
+    workers: int = WORKERS,
 ) -> Tally:
     """All of them; `told` sees the tally after each. `extra` are arguments for the processes.
 
     `until_failure`: only until one failed and no smaller one can any more.
     """
-    tally, seen = Tally(), Seen()
+    tally, seen = Tally(), Seen(workers)
     with selectors.DefaultSelector() as selector:
-        children = [_child(first, seeds, worker, extra) for worker in range(WORKERS)]
+        children = [_child(first, seeds, worker, workers, extra) for worker in range(workers)]
         for child in children:
             assert child.stdout is not None
             selector.register(child.stdout, selectors.EVENT_READ, bytearray())
@@ -131,16 +156,17 @@ def _outcomes(selector: selectors.BaseSelector) -> list[Outcome]:
     return outcomes
 
 
-def _child(first: int, seeds: int, worker: int, extra: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    share = ("--from", str(first), "--seeds", str(seeds), "--worker", str(worker))
-    command = [sys.executable, "-m", "tests.simulation", "work", *share, *extra]
+def _child(first: int, seeds: int, worker: int, workers: int, extra: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    given = ("--from", str(first), "--seeds", str(seeds), "--worker", str(worker), "--workers", str(workers))
+    command = [sys.executable, "-m", "tests.simulation", "work", *given, *extra]
     return subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": str(worker + 1)})
 
 
 class Seen:
     """Which seeds came back, and the histories of those that are run by all processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
         self._digests: dict[int, str] = {}
         self._times: Counter[int] = Counter()
 
@@ -157,4 +183,4 @@ class Seen:
             tally.failed[seed] = outcome
 
     def all_up_to(self, seed: int, first: int) -> bool:
-        return all(self._times[one] == (WORKERS if one % COMPARED == 0 else 1) for one in range(first, seed))
+        return all(self._times[one] == (self._workers if one % COMPARED == 0 else 1) for one in range(first, seed))

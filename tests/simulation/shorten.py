@@ -6,7 +6,8 @@ import re
 
 import msgspec
 
-from tests.simulation.world import Plan, World
+from tests.simulation.plan import Plan
+from tests.simulation.world import World
 
 TRIES = 200
 _SECTION = re.compile(r"\(((?:7\.\d+|rule \d|section \d)[^()]*)\)")

@@ -6,6 +6,7 @@ can be left out, and the others still do the same things, as far as what they do
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 GANG, MINIMUM = "pod-group/name", "pod-group/min-available"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
-GANGS = 6
-"""Names of gangs: few, so that they are used again."""
+KOORDINATOR = "gang.scheduling.koordinator.sh"
+MINIMUM_SAID = f"{KOORDINATOR}/min-available"
+GANGS, ROLES = 6, ("r0", "r1", "r2", "r3")
+"""Names of gangs, and of those that come in groups: few, so that they are used again."""
 DEDICATED = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
 MERGE = "application/merge-patch+json"
 
@@ -30,6 +33,7 @@ WEIGHTS = {
     "burst": 2,
     "gang": 7,
     "declared_gang": 4,
+    "gang_group": 2.5,
     "member": 3,
     "node": 2,
     "node_gone": 1.5,
@@ -52,6 +56,9 @@ WEIGHTS = {
 
 
 RACES = ("fail", "fail", "delete", "node_changed", "node_gone", "stolen", "foreign", "gates", "label", "annotate")
+
+RACES_OF_GANGS = {"member fails": "member_fails", "member goes": "member_goes", "minimum rises": "minimum_rises"}
+"""What makes a proposal too small for its gang when it comes just before it."""
 
 
 ZONE_A = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
@@ -159,14 +166,20 @@ class Workload:
 
     # ------------------------------------------------------------------------------------------------------------ pods
 
-    def pod(self, labels: Object | None = None, of: int | None = None, **spec: Any) -> str:
+    def pod(
+        self,
+        labels: Object | None = None,
+        of: int | None = None,
+        annotated: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> str:
         rnd = self.random
         self._made += 1
         name = f"web-{rnd.randrange(4)}" if labels is None and rnd.random() < 0.3 else f"p{self._made}"
         resources, more = self._asks(rnd.randrange(12) if of is None else of)
-        annotations = {}
+        annotations = dict(annotated or {})
         if rnd.random() < 0.5:
-            annotations["muster.dev/duration-ms"] = str(rnd.randrange(500, 20_000))
+            annotations["muster.dev/duration-ms"] = str(rnd.randrange(500, 12_000))
             annotations["muster.dev/exit-code"] = rnd.choice(["0", "0", "1"])
         if rnd.random() < 0.1:
             more["schedulingGates"] = [{"name": "wait"}]
@@ -222,6 +235,19 @@ class Workload:
         if not first:
             self._declare(name, pods)
 
+    def gang_group(self) -> None:
+        """Two or three gangs that start together or not at all; seldom one of them does not name the others."""
+        rnd = self.random
+        names, of = rnd.sample(ROLES, rnd.choice([2, 2, 2, 3])), rnd.randrange(6)
+        group = json.dumps([f"default/{name}" for name in names])
+        for name in names:
+            pods = rnd.randint(1, 3)
+            told = {f"{KOORDINATOR}/name": name, MINIMUM_SAID: str(pods)}
+            if rnd.random() < 0.9:
+                told[f"{KOORDINATOR}/groups"] = group
+            for _ in range(pods):
+                self.pod({}, of=of, annotated=told)
+
     def declare(self) -> None:
         self._declare(f"g{self.random.randrange(GANGS)}", self.random.randint(1, 4))
 
@@ -259,7 +285,8 @@ class Workload:
         gang = self._pick(lambda pod: bool(_gang(pod)))
         if gang is not None:
             labels = {key: value for key, value in gang["metadata"]["labels"].items() if key != MINIMUM}
-            self.pod(labels)
+            told = {key: value for key, value in _annotations(gang).items() if key.startswith(KOORDINATOR)}
+            self.pod(labels, annotated=told)
 
     def foreign(self) -> None:
         """A pod of somebody else's, on a node already."""
@@ -275,12 +302,13 @@ class Workload:
             self._declare("bad", -1)
 
     def race(self, kind: str, name: str) -> None:
-        """Something happens to a pod, its node or its group at the worst moment. `name` may be another object's."""
+        """Something happens to a pod, its node or its group at the worst moment. `name` may be another object's, or a
+        commit's events."""
         if kind == "anything":
             for what in self.random.choices(RACES, k=3):
                 self._try(getattr(self, what))
-        elif kind == "member fails":
-            self._try(self.fail, True)
+        elif kind in RACES_OF_GANGS:
+            self._try(getattr(self, RACES_OF_GANGS[kind]), name)
         else:
             self._try(self._race, kind, name)
 
@@ -347,6 +375,30 @@ class Workload:
                 self.api.pods, "default", pod["metadata"]["name"], {"status": {"phase": "Failed", **reason}}, "status"
             )
 
+    def member_fails(self, _: str) -> None:
+        self.fail(True)
+
+    def member_goes(self, events: str) -> None:
+        """One that waits, and that they name."""
+        pod = self._pick(lambda pod: _pending(pod) and bool(_gang(pod)) and _uid(pod) in events)
+        if pod is not None:
+            self.api.delete(self.api.pods, "default", pod["metadata"]["name"])
+
+    def minimum_rises(self, events: str) -> None:
+        """Of a gang of which they name somebody who waits: its PodGroup's, or what its pods say."""
+        waiting = [entry.object for entry in self.api.pods.entries.values() if _pending(entry.object)]
+        gangs = list({_gang(pod): None for pod in waiting if _gang(pod) and _uid(pod) in events})
+        if not gangs:
+            return
+        gang = self.random.choice(gangs)
+        declared = self._pod_groups.entries.get(("default", gang))
+        if declared is not None:
+            minimum = int(declared.object["spec"].get("minMember") or 0)
+            self._patch(self._pod_groups, "default", gang, {"spec": {"minMember": minimum + 1}})
+        for pod in [pod for pod in waiting if _gang(pod) == gang and MINIMUM_SAID in _annotations(pod)]:
+            told = {MINIMUM_SAID: str(int(_annotations(pod)[MINIMUM_SAID]) + 1)}
+            self._patch(self.api.pods, "default", pod["metadata"]["name"], {"metadata": {"annotations": told}})
+
     def gates(self) -> None:
         pod = self._pick(lambda pod: _pending(pod) and bool(pod["spec"].get("schedulingGates")))
         if pod is not None:
@@ -381,7 +433,11 @@ def _uid(obj: Object) -> str:
 
 def _gang(pod: Object) -> str:
     labels = pod["metadata"].get("labels") or {}
-    return str(labels.get(POD_GROUP) or labels.get(GANG) or "")
+    return str(labels.get(POD_GROUP) or labels.get(GANG) or _annotations(pod).get(f"{KOORDINATOR}/name") or "")
+
+
+def _annotations(pod: Object) -> dict[str, str]:
+    return pod["metadata"].get("annotations") or {}
 
 
 def _pending(pod: Object) -> bool:

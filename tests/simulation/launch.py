@@ -1,0 +1,72 @@
+"""A process's whole life: its connections, its service, as `services.console.launch` puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from events.jetstream import JetStreamLog
+from services.binder import service as binder
+from services.console.retention import DAY_NS, retain
+from services.console.verify import verify
+from services.ingest import service as ingest
+from services.planner import service as planner
+from services.snapshots import Taking, take
+from tests.simulation.clock import Clock
+from tests.simulation.kube import ApiServer, SimulatedClient
+from tests.simulation.leases import Eye, Leases
+from tests.simulation.processes import Process
+
+CLUSTER = "simulated"
+CONCURRENCY = 4
+SNAPSHOT_AFTER_BYTES = 20 * 1024
+"""Some dozens of commits."""
+KEPT_FOR_S = 20.0
+"""What is older than this a run of the retention may purge: more than a writer's time to renew, as in earnest."""
+
+
+class Launch:
+    """Called with a process, it is that process's main task."""
+
+    def __init__(self, kube: ApiServer, leases: Leases, clock: Clock) -> None:
+        self._kube, self._leases, self._clock = kube, leases, clock
+
+    async def __call__(self, process: Process) -> Any:
+        log = JetStreamLog(await process.link.open(), CLUSTER)
+        try:
+            return await self._serve(process, log)
+        finally:
+            await log.close()
+
+    async def _serve(self, process: Process, log: JetStreamLog) -> Any:
+        role, _, shard = process.slot.partition(".")
+        client, holder, turn = SimulatedClient(self._kube, process), process.name, self._turn(process)
+        match role:
+            case "planner":
+                await planner.run(log, shard=shard, holder=holder, turn=turn, stop=process.told_to_stop)
+            case "ingest":
+                await turn()
+                await ingest.run(log, client, holder=holder)
+            case "binder":
+                leases: Any = Eye(self._leases, process)
+                taking = Taking(SNAPSHOT_AFTER_BYTES, {})
+                await binder.run(
+                    log, client, holder=holder, turn=turn, leases=leases, concurrency=CONCURRENCY, snapshots=taking
+                )
+            case "snapshot":
+                return msgspec.json.encode(await take(log))
+            case "verify":
+                return await verify(log)
+            case "retention":
+                now_ns = self._clock.time_ns() + DAY_NS - round(KEPT_FOR_S * 1e9)
+                await retain(log, None, days=1, now_ns=now_ns)
+        return None
+
+    def _turn(self, process: Process) -> Callable[[], Awaitable[None]]:
+        async def turn() -> None:
+            if self._leases.holders.get(process.slot) is not process:
+                await self._leases.acquire(process)
+
+        return turn

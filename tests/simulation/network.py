@@ -1,0 +1,199 @@
+"""The network between a process and the NATS server, at the level of nats-py's client.
+
+`events.connection`, `events.consumer` and `events.jetstream` run over a `Link` as they are, with their own timeouts,
+retries, settling of lost answers, gaps and silences. Messages of one connection keep their order; an answer may be lost,
+and a broken connection loses what was under way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import nats.errors
+
+from events.connection import Connection
+from events.consumer import COMMIT
+from tests.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import Broker
+
+ANY_EPOCH = -1
+PENDING_BYTES = 16 * 1024 * 1024
+BUCKET = "$O."
+"""What is put into the object store begins so."""
+Callback = Callable[[Any], Coroutine[Any, Any, None]]
+
+
+class Message(NamedTuple):
+    """As nats-py gives it to a subscription."""
+
+    subject: str
+    reply: str
+    headers: dict[str, str] | None
+    data: bytes
+
+
+class Subscription:
+    def __init__(self, link: Link, subject: str) -> None:
+        self._link, self._subject = link, subject
+
+    async def unsubscribe(self) -> None:
+        self._link.subscribed.pop(self._subject, None)
+
+
+class Link:
+    """One process's connection, with the methods of nats-py's client that Muster uses."""
+
+    max_payload = 8 * 1024 * 1024
+    _reconnection_task = None
+    """nats-py's own, which Muster ends when it closes: here the world connects again."""
+
+    def __init__(self, broker: Broker, process: Process, source: random.Random) -> None:
+        self.broker, self.process, self.source = broker, process, source
+        self.is_closed = False
+        self.connected = True
+        self.epoch = 0
+        """Counts the connections: what was under way in an earlier one is lost."""
+        self.silent_until_s = 0.0
+        """Until then nothing arrives, in either direction; then all of it does, unless the connection broke meanwhile."""
+        self.lag_s = 0.0
+        """What the log's messages take longer to this process."""
+        self.subscribed: dict[str, Callback] = {}
+        self.connection = Connection("nats://simulated:4222")
+        self._unsent: list[tuple[str, bytes, str, dict[str, str] | None]] = []
+        self._inboxes = 0
+        self._there_s = self._here_s = 0.0
+
+    async def open(self) -> Connection:
+        """Muster's own connection over this link."""
+        connection = self.connection
+        connection.client = self  # type: ignore[assignment]
+        connection._inbox = self.new_inbox()
+        await self.subscribe(f"{connection._inbox}.*", connection._on_answer)
+        return connection
+
+    # ------------------------------------------------------------------------------------------- as nats-py's client
+
+    def new_inbox(self) -> str:
+        self._inboxes += 1
+        return f"_INBOX.{self.process.name}-{self._inboxes}"
+
+    async def subscribe(self, subject: str, cb: Callback) -> Subscription:
+        self.subscribed[subject] = cb
+        return Subscription(self, subject)
+
+    async def publish(
+        self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        if self.is_closed:
+            raise nats.errors.ConnectionClosedError
+        if self.connected:
+            self._send(subject, payload, reply, headers)
+        elif sum(len(unsent[1]) for unsent in self._unsent) + len(payload) > PENDING_BYTES:
+            raise nats.errors.OutboundBufferLimitError
+        else:
+            self._unsent.append((subject, payload, reply, headers))
+
+    async def close(self) -> None:
+        self.is_closed = True
+        self.broker.forget(self)
+
+    # ------------------------------------------------------------------------------------------------------- network
+
+    def latency_s(self) -> float:
+        """A fifth of a millisecond; seldom much more."""
+        chance = self.source.random()
+        return 0.0001 + 0.0002 * chance if chance < 0.97 else 0.2 * (chance - 0.97) + 0.001
+
+    def _send(self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None) -> None:
+        loop = self.broker.loop
+        self._there_s = max(self._there_s, self.silent_until_s, loop.now_s + self.latency_s())
+        message = Message(subject, reply, headers, payload)
+        if headers is not None and COMMIT in headers:
+            also = "proposal" if b'"GangPlaced"' in payload else ""
+            self.broker.faults.send("append", Append(self, message, self._there_s), also)
+        elif subject.startswith(BUCKET):
+            self.broker.faults.send("store", Append(self, message, self._there_s))
+        else:
+            loop.at(self._there_s, self.broker.receive, self, self.epoch, message)
+
+    def deliver(self, to: str, messages: list[Message]) -> None:
+        """From the server, in order, to what subscribed as `to`."""
+        loop = self.broker.loop
+        if not self.connected or self.is_closed:
+            return
+        self._here_s = max(self._here_s, self.silent_until_s, loop.now_s + self.latency_s())
+        loop.call_at(self._here_s, self._arrive, self.epoch, to, messages, context=self.process.context)
+
+    def _arrive(self, epoch: int, to: str, messages: list[Message]) -> None:
+        if epoch != self.epoch or self.is_closed:
+            return
+        for message in messages:
+            callback = self.subscribed.get(to)
+            if callback is not None:
+                run_now(callback(message))
+
+    def break_until(self, until_s: float) -> None:
+        """The connection breaks, and is made again when the time is over and the server is up."""
+        if self.is_closed:
+            return
+        if self.connected:
+            self.connected = False
+            self.epoch += 1
+            self.broker.forget(self)
+            self._tell(self.connection._on_disconnect)
+        self.broker.loop.at(until_s, self._reconnect)
+
+    def _reconnect(self) -> None:
+        if self.connected or self.is_closed:
+            return
+        if not self.broker.up:
+            self.broker.loop.after(0.1 + self.latency_s(), self._reconnect)
+            return
+        self.connected = True
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
+            self._send(*message)
+        self._tell(self.connection._on_reconnect)
+
+    def _tell(self, callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.broker.loop.call_soon(lambda: run_now(callback()), context=self.process.context)
+
+
+class Append:
+    """A commit, or a part of a snapshot, that leaves its process."""
+
+    def __init__(self, link: Link, message: Message, there_s: float) -> None:
+        self.link, self.process, self.message, self.there_s = link, link.process, message, there_s
+
+    @property
+    def name(self) -> str:
+        return self.message.data.decode("utf-8", "replace")
+
+    def arrive(self, after_s: float = 0.0, *, answer: bool = True, answer_after_s: float = 0.0) -> None:
+        """What is late was sent on by another server of the cluster: it comes though the connection broke meanwhile."""
+        broker = self.link.broker
+        epoch = ANY_EPOCH if after_s else self.link.epoch
+        message = self.message if answer else self.message._replace(reply="")
+        if answer_after_s:
+            broker.late_answers[message.reply] = answer_after_s
+        broker.loop.at(self.there_s + after_s, broker.receive, self.link, epoch, message)
+
+    def refuse(self, code: int) -> None:
+        broker = self.link.broker
+        broker.loop.at(self.there_s, broker.refuse, self.link, self.message, code)
+
+    def fail(self, after_s: float, *, sent: bool = True) -> None:
+        """Muster's connection finds out by itself."""
+
+
+def run_now(coroutine: Coroutine[Any, Any, None]) -> None:
+    """A callback of Muster's connection: none of them awaits anything."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    raise AssertionError(f"{coroutine} waits")

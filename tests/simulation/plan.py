@@ -1,0 +1,56 @@
+"""What happens in one history, drawn from its seed before it begins; and what came of it."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from tests.simulation import faults as faulty
+from tests.simulation import workload
+from tests.simulation.faults import Fault
+from tests.simulation.workload import Step
+
+EVENTS, FAULTS = 300, 5
+"""What a history has at least."""
+TROUBLE_S = 40.0
+"""How long trouble lasts; then, until a history has what it must have, in windows of `WINDOW_S`."""
+WINDOW_S, WINDOWS = 4.0, 15
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What happens in a history, as drawn."""
+
+    seed: int
+    steps: list[Step]
+    faults: list[Fault]
+    exact: bool = False
+    """All of this and no more, be it less than a history has at least: while a failure is being shortened."""
+
+
+class Outcome(msgspec.Struct):
+    """What came of a history."""
+
+    seed: int
+    events: int = 0
+    commits: int = 0
+    virtual_s: float = 0.0
+    faults: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    tried: dict[str, int] = {}
+    """What else is worth knowing that a run does: starts from a snapshot, purges, …"""
+    digest: str = ""
+    """Of the history: every message of the log, and where every pod went."""
+    violation: str = ""
+
+
+def plan(seed: int) -> Plan:
+    """What the seed says. Whether what is behind `TROUBLE_S` happens depends on what did before."""
+    source = random.Random(seed)
+    steps = workload.draw(source, source.randint(22, 34), 0.2, TROUBLE_S)
+    faults = faulty.draw(source, source.randint(8, 16), 0.5, TROUBLE_S)
+    for window in range(WINDOWS):
+        begin_s = TROUBLE_S + window * WINDOW_S
+        steps += workload.draw(source, 4, begin_s, begin_s + WINDOW_S)
+        faults += faulty.draw(source, 1, begin_s, begin_s + WINDOW_S)
+    return Plan(seed, steps, faults)

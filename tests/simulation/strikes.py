@@ -1,0 +1,108 @@
+"""What faults do that wait for no request: they strike processes, servers and watches when their time comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from events import subjects
+from services.simulator import errors
+from tests.simulation.faults import Fault
+from tests.simulation.kube import Watch
+from tests.simulation.launch import CLUSTER
+from tests.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+PING_S = 3.0
+"""After so long without an answer to its pings, nats-py gives up a connection."""
+WATCHED = frozenset({"watch cut", "watch expired", "watch lag", "stale and twice"})
+
+
+def strike(world: World, fault: Fault) -> bool:
+    """Whether there was anything to strike."""
+    if once := ONCE.get(fault.kind):
+        return once(world, fault) is not False
+    if fault.kind in WATCHED:
+        watches = list(world.kube.watches)
+        for watch in watches:
+            _strike_watch(world, fault, watch)
+        return bool(watches)
+    struck = [one for one in world.supervisor.alive() if one.slot == fault.slot]
+    for process in struck:
+        _strike_process(world, fault, process)
+    return bool(struck)
+
+
+def _strike_watch(world: World, fault: Fault, watch: Watch) -> None:
+    match fault.kind:
+        case "watch cut":
+            watch.end()
+        case "watch expired":  # behind what it did not tell any more
+            watch.lag_s = 2 * fault.for_s
+            world.loop.after(fault.for_s, watch.end, errors.expired("too old resource version"))
+        case "watch lag":
+            watch.lag_s = fault.for_s
+            world.loop.after(fault.for_s * 2, setattr, watch, "lag_s", 0.0)
+        case _:
+            watch.again = 3
+
+
+def _strike_process(world: World, fault: Fault, process: Process) -> None:
+    link, loop, supervisor = process.link, world.loop, world.supervisor
+    until_s = loop.now_s + fault.for_s
+    match fault.kind:
+        case "crash":
+            supervisor.kill(process)
+        case "stop":
+            supervisor.stop(process, fault.for_s)
+        case "restart":
+            supervisor.tell_to_stop(process)
+        case "clock jump":
+            process.skew_ns += round(fault.for_s * 1e9)
+        case "lag":
+            link.lag_s = fault.for_s / 4
+            loop.at(until_s, setattr, link, "lag_s", 0.0)
+        case "disconnect":
+            link.break_until(until_s)
+        case "partition":
+            link.silent_until_s = until_s
+            if fault.for_s > PING_S:
+                loop.after(PING_S, link.break_until, until_s)
+            supervisor.cut_off(process, until_s)
+        case "consumer lost":
+            world.broker.forget(link)
+        case "older version":
+            supervisor.kill(process)
+            loop.after(0.01, lambda: supervisor.start(process.slot, lacks=fault.what))
+        case _:
+            raise NotImplementedError(fault)
+
+
+def _log_down(world: World, fault: Fault) -> None:
+    world.broker.stop(world.loop.now_s + fault.for_s)
+
+
+def _power_loss(world: World, fault: Fault) -> None:
+    _log_down(world, fault)
+    world.supervisor.kill_all()
+
+
+def _message_of_nobody(world: World, fault: Fault) -> None:
+    world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
+
+
+ONCE: dict[str, Callable[[World, Fault], object]] = {
+    "crash of all": lambda world, _: world.supervisor.kill_all(),
+    "log down": _log_down,
+    "power loss": _power_loss,
+    "foreign message": _message_of_nobody,
+    "policy changed": lambda world, _: world.set_policy(world.any_policy()),
+    "double": lambda world, fault: world.supervisor.double(fault.slot, fault.for_s),
+    "join": lambda world, fault: world.supervisor.join(fault.what, fault.for_s),
+    "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
+    "history dropped": lambda world, _: world.kube.drop_history(),
+    "snapshot damaged": lambda world, _: world.broker.bucket.damage(world.source),
+}
+"""Faults that are not one process's; False: there was nothing to strike."""
