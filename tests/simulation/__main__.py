@@ -27,7 +27,7 @@ from tests.simulation.world import World
 SHORTENED = 3
 """Failing seeds of a run that are shortened."""
 TOLD_EVERY_S = 10.0
-PORTION = 500
+PORTION = 200
 """Seeds between two writes of the counter."""
 PLANT_SEEDS = 400
 """Seeds after which a planted bug counts as not found."""
