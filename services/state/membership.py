@@ -127,6 +127,16 @@ def incomplete(state: State, group: Group) -> bool:
     return any(too_few(state, state.gangs[key]) for key in group.gangs) or bool(awaited(state, group))
 
 
+def lacks(state: State, gang: Gang) -> int:
+    """Members that must have a node together before any of them is bound: of the gang's minimum, or of its tasks'."""
+    minimum = gang.declaration.min_member if gang.declaration is not None else 1
+    of_tasks = 0
+    for name, least in task_minimums(gang).items():
+        of_task = [uid for uid in gang.members if task(state, uid) == name]
+        of_tasks += max(0, least - census(state, of_task).have)
+    return max(0, minimum - census(state, gang.members).have, of_tasks)
+
+
 def task_minimums(gang: Gang) -> dict[str, int]:
     """Volcano's minimums of single tasks, where they count: if that of the whole is as large as all of them."""
     if gang.declaration is None or not gang.declaration.task_minimums:

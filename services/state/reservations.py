@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import events as ev
+from services.state import queueing
 from services.state.clock import set_deadline
 from services.state.records import Group, Reservation, RoomRequest
 
@@ -79,9 +80,8 @@ def against(state: State, group: Group) -> tuple[Reservation, ...]:
     """
     if not state.reservations:
         return ()
-    found = tuple(
-        one for one in state.reservations.values() if one.group != group.key and one.priority >= group.priority
-    )
+    priority = queueing.priority(state, group)
+    found = tuple(one for one in state.reservations.values() if one.group != group.key and one.priority >= priority)
     return () if found and _has_nominated(state, group) else found
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import events as ev
 from events.policy import Policy
-from services.state import cohorts, fits, membership, reservations
+from services.state import cohorts, fits, membership, queueing, reservations
 from services.state.fold import State
 from services.state.records import AWAITING, IDLE, Group, Reservation
 
@@ -50,7 +50,7 @@ def _waits_for_something_else(state: State, group: Group) -> bool:
 
 def _changed(state: State, group: Group, reservation: Reservation) -> bool:
     table = state.table
-    if group.priority != reservation.priority:
+    if queueing.priority(state, group) != reservation.priority:
         return True
     for digest, node, _ in reservations.rooms(reservation):
         row = table.rows.get(node)
@@ -60,13 +60,12 @@ def _changed(state: State, group: Group, reservation: Reservation) -> bool:
 
 
 def _needs_other_room(state: State, group: Group, reservation: Reservation) -> bool:
-    needed = 0
-    classes: set[str] = set()
-    for key in group.gangs:
-        gang = state.gangs[key]
-        if gang.declaration is None:
-            return True
-        needed += max(0, gang.declaration.min_member - membership.census(state, gang.members).have)
-        classes.update(state.pods[uid].fact.scheduling_class for uid in gang.members)
+    gangs = [state.gangs[key] for key in group.gangs]
     reserved = sum(pods for _, _, pods in reservations.rooms(reservation))
-    return needed != reserved or any(of_class.scheduling_class not in classes for of_class in reservation.room)
+    if (
+        any(gang.declaration is None for gang in gangs)
+        or sum(membership.lacks(state, gang) for gang in gangs) != reserved
+    ):
+        return True
+    classes = {state.pods[uid].fact.scheduling_class for gang in gangs for uid in gang.members}
+    return any(of_class.scheduling_class not in classes for of_class in reservation.room)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import events as ev
 from events.policy import Policy
-from services.state import fits, reservations
+from services.state import fits, queueing, reservations
 from services.state.fold import State
 from services.state.records import PARKED, Group, Reservation, RoomRequest
 
@@ -30,8 +30,9 @@ def answer_requests(state: State, policy: Policy, over: set[str]) -> list[Answer
         if group is None or reason:
             answers.append(ev.RoomDeclined(group=request.group, reason=reason))
             continue
-        stronger = [one for one in standing if one.priority >= group.priority]
-        weaker = sorted((one for one in standing[::-1] if one.priority < group.priority), key=lambda one: one.priority)
+        priority = queueing.priority(state, group)
+        stronger = [one for one in standing if one.priority >= priority]
+        weaker = sorted((one for one in standing[::-1] if one.priority < priority), key=lambda one: one.priority)
         excess = max(0, len(standing) + 1 - policy.reservations)
         reason = "Full" if excess > len(weaker) else _no_place(state, request, stronger)
         if reason:
@@ -41,9 +42,9 @@ def answer_requests(state: State, policy: Policy, over: set[str]) -> list[Answer
             answers.append(ev.ReservationEnded(group=one.group, reason="Outranked"))
             standing.remove(one)
         hold_ms = policy.reservation_hold_ms
-        granted = ev.RoomReserved(group=group.key, priority=group.priority, room=request.room, waiting_ms=hold_ms)
+        granted = ev.RoomReserved(group=group.key, priority=priority, room=request.room, waiting_ms=hold_ms)
         answers.append(granted)
-        standing.append(Reservation(group.key, state.sequence + 1, group.priority, request.room))
+        standing.append(Reservation(group.key, state.sequence + 1, priority, request.room))
     return answers
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from events.objects import ClassRoom
 from services.planner.placement import Placed, Room
-from services.state import fits
+from services.state import fits, queueing
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints, NodeTable
 from services.state.records import NOMINATED, TERMINATING, Claim, Group
@@ -53,11 +53,12 @@ def prospect(state: State, group: Group, room: Room) -> Prospect:
     """`room`: the cycle's, as the group sees it. What this cycle placed may leave like what runs."""
     table = state.table
     leaving, lower, higher = ([], [], [])  # type: tuple[list[int], list[int], list[int]]
+    priority = queueing.priority(state, group)
     for claim in state.claims.values():
         row = table.rows.get(claim.node)
         if row is None:
             continue
-        level = _leaves(state, group, claim)
+        level = _leaves(state, group, priority, claim)
         if level is not None:
             (leaving, lower, higher)[level].extend((row, table.classes[claim.scheduling_class].number))
     kept = 0 if room.kept is None else room.kept
@@ -67,7 +68,7 @@ def prospect(state: State, group: Group, room: Room) -> Prospect:
     return Prospect(now, soon, cast(Ints, soon + _sum(table, higher)))
 
 
-def _leaves(state: State, group: Group, claim: Claim) -> int | None:
+def _leaves(state: State, group: Group, priority: int, claim: Claim) -> int | None:
     """0: it is leaving; 1: it comes next; 2: its like will pass; None: it stays."""
     pod = state.pods.get(claim.uid)
     if claim.stage == NOMINATED or pod is None or claim.group == group.key:
@@ -77,8 +78,8 @@ def _leaves(state: State, group: Group, claim: Claim) -> int | None:
     if not pod.fact.candidate:
         return None
     other = state.groups.get(pod.group)
-    priority = pod.fact.priority if other is None else other.priority
-    return 1 if priority <= group.priority else 2
+    its = pod.fact.priority if other is None else queueing.priority(state, other)
+    return 1 if its <= priority else 2
 
 
 def _sum(table: NodeTable, claims: list[int]) -> Ints:

@@ -13,7 +13,7 @@ has some always may.
 from __future__ import annotations
 
 from events.policy import Policy
-from services.state import cohorts
+from services.state import cohorts, queueing
 from services.state.fold import State
 from services.state.records import Group
 
@@ -32,4 +32,5 @@ def may_ask(state: State, policy: Policy, group: Group, asked: int) -> bool:
         return False
     if len(state.reservations) + len(state.room_requests) + asked < policy.reservations:
         return True
-    return any(one.priority < group.priority for one in state.reservations.values())
+    priority = queueing.priority(state, group)
+    return any(one.priority < priority for one in state.reservations.values())
