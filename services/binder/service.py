@@ -48,6 +48,8 @@ EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
 REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
+NO_ROOM_IN_BUDGET = 429
+"""A disruption budget says: not now. Nothing was evicted."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 WATCH_S = 0.25
 """How often the shards' leases are looked at."""
@@ -62,6 +64,7 @@ class Effects:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
         self._evicting: set[str] = set()
+        self._doubtful_evictions: set[str] = set()
         self._doubtful: set[str] = set()
         """Intents of which an attempt may still land: it had no answer, or was a process's before this one."""
         self.in_flight = 0
@@ -90,6 +93,7 @@ class Effects:
             self._doubtful.add(uid)
             self._put(uid)
         for uid in self._decider.state.evictions:
+            self._doubtful_evictions.add(uid)
             self._evict_later(uid)
 
     def _put(self, uid: str) -> None:
@@ -179,23 +183,31 @@ class Effects:
             task.add_done_callback(lambda _: self._evicting.discard(uid))
 
     async def _evict(self, uid: str) -> None:
-        """Try one eviction until the answer is definite; a disruption budget may keep it waiting."""
+        """Try one eviction until the answer is definite; a disruption budget may keep it waiting.
+
+        A refusal answers this attempt. While an older one may still land it settles nothing: an eviction's precondition
+        is the UID alone, so that no write of our own could make that one fail, and the same eviction is tried again
+        (design, rule 5).
+        """
         pause_s = FIRST_RETRY_S
         while (eviction := self._decider.state.evictions.get(uid)) is not None:
             names = {"uid": uid, "namespace": eviction.namespace, "name": eviction.name}
+            found: Event = ev.PodEvicted(**names)
             try:
                 await self._client.evict(eviction.namespace, eviction.name, uid)
             except (NotFound, Conflict):
                 pass
             except ApiError as error:
-                if error.retryable:
+                if error.retryable and error.code != NO_ROOM_IN_BUDGET:
+                    self._doubtful_evictions.add(uid)
+                if error.retryable or uid in self._doubtful_evictions:
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, LONGEST_RETRY_S)
                     continue
-                self._say(ev.EvictionFailed(**names, message=str(error)))
-                return
-            self._say(ev.PodEvicted(**names))
-            return
+                found = ev.EvictionFailed(**names, message=str(error))
+            self._say(found)
+            break
+        self._doubtful_evictions.discard(uid)
 
     def _say(self, found: Event) -> None:
         self._decider.report(found)

@@ -222,15 +222,15 @@ class Client(Transport):
         return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ask for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: gone."""
+        """Ask once for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: gone."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
-        path = _pod_path(namespace, name, "/eviction")
-        await self._repeated(f"create pods/eviction {namespace}/{name}", "POST", path, _encode(body))
+        request, path = f"create pods/eviction {namespace}/{name}", _pod_path(namespace, name, "/eviction")
+        (await self.send(request, "POST", path, _encode(body))).raise_for(request)
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """Delete a pod if it is still this one. NotFound, Conflict: it is gone."""

@@ -10,11 +10,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 import events as ev
-from events.envelope import decode
+from events.envelope import Header, decode, encode_events
 from events.memory import MemoryLog
+from events.policy import DEFAULT_POLICY
+from events.subjects import subject
 from services.binder import service as binder
 from services.console.verify import verify
 from services.ingest import service as ingest
@@ -258,4 +261,46 @@ async def test_a_refusal_after_an_attempt_in_doubt_is_no_answer_until_a_write_of
     await until(lambda: muster.events(ev.BindingFailed), "the intent to be given up")
     assert muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"] != before
     await until(lambda: muster.node_of("refused"), "the pod to be bound after its backoff")
+    await muster.check()
+
+
+async def evicting(muster: Muster, *faults: dict[str, Any]) -> None:
+    """A gang of two loses one and nobody replaces it; its policy is to evict the other, which meets these faults."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", replacement_hold_ms=100)
+    admin = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
+    muster.log.append_now(subject("test", "admin"), admin, encode_events([ev.PolicyChanged(policy=policy)]), 0)
+    names = create_gang(muster, "train", 2, 2)
+    muster.start()
+    await until(lambda: len(muster.events(ev.PodAssigned)) == 2, "the gang to run")
+    for fault in faults:
+        muster.cluster.faults.plan(verb="evict", **fault)
+    muster.cluster.delete("Pod", names[0])
+    await until(lambda: muster.events(ev.EvictionIntended), "the intent")
+
+
+async def test_a_refused_eviction_is_given_up(muster: Muster) -> None:
+    await evicting(muster, {"status": 403})
+    await until(lambda: muster.events(ev.EvictionFailed), "the refusal in the log")
+    assert muster.cluster.exists("Pod", "train-1")
+    await muster.check()
+
+
+@pytest.mark.parametrize("doubt", [{"hang_up": True}, {"status": 500}])
+async def test_a_refusal_after_an_eviction_in_doubt_is_no_answer(muster: Muster, doubt: dict[str, Any]) -> None:
+    """The attempt in doubt may still land, and nothing could make it fail: the same eviction is tried again."""
+    await evicting(muster, doubt, {"status": 403, "times": 2})
+    await until(lambda: muster.events(ev.PodEvicted), "the eviction")
+    assert not muster.events(ev.EvictionFailed)
+    assert not muster.cluster.exists("Pod", "train-1")
+    await muster.check()
+
+
+async def test_an_eviction_of_a_binder_before_may_still_land(muster: Muster) -> None:
+    await evicting(muster, {"status": 429, "times": 0})
+    await muster.kill("binder")
+    muster.cluster.faults.lift()
+    muster.cluster.faults.plan(verb="evict", status=403, times=2)
+    muster.start("binder")
+    await until(lambda: muster.events(ev.PodEvicted), "the eviction")
+    assert not muster.events(ev.EvictionFailed)
     await muster.check()
