@@ -159,6 +159,7 @@ class ApiServer:
         self.api = Api(_Store(5_000, self._changed), source.getrandbits(32), self._now)
         self._pods = self.api.pods
         self.api.apply_new(resources.PODGROUPS_CRD)
+        self.api.apply_new(resources.pod_groups_crd("scheduling.volcano.sh/v1beta1", status=False))
         self.kubelet = Kubelet(self.api, startup_ms=200, termination_ms=500)
         self.lists = Lists()
         self.up = True

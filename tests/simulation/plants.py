@@ -284,6 +284,11 @@ PLANTS: dict[str, Plant] = {
         "services.binder.rules.koordinator.gang_group",
         (("    own = all(", "    own = any("),),
     ),
+    "tasks alike": Plant(
+        "minimums of single tasks do not count: any pods of the gang may start it",
+        "services.state.membership",
+        (("    return minimums if sum(", "    return {} if sum("),),
+    ),
     "another order after a snapshot": Plant(
         "a state that was restored has its groups in the order of their names",
         "services.state.snapshot",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import events as ev
 from events import dialects, subjects
 from events.envelope import Commit, Stored
+from services.state import membership
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
@@ -227,9 +228,12 @@ class Witness:
             touched = self._touched.get(key, 0) > commit.header.basis
             _require(touched, f"{commit.sequence} permits pods whose gang waits for {key}, which is not there (7.3)")
             return
-        running = sum(self._runs(uid) for uid in gang.members)
         touched = any(self._touched.get(uid, 0) > commit.header.basis for uid in gang.members)
-        reached = gang.declaration is not None and running >= gang.declaration.min_member
+        running, declared = [uid for uid in gang.members if self._runs(uid)], gang.declaration
+        reached = declared is not None and len(running) >= declared.min_member
+        if declared is not None and sum(declared.task_minimums.values()) <= declared.min_member:
+            tasks = Counter(membership.task(self.state, uid) for uid in running)
+            reached = reached and all(tasks[task] >= least for task, least in declared.task_minimums.items())
         _require(reached or touched or satisfied, f"{commit.sequence} permits {key} below its minimum (7.3)")
 
     def _runs(self, uid: str) -> bool:

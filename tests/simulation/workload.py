@@ -22,6 +22,7 @@ Object = dict[str, Any]
 GANG, MINIMUM = "pod-group/name", "pod-group/min-available"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
 KOORDINATOR = "gang.scheduling.koordinator.sh"
+VOLCANO, GROUP_NAME = ("scheduling.volcano.sh", "v1beta1", "podgroups"), "scheduling.k8s.io/group-name"
 MINIMUM_SAID = f"{KOORDINATOR}/min-available"
 GANGS, ROLES = 6, ("r0", "r1", "r2", "r3")
 """Names of gangs, and of those that come in groups: few, so that they are used again."""
@@ -34,6 +35,7 @@ WEIGHTS = {
     "gang": 7,
     "declared_gang": 4,
     "gang_group": 2.5,
+    "job": 2,
     "member": 3,
     "node": 2,
     "node_gone": 1.5,
@@ -248,6 +250,31 @@ class Workload:
             for _ in range(pods):
                 self.pod({}, of=of, annotated=told)
 
+    def job(self) -> None:
+        """A PodGroup of Volcano's, with a minimum for each task, before or after its pods."""
+        rnd = self.random
+        name, tasks, of = (
+            f"j{rnd.randrange(3)}",
+            {"ps": rnd.randint(1, 2), "worker": rnd.randint(1, 3)},
+            rnd.randrange(6),
+        )
+        spec: Object = {"minMember": sum(tasks.values()), "minTaskMember": tasks}
+        if rnd.random() < 0.5:
+            self._try(self._volcanos, name, spec)
+        for task, minimum in tasks.items():
+            told = {GROUP_NAME: name, "volcano.sh/task-spec": task}
+            for _ in range(max(1, minimum + rnd.choice([-1, 0, 0, 0, 1]))):
+                self.pod({}, of=of, annotated=told)
+        self._try(self._volcanos, name, spec)
+
+    def _volcanos(self, name: str, spec: Object) -> None:
+        collection = self.api.by_path[VOLCANO]
+        if ("default", name) in collection.entries:
+            self._patch(collection, "default", name, {"spec": {"minTaskMember": None, **spec}})
+        else:
+            made = {"apiVersion": "/".join(VOLCANO[:2]), "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+            self.api.apply_new(made, define=False)
+
     def declare(self) -> None:
         self._declare(f"g{self.random.randrange(GANGS)}", self.random.randint(1, 4))
 
@@ -285,7 +312,7 @@ class Workload:
         gang = self._pick(lambda pod: bool(_gang(pod)))
         if gang is not None:
             labels = {key: value for key, value in gang["metadata"]["labels"].items() if key != MINIMUM}
-            told = {key: value for key, value in _annotations(gang).items() if key.startswith(KOORDINATOR)}
+            told = {key: value for key, value in _annotations(gang).items() if not key.startswith("muster.dev/")}
             self.pod(labels, annotated=told)
 
     def foreign(self) -> None:
@@ -433,7 +460,9 @@ def _uid(obj: Object) -> str:
 
 def _gang(pod: Object) -> str:
     labels = pod["metadata"].get("labels") or {}
-    return str(labels.get(POD_GROUP) or labels.get(GANG) or _annotations(pod).get(f"{KOORDINATOR}/name") or "")
+    told = _annotations(pod)
+    named = labels.get(POD_GROUP), labels.get(GANG), told.get(f"{KOORDINATOR}/name"), told.get(GROUP_NAME)
+    return next((name for name in named if name), "")
 
 
 def _annotations(pod: Object) -> dict[str, str]:

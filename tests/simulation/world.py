@@ -183,8 +183,9 @@ class World:
             await asyncio.sleep(START_S + end_s - self.loop.now_s)
             begin_s, end_s = end_s, end_s + WINDOW_S
         self._heal()
-        if self.witness.state.policy == DEFAULT_POLICY:  # reserves room for ten minutes, which nobody waits for here
-            self.set_policy(msgspec.structs.replace(DEFAULT_POLICY, reserve_after_refusals=0))
+        if self.witness.state.policy == DEFAULT_POLICY:  # keeps room for minutes, for which nobody waits here
+            soon = {"reserve_after_refusals": 0, "replacement_hold_ms": 2_000}
+            self.set_policy(msgspec.structs.replace(DEFAULT_POLICY, **soon))
         await self._rest()
 
     def _wants_more(self) -> bool:
