@@ -282,7 +282,12 @@ PLANTS: dict[str, Plant] = {
     "role by role": Plant(
         "a gang of a gang group is permitted although another of the group lacks pods",
         "services.binder.rules.koordinator.gang_group",
-        (("    own = all(", "    own = any("),),
+        (
+            (
+                "            return False\n    return not",
+                "            continue\n        return True\n    return not group.gangs and not",
+            ),
+        ),
     ),
     "tasks alike": Plant(
         "minimums of single tasks do not count: any pods of the gang may start it",
