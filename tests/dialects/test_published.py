@@ -97,7 +97,10 @@ def test_the_priority_class_is_the_pods() -> None:
 
 
 def test_koordinators_master_and_workers_with_quotes_and_containers() -> None:
-    state = simulate([*nodes(), *published.master_and_workers()]).state
+    objects = [*published.master_and_workers()]
+    assert len(placed(*objects)["bound"]) == 3
+    assert placed(*objects[:-1])["bound"] == {}, "the master waits for both workers"
+    state = simulate([*nodes(), *objects]).state
     assert {gang.dialect for gang in state.gangs.values()} == {"koordinator/v1alpha1"}
     for gang in state.gangs.values():
         assert gang.declaration is not None
