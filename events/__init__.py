@@ -16,7 +16,8 @@ or, when there is no room,
 
     GroupsRefused                          with the numbers: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu
 
-`facts` are ingest's, `decisions` everybody else's, `objects` what they share, `policy` the bounds that decisions obey.
+`facts` are ingest's, `federation` the federator's in a log of its own, `decisions` everybody else's, `objects` what they
+share, `policy` the bounds that decisions obey.
 `envelope` is the commit and its bytes, `subjects` who may write what, `log` the interface to the log's three homes:
 `memory`, `sqlite`, `jetstream`.
 """
@@ -77,6 +78,25 @@ from events.facts import (
     RejectionEnded,
     SchedulingClassObserved,
 )
+from events.federation import (
+    ClusterObserved,
+    ClusterSilent,
+    FederatorTaken,
+    JobCancelled,
+    JobFederated,
+    JobPlaced,
+    JobScheduled,
+    JobSettled,
+    JobUnplaced,
+    NameTaken,
+    StopIntended,
+    StopRefused,
+    SubmissionAccepted,
+    SubmissionDoubted,
+    SubmissionIntended,
+    SubmissionRefused,
+    SubmissionWithdrawn,
+)
 
 Facts = (
     IngestTaken
@@ -127,7 +147,28 @@ BinderEvents = (
     | Renewed
 )
 AdminEvents = PolicyChanged
-Event = Facts | PlannerEvents | BinderEvents | AdminEvents
+FederatorEvents = (
+    FederatorTaken
+    | JobFederated
+    | JobCancelled
+    | SubmissionIntended
+    | SubmissionAccepted
+    | SubmissionDoubted
+    | SubmissionRefused
+    | NameTaken
+    | SubmissionWithdrawn
+    | ClusterObserved
+    | ClusterSilent
+    | JobScheduled
+    | JobPlaced
+    | JobUnplaced
+    | StopIntended
+    | StopRefused
+    | JobSettled
+    | Ticked
+    | Renewed
+)
+Event = Facts | PlannerEvents | BinderEvents | AdminEvents | FederatorEvents
 
 __all__ = [
     "AdminEvents",
@@ -135,6 +176,8 @@ __all__ = [
     "BinderTaken",
     "BindingFailed",
     "BindingRenewed",
+    "ClusterObserved",
+    "ClusterSilent",
     "ClusterSynced",
     "ConditionsReported",
     "Decision",
@@ -145,6 +188,8 @@ __all__ = [
     "EvictionIntended",
     "Fact",
     "Facts",
+    "FederatorEvents",
+    "FederatorTaken",
     "GangHeld",
     "GangPermitted",
     "GangPlaced",
@@ -153,6 +198,13 @@ __all__ = [
     "GroupNominationEnded",
     "GroupsRefused",
     "IngestTaken",
+    "JobCancelled",
+    "JobFederated",
+    "JobPlaced",
+    "JobScheduled",
+    "JobSettled",
+    "JobUnplaced",
+    "NameTaken",
     "NodeDeleted",
     "NodeObserved",
     "NominationEnded",
@@ -184,5 +236,12 @@ __all__ = [
     "SchedulingClassObserved",
     "ShardLost",
     "SnapshotTaken",
+    "StopIntended",
+    "StopRefused",
+    "SubmissionAccepted",
+    "SubmissionDoubted",
+    "SubmissionIntended",
+    "SubmissionRefused",
+    "SubmissionWithdrawn",
     "Ticked",
 ]

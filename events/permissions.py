@@ -34,7 +34,7 @@ SUBSCRIBER = "subscriber"
 OPERATOR = "operator"
 SYSTEM = "system"
 PLANNER = "planner"
-ROLES = (*subjects.WRITES, FEED, READER, KEEPER, SUBSCRIBER)
+ROLES = (*(role for role in subjects.WRITES if role not in subjects.FEDERATION_ROLES), FEED, READER, KEEPER, SUBSCRIBER)
 """The writers; the feed; who only reads the log (console, export); who purges it; who subscribes to the feed."""
 
 MAY = {

@@ -20,7 +20,7 @@ from typing import Any, get_args
 import msgspec
 
 import events
-from events import Event, cloudevents, decisions, facts, objects, policy
+from events import Event, cloudevents, decisions, facts, federation, objects, policy
 from events.cloudevents import EVENT_TYPES, CloudEvent
 
 DIRECTORY = Path(__file__).parent / "schema"
@@ -144,7 +144,7 @@ def _described(components: dict[str, Schema]) -> dict[str, Schema]:
 
 @cache
 def _structs() -> dict[str, Any]:
-    modules: tuple[ModuleType, ...] = (objects, policy, facts, decisions, cloudevents)
+    modules: tuple[ModuleType, ...] = (objects, policy, facts, decisions, federation, cloudevents)
     return {name: thing for module in modules for name, thing in vars(module).items() if isinstance(thing, type)}
 
 

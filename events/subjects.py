@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from events import AdminEvents, BinderEvents, Event, Facts, PlannerEvents
+from events import AdminEvents, BinderEvents, Event, Facts, FederatorEvents, PlannerEvents
 
 
 def stream(cluster: str) -> str:
@@ -27,7 +27,7 @@ def writer_of(subject: str) -> str:
 
 
 def role_of(writer: str) -> str:
-    """ingest, planner, binder, admin."""
+    """ingest, planner, binder, admin; federator."""
     return writer.partition(".")[0]
 
 
@@ -36,8 +36,13 @@ WRITES: dict[str, frozenset[type]] = {
     "planner": frozenset(get_args(PlannerEvents)),
     "binder": frozenset(get_args(BinderEvents)),
     "admin": frozenset(get_args(AdminEvents) or (AdminEvents,)),
+    "federator": frozenset(get_args(FederatorEvents)),
 }
 """For each role the events that it may append. One writer for each kind, but for `Ticked` and `Renewed`: each its own."""
+
+FEDERATION = "federation"
+"""The federation's log is that of a cluster of this name. It has one writer, and no cluster has that one."""
+FEDERATION_ROLES = frozenset(("federator",))
 
 
 def may_write(role: str, event: Event) -> bool:

@@ -127,7 +127,7 @@ def _address(kind: type) -> Callable[[Any], Named]:
     for field in ("group", "gang"):
         if field in fields:
             return lambda event: _group(getattr(event, field))
-    for field in ("name", "shard", "digest"):
+    for field in ("job", "name", "shard", "digest", "cluster"):
         if field in fields:
             return lambda event: ("", getattr(event, field))
     return lambda event: ("", "")

@@ -9,7 +9,7 @@ somebody should know.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import events as ev
 from events import subjects
@@ -338,3 +338,4 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.PolicyChanged: _policy,
 }
 """event → transition: the whole fold."""
+APPLY = dict.fromkeys(get_args(ev.FederatorEvents), State.ignore) | APPLY  # a federation has its own log and fold

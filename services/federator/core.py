@@ -1,0 +1,131 @@
+"""What the federator says next: a function of its state alone.
+
+`decide` is every job's verdict (`services.federator.rules`) of those of which there is something to say. `answer` is what
+an effect's outcome adds to the log; `federated` and `cancelled` what a request does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import islice
+
+from events import (
+    Event,
+    JobCancelled,
+    JobFederated,
+    NameTaken,
+    StopRefused,
+    SubmissionAccepted,
+    SubmissionDoubted,
+    SubmissionRefused,
+    SubmissionWithdrawn,
+)
+from events.federation import Contender
+from services.federator.backends import (
+    Accepted,
+    Described,
+    InDoubt,
+    NotSent,
+    Owner,
+    Refused,
+    Stopped,
+    Submitted,
+)
+from services.federator.mcc import InvalidJob, MultiClusterJob
+from services.federator.records import ABANDONED, ENDED, Job, Place
+from services.federator.rules import verdict
+from services.federator.specialize import name_on
+from services.federator.state import State
+
+JOBS = 200
+"""Jobs of one commit."""
+
+
+def decide(state: State) -> list[Event]:
+    """What is to be said now, of at most `JOBS` jobs."""
+    said: list[Event] = []
+    for uid in islice(state.actionable, JOBS):
+        said += verdict(state.jobs[uid], state.clusters, state.now_ns)
+    return said
+
+
+# ---------------------------------------------------------------------------------------------------------- requests
+
+
+def federated(state: State, job: MultiClusterJob, uid: str, body: bytes) -> JobFederated:
+    """The event that accepts a job. `uid` is new for each request. Raises InvalidJob."""
+    problems = [f"secrets.{name}: tokens are the federator's to have, not a job's" for name in job.tokens()]
+    if job.name in state.names:
+        problems.append(f"name: there was a job {job.name!r} already, and clusters keep names for ever")
+    if problems:
+        raise InvalidJob(problems)
+    contenders = [
+        Contender(
+            cluster=choice.alias,
+            uri=choice.uri,
+            user=choice.user,
+            gpu_type=choice.gpu_type,
+            priority_milli=choice.priority_milli,
+            name=name_on(job.name, choice.alias),
+        )
+        for choice in job.clusters
+    ]
+    return JobFederated(
+        job=uid,
+        name=job.name,
+        digest=digest(body),
+        guard_ms=job.guard_ms,
+        scale_ms=job.scale_ms,
+        clusters=tuple(contenders),
+    )
+
+
+def digest(body: bytes) -> str:
+    """By which the log names a multi-cluster job's bytes."""
+    return hashlib.blake2b(body, digest_size=32).hexdigest()
+
+
+def cancelled(job: Job) -> JobCancelled | None:
+    """None when there is nothing left to cancel."""
+    over = job.cancelled or all(place.phase == ENDED for place in job.places.values())
+    return None if over else JobCancelled(job=job.uid)
+
+
+# ---------------------------------------------------------------------------------------------------------- outcomes
+
+
+def submission_answered(job: Job, place: Place, answer: Submitted, tried: bool) -> Event | None:
+    """What an attempt to submit adds to the log; None when it is to be repeated, or (`Taken`) described first.
+
+    `tried`: whether any attempt of this process may have reached the cluster.
+    """
+    at = {"job": job.uid, "cluster": place.cluster}
+    match answer:
+        case Accepted():
+            return SubmissionAccepted(**at, uid=answer.uid, adopted=False)
+        case Refused() if answer.of_content or not place.doubtful or answer.code != place.refusal:
+            return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)
+        case InDoubt() if not place.doubtful:
+            return SubmissionDoubted(**at, reason=answer.reason)
+        case NotSent() if is_withdrawn(place, tried):
+            return SubmissionWithdrawn(**at)
+    return None
+
+
+def name_described(job: Job, place: Place, owner: Owner, described: Described) -> Event:
+    """R16, R17: what a job of our name that is there already is to us."""
+    if described.owner == owner:
+        return SubmissionAccepted(job=job.uid, cluster=place.cluster, uid=described.run.uid, adopted=True)
+    return NameTaken(job=job.uid, cluster=place.cluster)
+
+
+def is_withdrawn(place: Place, tried: bool) -> bool:
+    """Whether an unwanted submission need not be settled with the cluster: nothing can have reached it."""
+    return place.phase == ABANDONED and not place.doubtful and not tried
+
+
+def stop_answered(job: Job, place: Place, answer: Stopped) -> Event | None:
+    """What an attempt to stop adds to the log. Its success is seen, not told."""
+    if isinstance(answer, Refused) and answer.code != place.refusal:
+        return StopRefused(job=job.uid, cluster=place.cluster, code=answer.code, message=answer.message)
+    return None

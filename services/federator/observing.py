@@ -1,0 +1,89 @@
+"""What an answer, or none, adds to the log: pure functions of the state and what a backend said.
+
+An answer is written down when it says something new, or when it is the first from after a moment that matters: the end of
+a guard time or of an extra time. So the log has no heartbeats, and every deadline is judged on an answer, not on a clock.
+"""
+
+from __future__ import annotations
+
+from events import ClusterObserved, ClusterSilent, Ticked
+from events.federation import RunSeen
+from services.federator.backends import RUNNING, UNKNOWN, Listing, Run
+from services.federator.records import RACING, Cluster, Place
+from services.federator.rules import guard, priority
+from services.federator.state import NS_PER_MS, State
+from services.state.clock import JUMP_NS
+
+
+def ticked(state: State, clock_ns: int) -> Ticked:
+    """The tick that stands in front of an observation. `clock_ns`: the federator's clock, never behind its log time."""
+    step_ns = clock_ns - state.clock.time_ns
+    return Ticked(time_ns=clock_ns, jumped_ns=step_ns if step_ns > JUMP_NS else 0)
+
+
+def log_time_ns(state: State, clock_ns: int) -> int:
+    """What `State.now_ns` will be behind that tick."""
+    step_ns = clock_ns - state.clock.time_ns
+    return state.clock.counted_ns + (step_ns if 0 <= step_ns <= JUMP_NS else 0)
+
+
+def observed(
+    state: State, account: str, listing: Listing, *, asked_ns: int, now_ns: int, before_ns: int
+) -> ClusterObserved | None:
+    """What a cluster's list says; None when it need not be written down.
+
+    Log times: `asked_ns` of the question, `now_ns` of the answer, `before_ns` of the question that it answered before
+    (-1: it answered none of this federator's).
+    """
+    cluster = state.clusters[account]
+    listed = {run.name: run for run in listing.runs}
+    runs = [
+        seen
+        for uid, alias in cluster.open
+        if (seen := _seen(uid, state.jobs[uid].places[alias], listed, listing, now_ns, before_ns)) is not None
+    ]
+    if runs or not cluster.answers or is_due(state, cluster, asked_ns):
+        return ClusterObserved(account=account, asked_ns=asked_ns, runs=tuple(runs))
+    return None
+
+
+def silent(state: State, account: str, reason: str, *, before_ns: int) -> ClusterSilent | None:
+    """That a cluster did not answer; None when that is known. `before_ns` as in `observed`."""
+    cluster = state.clusters[account]
+    if cluster.silent:
+        return None
+    return ClusterSilent(account=account, reason=reason, asked_ns=before_ns)
+
+
+def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:
+    """Whether an answer without news matters."""
+    for uid, alias in cluster.open:
+        job = state.jobs[uid]
+        if job.phase == RACING:
+            place = job.places[alias]
+            if guard.is_due(job, place, cluster, asked_ns) or priority.is_due(job, place, cluster, asked_ns):
+                return True
+    return False
+
+
+def _seen(
+    uid: str, place: Place, listed: dict[str, Run], listing: Listing, now_ns: int, before_ns: int
+) -> RunSeen | None:
+    if not place.is_there:
+        return None
+    run = listed.get(place.name)
+    if run is None or run.uid != place.uid:
+        if place.run in ("", UNKNOWN):
+            return None
+        return RunSeen(job=uid, cluster=place.cluster, state=UNKNOWN, attempt=place.attempt, started_ns=0)
+    if run.state == place.run and (run.attempt == place.attempt or run.state == UNKNOWN):
+        return None
+    started_ns = _started_ns(run, listing, now_ns, before_ns) if run.state == RUNNING else 0
+    return RunSeen(job=uid, cluster=place.cluster, state=run.state, attempt=run.attempt, started_ns=started_ns)
+
+
+def _started_ns(run: Run, listing: Listing, now_ns: int, before_ns: int) -> int:
+    """R4: so long ago as the cluster's own clock says, but not before it answered without it."""
+    known = run.started_ms > 0 and listing.clock_ms > 0
+    age_ns = (listing.clock_ms - run.started_ms) * NS_PER_MS if known else 0
+    return min(max(now_ns - age_ns, before_ns, 0), now_ns)

@@ -1,0 +1,153 @@
+"""The nouns of the federation: a job, its place on each of its clusters, and what is known of a cluster.
+
+Mutable, but only the fold changes them (`services.federator.state`). Times are log time in nanoseconds, without jumps.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from services.federator.backends import RUNNING, UNKNOWN
+
+# What is known of a job's submission to one cluster, and meant with it.
+SUBMITTING = "submitting"
+"""Intended; there is no definite answer yet."""
+NAMELESS = "nameless"
+"""The name was somebody else's."""
+SUBMITTED = "submitted"
+"""The cluster has it, and it did not end."""
+ABANDONED = "abandoned"
+"""Not wanted any more, and there is no definite answer: it may still come to be."""
+STOPPING = "stopping"
+"""Not wanted any more, and the cluster has it."""
+ENDED = "ended"
+"""Seen to have ended, or it can never come to be."""
+
+CONTENDING = frozenset((SUBMITTING, NAMELESS, SUBMITTED))
+"""In the race, or its winner."""
+
+TRANSITIONS: dict[tuple[str, str], str] = {
+    (SUBMITTING, "accepted"): SUBMITTED,
+    (SUBMITTING, "refused"): ENDED,
+    (SUBMITTING, "name taken"): NAMELESS,
+    (SUBMITTING, "stop"): ABANDONED,
+    (NAMELESS, "submit"): SUBMITTING,
+    (NAMELESS, "stop"): ENDED,
+    (SUBMITTED, "stop"): STOPPING,
+    (SUBMITTED, "end seen"): ENDED,
+    (ABANDONED, "accepted"): STOPPING,
+    (ABANDONED, "refused"): ENDED,
+    (ABANDONED, "name taken"): ENDED,
+    (ABANDONED, "withdrawn"): ENDED,
+    (STOPPING, "end seen"): ENDED,
+}
+"""The life of a place: (phase, what happened) → phase. What is not here does not happen, or changes nothing."""
+
+# The life of a job.
+RACING, PLACED, UNPLACED, SETTLED = "racing", "placed", "unplaced", "settled"
+
+
+Key = tuple[str, str]
+"""A place: a job's UID and an alias."""
+
+
+class Place(msgspec.Struct, gc=False):
+    """A job on one of its clusters."""
+
+    cluster: str
+    """The alias."""
+    account: str
+    gpu_type: str
+    priority_milli: int
+    name: str
+    number: int = 1
+    """Which of its names."""
+    phase: str = SUBMITTING
+    doubtful: bool = False
+    """Whether an attempt to submit may have succeeded, or may still, for all that is known."""
+    uid: str = ""
+    run: str = ""
+    """The run's state as it was last seen; empty while it was not."""
+    attempt: int = 0
+    started_ns: int = -1
+    """When this attempt began to run, for all that is known; -1 while it does not."""
+    earned_ns: int = 0
+    """Guard time of this attempt up to `since_ns`."""
+    since_ns: int = -1
+    """The cluster's `covered_ns` from which on it earns; -1 while it does not."""
+    stopped_for: str = ""
+    """Why it is to be stopped."""
+    refusal: str = ""
+    """The code with which the cluster last refused something."""
+
+    @property
+    def contends(self) -> bool:
+        return self.phase in CONTENDING
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the cluster has it, for all that is known."""
+        return self.phase in (SUBMITTED, STOPPING)
+
+    @property
+    def runs(self) -> bool:
+        return self.phase == SUBMITTED and self.run == RUNNING
+
+
+class Cluster(msgspec.Struct, gc=False):
+    """What the federator knows of a cluster, as one user sees it."""
+
+    account: str
+    """``user@uri``; an alias is a job's own word."""
+    seen_ns: int = -1
+    """When it was asked for its last answer that is written down; -1 while this federator had none."""
+    silent: str = ""
+    """Why it does not answer."""
+    covered_ns: int = 0
+    """For how long it answered, altogether: the clock of all guard times on it."""
+    open: dict[Key, None] = {}
+    """Places that did not end."""
+
+    @property
+    def answers(self) -> bool:
+        return self.seen_ns >= 0 and not self.silent
+
+
+class Job(msgspec.Struct, gc=False):
+    """A federated job. Its places are in the order in which its user wrote the clusters down."""
+
+    uid: str
+    name: str
+    digest: str
+    guard_ns: int
+    scale_ns: int
+    """Extra time for each point of priority."""
+    places: dict[str, Place]
+    phase: str = RACING
+    holder: str = ""
+    """The cluster that was scheduled, while the race goes on."""
+    held_ns: int = 0
+    """When the holder's guard time was over."""
+    winner: str = ""
+    cancelled: bool = False
+
+    def contenders(self) -> list[Place]:
+        return [place for place in self.places.values() if place.contends]
+
+
+Clusters = dict[str, Cluster]
+"""By account."""
+
+
+def guard_ns(place: Place, cluster: Cluster) -> int:
+    """The guard time that its run has earned."""
+    return place.earned_ns + (cluster.covered_ns - place.since_ns if place.since_ns >= 0 else 0)
+
+
+def account_of(user: str, uri: str) -> str:
+    return f"{user}@{uri.rstrip('/')}"
+
+
+def is_seen(place: Place, cluster: Cluster) -> bool:
+    """Whether its cluster answers, and says how the run is."""
+    return cluster.answers and place.run not in ("", UNKNOWN)

@@ -1,0 +1,375 @@
+"""The fold of the federation's log: one table, event → transition.
+
+It is a fold of its own: a federation's log has nothing of a cluster's, and its events mean nothing there. An event that
+does not fit the state at its own place changes nothing, and is counted.
+
+What the rules would say of a job (`services.federator.rules`) changes only with its own events, and with an answer or the
+silence of one of its clusters. So each commit looks again at the jobs that it touched, and `actionable` has those of
+which something is to be said: deciding looks at nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import events as ev
+from events.federation import RunSeen
+from services.federator import records
+from services.federator.backends import RUNNING, TERMINAL, UNKNOWN
+from services.federator.records import (
+    ABANDONED,
+    ENDED,
+    PLACED,
+    RACING,
+    SETTLED,
+    STOPPING,
+    SUBMITTING,
+    TRANSITIONS,
+    UNPLACED,
+    Cluster,
+    Job,
+    Key,
+    Place,
+    account_of,
+)
+from services.federator.rules import verdict
+from services.state.clock import advance
+from services.state.records import Clock
+
+NS_PER_MS = 1_000_000
+
+
+class State:
+    """The fold of a federation's log up to `sequence`."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.holder = ""
+        self.clock = Clock()
+        self.jobs: dict[str, Job] = {}
+        self.names: dict[str, str] = {}
+        """Every name that a job ever had → its UID: clusters keep names for ever."""
+        self.clusters: dict[str, Cluster] = {}
+        self.submitting: dict[Key, None] = {}
+        """Intended to submit and not settled."""
+        self.stopping: dict[Key, None] = {}
+        """Intended to stop and not settled."""
+        self.actionable: dict[str, None] = {}
+        """Jobs of which something is to be said."""
+        self.ignored: dict[str, int] = {}
+        self._touched: dict[str, None] = {}
+
+    @property
+    def now_ns(self) -> int:
+        """Log time, without jumps."""
+        return self.clock.counted_ns
+
+    def apply(self, sequence: int, events: Sequence[ev.Event]) -> None:
+        """Fold one commit of the federator's."""
+        self.sequence = sequence
+        for event in events:
+            transition = APPLY.get(type(event))
+            if transition is None:
+                self.ignore(event)
+            else:
+                transition(self, event)
+        for uid in self._touched:
+            if verdict(self.jobs[uid], self.clusters, self.now_ns):
+                self.actionable[uid] = None
+            else:
+                self.actionable.pop(uid, None)
+        self._touched.clear()
+
+    def ignore(self, event: ev.Event) -> None:
+        name = type(event).__name__
+        self.ignored[name] = self.ignored.get(name, 0) + 1
+
+    def touch(self, uid: str) -> None:
+        self._touched[uid] = None
+
+    def place(self, uid: str, alias: str) -> Place | None:
+        job = self.jobs.get(uid)
+        return job.places.get(alias) if job is not None else None
+
+    def move(self, uid: str, place: Place, what: str) -> bool:
+        """One step in the life of a place; False when it is none."""
+        phase = TRANSITIONS.get((place.phase, what))
+        if phase is None:
+            return False
+        place.phase = phase
+        key = (uid, place.cluster)
+        _mark(self.submitting, key, phase in (SUBMITTING, ABANDONED))
+        _mark(self.stopping, key, phase == STOPPING)
+        _mark(self.clusters[place.account].open, key, phase != ENDED)
+        self.touch(uid)
+        return True
+
+
+def _mark(marks: dict[Any, None], key: Any, wanted: bool) -> None:
+    if wanted:
+        marks[key] = None
+    else:
+        marks.pop(key, None)
+
+
+# ---------------------------------------------------------------------------------------------------- the federator
+
+
+def _taken(state: State, event: ev.FederatorTaken) -> None:
+    state.holder = event.holder
+    for uid, alias in state.submitting:
+        state.jobs[uid].places[alias].doubtful = True
+    for cluster in state.clusters.values():
+        cluster.seen_ns, cluster.silent = -1, ""
+        for uid, _ in cluster.open:
+            state.touch(uid)
+
+
+def _ticked(state: State, event: ev.Ticked) -> None:
+    advance(state.clock, event)
+
+
+def _renewed(state: State, event: ev.Renewed) -> None:
+    """Only that it stands there matters."""
+
+
+# ------------------------------------------------------------------------------------------------------------- jobs
+
+
+def _federated(state: State, event: ev.JobFederated) -> None:
+    if event.job in state.jobs or event.name in state.names:
+        state.ignore(event)
+        return
+    places = {
+        contender.cluster: Place(
+            cluster=contender.cluster,
+            account=account_of(contender.user, contender.uri),
+            gpu_type=contender.gpu_type,
+            priority_milli=contender.priority_milli,
+            name=contender.name,
+        )
+        for contender in event.clusters
+    }
+    state.jobs[event.job] = Job(
+        uid=event.job,
+        name=event.name,
+        digest=event.digest,
+        guard_ns=event.guard_ms * NS_PER_MS,
+        scale_ns=event.scale_ms * NS_PER_MS,
+        places=places,
+    )
+    state.names[event.name] = event.job
+    for alias, place in places.items():
+        key = event.job, alias
+        state.clusters.setdefault(place.account, Cluster(place.account)).open[key] = None
+        state.submitting[key] = None
+    state.touch(event.job)
+
+
+def _cancelled(state: State, event: ev.JobCancelled) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.cancelled:
+        state.ignore(event)
+        return
+    job.cancelled = True
+    job.phase = UNPLACED
+    job.holder = ""
+    state.touch(job.uid)
+
+
+def _scheduled(state: State, event: ev.JobScheduled) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.phase != RACING:
+        state.ignore(event)
+        return
+    job.holder = event.cluster
+    job.held_ns = event.guard_ended_ns
+    state.touch(job.uid)
+
+
+def _placed(state: State, event: ev.JobPlaced) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.phase != RACING:
+        state.ignore(event)
+        return
+    job.phase, job.winner, job.holder = PLACED, event.cluster, ""
+    state.touch(job.uid)
+
+
+def _unplaced(state: State, event: ev.JobUnplaced) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.phase != RACING:
+        state.ignore(event)
+        return
+    job.phase = UNPLACED
+    state.touch(job.uid)
+
+
+def _settled(state: State, event: ev.JobSettled) -> None:
+    job = state.jobs.get(event.job)
+    if job is None:
+        state.ignore(event)
+        return
+    job.phase = SETTLED
+    state.touch(job.uid)
+
+
+# ---------------------------------------------------------------------------------------------------------- effects
+
+
+def _intended(state: State, event: ev.SubmissionIntended) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "submit"):
+        state.ignore(event)
+        return
+    place.name, place.number, place.doubtful = event.name, event.number, False
+
+
+def _accepted(state: State, event: ev.SubmissionAccepted) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "accepted"):
+        state.ignore(event)
+        return
+    place.uid, place.doubtful = event.uid, False
+
+
+def _doubted(state: State, event: ev.SubmissionDoubted) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.phase not in (SUBMITTING, ABANDONED):
+        state.ignore(event)
+        return
+    place.doubtful = True
+
+
+def _refused(state: State, event: ev.SubmissionRefused) -> None:
+    """R16: a refusal says nothing of an earlier attempt in doubt, unless that must have been refused as well."""
+    place = state.place(event.job, event.cluster)
+    if place is None or place.phase not in (SUBMITTING, ABANDONED):
+        state.ignore(event)
+        return
+    place.refusal = event.code
+    if event.of_content or not place.doubtful:
+        state.move(event.job, place, "refused")
+
+
+def _name_taken(state: State, event: ev.NameTaken) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "name taken"):
+        state.ignore(event)
+        return
+    place.doubtful = False
+
+
+def _withdrawn(state: State, event: ev.SubmissionWithdrawn) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.doubtful or not state.move(event.job, place, "withdrawn"):
+        state.ignore(event)
+
+
+def _stop_intended(state: State, event: ev.StopIntended) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "stop"):
+        state.ignore(event)
+        return
+    place.stopped_for = event.reason
+
+
+def _stop_refused(state: State, event: ev.StopRefused) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.phase != STOPPING:
+        state.ignore(event)
+        return
+    place.refusal = event.code
+
+
+# ----------------------------------------------------------------------------------------------------- observations
+
+
+def _observed(state: State, event: ev.ClusterObserved) -> None:
+    cluster = state.clusters.get(event.account)
+    if cluster is None:
+        state.ignore(event)
+        return
+    asked_ns = min(event.asked_ns, state.now_ns)
+    _answered(cluster, asked_ns)
+    cluster.seen_ns, cluster.silent = max(cluster.seen_ns, asked_ns), ""
+    for run in event.runs:
+        if (run.job, run.cluster) in cluster.open:
+            _run_seen(state, cluster, run)
+    for uid, _ in cluster.open:
+        if state.jobs[uid].phase == RACING:
+            state.touch(uid)
+
+
+def _silent(state: State, event: ev.ClusterSilent) -> None:
+    cluster = state.clusters.get(event.account)
+    if cluster is None:
+        state.ignore(event)
+        return
+    _answered(cluster, min(event.asked_ns, state.now_ns))
+    cluster.silent = event.reason
+    for uid, _ in cluster.open:
+        if state.jobs[uid].phase == RACING:
+            state.touch(uid)
+
+
+def _answered(cluster: Cluster, asked_ns: int) -> None:
+    """R2: it answered all the time up to then."""
+    if cluster.answers:
+        cluster.covered_ns += max(0, asked_ns - cluster.seen_ns)
+
+
+def _run_seen(state: State, cluster: Cluster, seen: RunSeen) -> None:
+    place = state.jobs[seen.job].places[seen.cluster]
+    if not place.is_there:
+        return
+    same_attempt = place.started_ns >= 0 and place.attempt == seen.attempt
+    if seen.state == UNKNOWN:  # like silence
+        place.earned_ns, place.since_ns = records.guard_ns(place, cluster), -1
+    elif seen.state == RUNNING and same_attempt:
+        if place.since_ns < 0:
+            place.earned_ns += cluster.seen_ns - state.now_ns
+            place.since_ns = cluster.covered_ns
+    else:
+        place.earned_ns, place.since_ns, place.started_ns = 0, -1, -1
+        if seen.state == RUNNING:  # from the answer on, not from the question
+            place.earned_ns = cluster.seen_ns - state.now_ns
+            place.since_ns, place.started_ns = cluster.covered_ns, seen.started_ns
+        _loses_hold(state.jobs[seen.job], place)
+    place.run = seen.state
+    if seen.state != UNKNOWN:
+        place.attempt = seen.attempt
+    if seen.state in TERMINAL:
+        state.move(seen.job, place, "end seen")
+    state.touch(seen.job)
+
+
+def _loses_hold(job: Job, place: Place) -> None:
+    """R12."""
+    if job.holder == place.cluster:
+        job.holder, job.held_ns = "", 0
+
+
+APPLY: dict[type, Callable[[State, Any], None]] = {
+    ev.FederatorTaken: _taken,
+    ev.JobFederated: _federated,
+    ev.JobCancelled: _cancelled,
+    ev.SubmissionIntended: _intended,
+    ev.SubmissionAccepted: _accepted,
+    ev.SubmissionDoubted: _doubted,
+    ev.SubmissionRefused: _refused,
+    ev.NameTaken: _name_taken,
+    ev.SubmissionWithdrawn: _withdrawn,
+    ev.ClusterObserved: _observed,
+    ev.ClusterSilent: _silent,
+    ev.JobScheduled: _scheduled,
+    ev.JobPlaced: _placed,
+    ev.JobUnplaced: _unplaced,
+    ev.StopIntended: _stop_intended,
+    ev.StopRefused: _stop_refused,
+    ev.JobSettled: _settled,
+    ev.Ticked: _ticked,
+    ev.Renewed: _renewed,
+}
+"""event → transition: the whole fold."""

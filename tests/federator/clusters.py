@@ -1,0 +1,162 @@
+"""Simulated clusters for the federator's histories: what they truly run, and how they answer.
+
+A run's life is a list of (time, state, attempt), made when it is submitted; stopping it cuts the list off. Names are kept
+for ever. Times are true milliseconds; a cluster's own clock is off by its skew.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from services.federator.backends import (
+    FAILED,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    SUCCEEDED,
+    TERMINAL,
+    UNKNOWN,
+    WAITING,
+    Absent,
+    Accepted,
+    Described,
+    Limited,
+    Listing,
+    Owner,
+    Refused,
+    Run,
+    Stopped,
+    Submitted,
+    Taken,
+)
+
+
+class TrueRun:
+    """One run, as it truly is."""
+
+    def __init__(self, name: str, owner: Owner | None, life: list[tuple[int, str, int]]) -> None:
+        self.name = name
+        self.owner = owner
+        self.life = life
+        self.stopped = False
+
+    def at(self, now_ms: int) -> tuple[int, str, int]:
+        """Since when it is in which state and attempt."""
+        found = self.life[0]
+        for step in self.life:
+            if step[0] > now_ms:
+                break
+            found = step
+        return found
+
+    def ends(self, now_ms: int) -> bool:
+        """Whether nothing of it runs, or ever will."""
+        return self.at(now_ms)[1] in TERMINAL
+
+    def stop(self, now_ms: int, shown_ms: int, dead_ms: int) -> None:
+        """It goes on for a while, and is said to run for a part of that."""
+        if self.stopped or self.ends(now_ms):
+            return
+        self.stopped = True
+        attempt = self.at(now_ms)[2]
+        if any(state in TERMINAL and time_ms <= dead_ms for time_ms, state, _ in self.life):
+            return
+        self.life = [step for step in self.life if step[0] <= shown_ms]
+        self.life += [(shown_ms, STOPPING, attempt), (dead_ms, STOPPED, attempt)]
+
+    def shown(self, now_ms: int, skew_ms: int) -> Run:
+        since_ms, state, attempt = self.at(now_ms)
+        started_ms = since_ms + skew_ms if state == RUNNING else 0
+        return Run(name=self.name, uid="", state=state, attempt=attempt, started_ms=started_ms)
+
+
+def a_life(rng: Random, now_ms: int, guard_ms: int) -> list[tuple[int, str, int]]:
+    """Waiting, running, sometimes failing, being tried again or not known for a while; often to the end of time."""
+    life = [(now_ms, WAITING, 0)]
+    kind = rng.random()
+    time_ms = now_ms + rng.choice((0, 2_000, 10_000, 40_000, 120_000, 300_000)) + rng.randrange(5_000)
+    life.append((time_ms, RUNNING, 0))
+    attempt = 0
+    if kind < 0.3:  # its attempt dies, which still reads as if it went on, and the next one begins
+        time_ms += rng.randrange(1, 2 * guard_ms)
+        attempt = 1
+        if rng.random() < 0.5:
+            life.append((time_ms, WAITING, 1))
+            time_ms += rng.randrange(1, 20_000)
+        life.append((time_ms, RUNNING, 1))
+    if kind > 0.9:
+        time_ms += rng.randrange(1, 2 * guard_ms)
+        life.append((time_ms, UNKNOWN, attempt))
+        time_ms += rng.randrange(1, 30_000)
+        life.append((time_ms, RUNNING, attempt))
+    end = rng.random()
+    if end < 0.35:
+        time_ms += rng.randrange(1, 4 * guard_ms)
+        life.append((time_ms, rng.choice((SUCCEEDED, FAILED, FAILED, STOPPED)), attempt))
+    return life
+
+
+class TrueCluster:
+    """A cluster of one user. Who stops what isn't ours is told to `touched`."""
+
+    def __init__(self, account: str, rng: Random, guard_ms: int) -> None:
+        self.account = account
+        self.rng = rng
+        self.guard_ms = guard_ms
+        self.runs: dict[str, TrueRun] = {}
+        self.skew_ms = 0
+        self.tells_time = rng.random() < 0.8
+        self.limited_ms = (0, 0)
+        self.forbidden_ms = (0, 0)
+        self.stop_refused_ms = (0, 0)
+        self.cut_ms = (0, 0)
+        """From when to when it cannot be reached."""
+        self.content_refused = False
+        self.touched: list[str] = []
+        """Foreign runs that somebody tried to stop."""
+
+    def submit(self, name: str, owner: Owner, now_ms: int) -> Submitted:
+        if _within(self.limited_ms, now_ms):
+            return Limited(retry_after_ms=1_000)
+        if self.content_refused:
+            return Refused(code="InvalidProtocolError", message="", of_content=True)
+        if _within(self.forbidden_ms, now_ms):
+            return Refused(code="ForbiddenUserError", message="", of_content=False)
+        if name in self.runs:
+            return Taken()
+        self.runs[name] = TrueRun(name, owner, a_life(self.rng, now_ms, self.guard_ms))
+        return Accepted(uid="")
+
+    def listing(self, now_ms: int) -> Listing:
+        skew_ms = self.skew_ms
+        return Listing(
+            runs=tuple([run.shown(now_ms, skew_ms) for run in self.runs.values()]),
+            clock_ms=now_ms + skew_ms if self.tells_time else 0,
+        )
+
+    def stop(self, name: str, now_ms: int) -> Stopped:
+        if _within(self.limited_ms, now_ms):
+            return Limited(retry_after_ms=1_000)
+        run = self.runs.get(name)
+        if run is None:
+            return Absent()
+        if run.owner is None:
+            self.touched.append(name)
+        if _within(self.stop_refused_ms, now_ms):
+            return Refused(code="ForbiddenUserError", message="", of_content=False)
+        shown_ms = now_ms + self.rng.randrange(15_000)
+        run.stop(now_ms, shown_ms, shown_ms + self.rng.randrange(20_000))
+        return Accepted(uid="")
+
+    def describe(self, name: str, now_ms: int) -> Described | Absent:
+        run = self.runs.get(name)
+        return Absent() if run is None else Described(run=run.shown(now_ms, self.skew_ms), owner=run.owner)
+
+
+def _within(period_ms: tuple[int, int], now_ms: int) -> bool:
+    return period_ms[0] <= now_ms < period_ms[1]
+
+
+def foreign(name: str) -> TrueRun:
+    """Somebody else's, and it runs for ever."""
+    return TrueRun(name, None, [(0, RUNNING, 0)])

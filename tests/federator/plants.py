@@ -1,0 +1,252 @@
+"""Each rule broken on purpose: `PLANTS` has a bug for each, and histories must find it.
+
+A plant replaces a function, or a row of a table, in this process for good: it is installed in a process of its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import events as ev
+from services.federator import core, observing, records, state
+from services.federator.backends import RUNNING
+from services.federator.rules import ending, guard, names, priority, race
+
+Plant = Callable[[], None]
+
+
+def _replaced(module: Any, name: str, otherwise: Any) -> Plant:
+    return lambda: setattr(module, name, otherwise)
+
+
+def _fold(kind: type, otherwise: Callable[[state.State, Any], None]) -> Plant:
+    """Another transition."""
+    return lambda: state.APPLY.update({kind: otherwise})
+
+
+def _then(kind: type, more: Callable[[state.State, Any], None]) -> Plant:
+    """Something more than the transition."""
+    original = state.APPLY[kind]
+
+    def both(folded: state.State, event: Any) -> None:
+        original(folded, event)
+        more(folded, event)
+
+    return _fold(kind, both)
+
+
+def _only_the_first() -> None:
+    original = state.APPLY[ev.JobFederated]
+
+    def fewer(folded: state.State, event: Any) -> None:
+        original(folded, event)
+        for key in list(folded.submitting)[1:]:
+            folded.submitting.pop(key)
+
+    state.APPLY[ev.JobFederated] = fewer
+
+
+def _silence_counts(folded: state.State, event: Any) -> None:
+    cluster = folded.clusters[event.account]
+    cluster.covered_ns += 5_000_000_000
+
+
+def _attempts_go_on() -> None:
+    original = state._run_seen
+
+    def run_seen(folded: state.State, cluster: Any, seen: Any) -> None:
+        place = folded.jobs[seen.job].places[seen.cluster]
+        kept = (place.earned_ns, place.since_ns)
+        original(folded, cluster, seen)
+        if seen.state == RUNNING and place.run == RUNNING and kept[1] >= 0:
+            place.earned_ns, place.since_ns = kept
+
+    state._run_seen = run_seen  # type: ignore[assignment]
+
+
+def _outage_counts() -> None:
+    def taken(folded: state.State, event: Any) -> None:
+        folded.holder = event.holder
+        for uid, alias in folded.submitting:
+            folded.jobs[uid].places[alias].doubtful = True
+
+    state.APPLY[ev.FederatorTaken] = taken
+
+
+def _nothing_in_doubt(folded: state.State, event: Any) -> None:
+    for uid, alias in folded.submitting:
+        folded.jobs[uid].places[alias].doubtful = False
+
+
+def _gives_up(folded: state.State, event: Any) -> None:
+    place = folded.place(event.job, event.cluster)
+    if place is not None and place.phase == records.ABANDONED:
+        place.doubtful = False
+        folded.move(event.job, place, "withdrawn")
+
+
+def _all_names_are_ours(job: Any, place: Any, owner: Any, described: Any) -> ev.Event:
+    return ev.SubmissionAccepted(job=job.uid, cluster=place.cluster, uid="", adopted=True)
+
+
+def _no_name_is_ours(job: Any, place: Any, owner: Any, described: Any) -> ev.Event:
+    return ev.NameTaken(job=job.uid, cluster=place.cluster)
+
+
+def _starts_by_the_clusters_clock(run: Any, listing: Any, now_ns: int, before_ns: int) -> int:
+    return min(run.started_ms * 1_000_000, now_ns)
+
+
+def _stops_are_ends() -> None:
+    records.TRANSITIONS[records.SUBMITTED, "stop"] = records.ENDED
+
+
+def _winner_is_lost(folded: state.State, event: Any) -> None:
+    """After a decision the race is opened again when the winner ends."""
+    for job in folded.jobs.values():
+        winner = job.places.get(job.winner)
+        if winner is not None and winner.run == "failed" and not job.cancelled:
+            job.phase, job.winner = records.RACING, ""
+            folded.touch(job.uid)
+
+
+def _always_heard(holder: Any, clusters: Any, end_ns: int) -> bool:
+    return True
+
+
+def _keeps_first_extra_time() -> None:
+    def scheduled(folded: state.State, event: Any) -> None:
+        job = folded.jobs[event.job]
+        if not job.held_ns:
+            job.held_ns = event.guard_ended_ns
+        job.holder = event.cluster
+        folded.touch(job.uid)
+
+    state.APPLY[ev.JobScheduled] = scheduled
+
+
+def _lost_holder_holds(job: Any, place: Any) -> None:
+    pass
+
+
+def _first_of(key: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda scheduled: min(scheduled, key=key, default=None)
+
+
+def _answers_anyway(job: Any, place: Any, cluster: Any) -> bool:
+    return bool(place.runs and records.guard_ns(place, cluster) >= job.guard_ns)
+
+
+def _equal_ones_stay(first: Any, job: Any, clusters: Any) -> Any:
+    for event in race_held_by(first, job, clusters):
+        if not (isinstance(event, ev.StopIntended) and event.reason == race.NOT_EARLIEST):
+            yield event
+
+
+def _higher_ones_go(first: Any, job: Any, clusters: Any) -> Any:
+    yield from race_held_by(first, job, clusters)
+    for place in job.contenders():
+        if place.priority_milli > first.priority_milli:
+            yield ev.StopIntended(job=job.uid, cluster=place.cluster, reason=race.LOWER_PRIORITY)
+
+
+race_held_by = race._held_by
+
+PLANTS: dict[str, Plant] = {
+    "R1 submitted to one cluster": _only_the_first,
+    "R2 no guard time": _replaced(guard, "is_scheduled", lambda job, place, cluster: place.runs and cluster.answers),
+    "R2 the clusters' silence earns": _then(ev.ClusterSilent, _silence_counts),
+    "R2 our outage earns": _outage_counts,
+    "R2 another attempt goes on": _attempts_go_on,
+    "R3 the others are not cancelled": _replaced(race, "_held_by", lambda *given: list(race_held_by(*given))[:2]),
+    "R4 the latest start": _replaced(
+        guard, "first", _first_of(lambda p: (-p.priority_milli, -p.started_ns, p.cluster))
+    ),
+    "R4 the lowest priority": _replaced(
+        guard, "first", _first_of(lambda p: (p.priority_milli, p.started_ns, p.cluster))
+    ),
+    "R4 another alias": _replaced(guard, "first", _first_of(lambda p: (-p.priority_milli, p.cluster, p.started_ns))),
+    "R4 starts by the cluster's clock": _replaced(observing, "_started_ns", _starts_by_the_clusters_clock),
+    "R5 equal ones are not cancelled": _replaced(race, "_held_by", _equal_ones_stay),
+    "R5 higher ones are cancelled": _replaced(race, "_held_by", _higher_ones_go),
+    "R6 half the extra time": _replaced(
+        priority,
+        "ends_ns",
+        lambda job, holder, place: job.held_ns + (place.priority_milli - holder.priority_milli) * job.scale_ns // 2_000,
+    ),
+    "R6 by the priority alone": _replaced(
+        priority, "ends_ns", lambda job, holder, place: job.held_ns + place.priority_milli * job.scale_ns // 1_000
+    ),
+    "R6 extra times never end": _replaced(priority, "is_over", lambda *given: False),
+    "R7 too late takes over": _replaced(
+        priority, "is_in_time", lambda job, holder, place, clusters: place.priority_milli > holder.priority_milli
+    ),
+    "R7 nobody takes over": _replaced(priority, "is_in_time", lambda *given: False),
+    "R7 not heard before its end": _replaced(priority, "_is_late", lambda *given: True),
+    "R8 extra times of the first": _keeps_first_extra_time,
+    "R9 decided for a silent holder": _replaced(priority, "_was_heard", _always_heard),
+    "R9 a silent holder is placed": _replaced(race, "is_seen", lambda *given: True),
+    "R10 a success is not seen": _replaced(ending, "succeeded", lambda job: None),
+    "R11 who failed is in the race": lambda: records.TRANSITIONS.pop((records.SUBMITTED, "end seen"), None) and None,
+    "R12 a lost holder holds": _replaced(state, "_loses_hold", _lost_holder_holds),
+    "R13 unplaced too early": _replaced(
+        records.Job, "contenders", lambda job: [p for p in job.places.values() if p.phase == records.SUBMITTED]
+    ),
+    "R14 who does not answer is elected": _replaced(guard, "is_scheduled", _answers_anyway),
+    "R15 started again": _then(ev.ClusterObserved, _winner_is_lost),
+    "R16 a refusal settles doubt": _then(ev.FederatorTaken, _nothing_in_doubt),
+    "R16 an unwanted one in doubt is given up": _then(ev.SubmissionDoubted, _gives_up),
+    "R16 withdrawn although it was sent": _replaced(
+        core, "is_withdrawn", lambda place, tried: place.phase == records.ABANDONED
+    ),
+    "R16 its own is not adopted": _replaced(core, "name_described", _no_name_is_ours),
+    "R17 a foreign one is adopted": _replaced(core, "name_described", _all_names_are_ours),
+    "R17 one name and no more": _replaced(names, "MOST_NAMES", 1),
+    "R18 settled when stops are sent": _stops_are_ends,
+    "R18 settled at once": _replaced(
+        ending, "settled", lambda job: [ev.JobSettled(job=job.uid)] if job.phase != records.RACING else []
+    ),
+    "R19 the winner goes on": _replaced(
+        ending,
+        "unwanted",
+        lambda job: (
+            ev.StopIntended(job=job.uid, cluster=p.cluster, reason=ending.CANCELLED)
+            for p in job.contenders()
+            if job.cancelled and p.cluster != job.winner
+        ),
+    ),
+}
+
+
+def found(name: str, seeds: int = 2_000) -> tuple[str, int, str]:
+    """After how many seeds a plant is found, and by what; 0 when it is not. Installs it in this process for good."""
+    from tests.federator import simulation
+
+    PLANTS[name]()
+    for seed in range(seeds):
+        try:
+            violation, _ = simulation.run(seed)
+        except Exception as error:
+            violation = repr(error)
+        if violation:
+            return name, seed + 1, violation
+    return name, 0, "not found"
+
+
+def main() -> int:
+    """Each in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        results = pool.imap(found, PLANTS, chunksize=1)
+        missed = 0
+        for name, seeds, violation in results:
+            missed += not seeds
+            print(f"{name:44} {seeds or '-':>5} seeds  {violation[:120]}", flush=True)
+    print(f"{len(PLANTS) - missed} of {len(PLANTS)} planted bugs found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

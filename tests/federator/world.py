@@ -1,0 +1,156 @@
+"""A federation that is driven by hand: given these answers at these minutes, what does the federator say?"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+import events as ev
+from events import Event
+from services.documents import load_all
+from services.federator import core, observing
+from services.federator.backends import RUNNING, Accepted, Listing, Run, Submitted
+from services.federator.mcc import parse
+from services.federator.records import Job, Place, account_of
+from services.federator.state import State
+from tests.federator.jobs import EXAMPLE, plugin
+
+MINUTE_NS = 60_000_000_000
+EPOCH_NS = 1_700_000_000_000_000_000
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Federation:
+    """One job on clusters whose users' names are their aliases. Every cluster answers until it is `silent`."""
+
+    def __init__(self, *, guard: float = 10, scale: float = 1, **priorities: float) -> None:
+        self.state = State()
+        self.log: list[Event] = []
+        self.minute = 0.0
+        self.runs: dict[str, Run] = {}
+        self.answered: dict[str, int] = {}
+        self.silenced: set[str] = set()
+        self.skew_ms: dict[str, int] = {}
+        self.append(ev.FederatorTaken(holder="test"))
+        self.append(observing.ticked(self.state, EPOCH_NS))
+        document = load_all(EXAMPLE)[0]
+        del document["secrets"]
+        plugin(document).update(
+            guardTimeRunning=guard,
+            timeScale=scale,
+            clusters={alias: {"uri": alias, "user": alias, "priority": p} for alias, p in priorities.items()},
+            params={
+                "gpuNum": dict.fromkeys(priorities, 1),
+                "storageConfigs": {alias: [alias] for alias in priorities},
+            },
+        )
+        self.mcc = parse(document)
+        self.append(core.federated(self.state, self.mcc, "u1", b"body"))
+
+    # ------------------------------------------------------------------------------------------------------- driving
+
+    def append(self, *said: Event) -> None:
+        self.state.apply(self.state.sequence + 1, said)
+        self.log += said
+
+    def decide(self) -> list[Event]:
+        """Everything that is to be said, until there is nothing more."""
+        everything: list[Event] = []
+        while said := core.decide(self.state):
+            self.append(*said)
+            everything += said
+            assert len(everything) < 100, "it never ends"
+        return everything
+
+    def accept(self, *aliases: str) -> list[Event]:
+        """These clusters take the job."""
+        for alias in aliases or tuple(self.job.places):
+            self.answer(alias, Accepted(uid=""))
+        return self.decide()
+
+    def answer(self, alias: str, answer: Submitted, tried: bool = True) -> Event | None:
+        said = core.submission_answered(self.job, self.place(alias), answer, tried)
+        if said is not None:
+            self.append(said)
+        return said
+
+    def at(self, minute: float, **states: str) -> list[Event]:
+        """The time is `minute`; these runs are in these states now; all clusters are asked. What was said?
+
+        A state may have an attempt behind it: ``running/2``.
+        """
+        passed = self._pass(minute)
+        for alias, text in states.items():
+            state, _, attempt = text.partition("/")
+            number = int(attempt or 0)
+            before = self.runs.get(alias)
+            goes_on = before is not None and before.state == state == RUNNING and before.attempt == number
+            started_ms = before.started_ms if goes_on and before is not None else self._clock_ms(alias)
+            self.runs[alias] = Run(
+                name=self.place(alias).name, uid="", state=state, attempt=number, started_ms=started_ms
+            )
+        said = [seen for alias in self.job.places if (seen := self._ask(alias)) is not None]
+        if said:
+            self.append(observing.ticked(self.state, self._clock_ns()), *said)
+        return passed + self.decide()
+
+    def silent(self, *aliases: str) -> None:
+        """From now on these clusters do not answer."""
+        self.silenced |= set(aliases)
+
+    def back(self, *aliases: str) -> None:
+        self.silenced -= set(aliases)
+
+    def restart(self) -> list[Event]:
+        """Another process becomes the federator."""
+        self.append(ev.FederatorTaken(holder="another"))
+        self.answered.clear()
+        return self.decide()
+
+    # ------------------------------------------------------------------------------------------------------- looking
+
+    @property
+    def job(self) -> Job:
+        return self.state.jobs["u1"]
+
+    def place(self, alias: str) -> Place:
+        return self.job.places[alias]
+
+    def _pass(self, minute: float) -> list[Event]:
+        """Time passes as it does for a federator that runs: a look every ten seconds. What was said meanwhile?"""
+        passed: list[Event] = []
+        while self.minute + 1 / 6 < minute:
+            self.minute += 1 / 6
+            said = [seen for alias in self.job.places if (seen := self._ask(alias)) is not None]
+            self.append(observing.ticked(self.state, self._clock_ns()), *said)
+            passed += self.decide()
+        self.minute = minute
+        return passed
+
+    def _ask(self, alias: str) -> Event | None:
+        account = account_of(alias, alias)
+        now_ns = observing.log_time_ns(self.state, self._clock_ns())
+        before_ns = self.answered.get(alias, -1)
+        if alias in self.silenced:
+            return observing.silent(self.state, account, "no answer", before_ns=before_ns)
+        self.answered[alias] = now_ns
+        listing = Listing(
+            runs=tuple(run for name, run in self.runs.items() if name == alias), clock_ms=self._clock_ms(alias)
+        )
+        return observing.observed(self.state, account, listing, asked_ns=now_ns, now_ns=now_ns, before_ns=before_ns)
+
+    def _clock_ns(self) -> int:
+        return EPOCH_NS + int(self.minute * MINUTE_NS)
+
+    def _clock_ms(self, alias: str) -> int:
+        return self._clock_ns() // 1_000_000 + self.skew_ms.get(alias, 0)
+
+
+def of_type(said: list[Event], kind: type[T]) -> list[T]:
+    return [event for event in said if isinstance(event, kind)]
+
+
+def stops(said: list[Event]) -> dict[str, str]:
+    """Cluster → why it is to be stopped."""
+    return {event.cluster: event.reason for event in of_type(said, ev.StopIntended)}
