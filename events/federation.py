@@ -11,8 +11,8 @@ A job's life, when all goes well:
     JobSettled
 
 Log time is the federator's own, moved by its `Ticked` events; an observation stands behind the tick of its moment. A job
-is named by its UID, and a cluster by the alias that it has in the job. No event has a token or a job's body; `digest` says
-which body it was.
+is named by its UID, and a cluster by the alias that it has in the job. No event has a token or a job's body; `digest`
+says which body it was.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class ClusterSilent(FederationEvent, frozen=True):
 
 
 class JobScheduled(FederationEvent, frozen=True):
-    """A cluster ran the job for its guard time: it holds it. Clusters of higher priority have their extra time from here."""
+    """A cluster ran the job for its guard time: it holds it. Those of higher priority have their extra time from here."""
 
     job: str
     cluster: str

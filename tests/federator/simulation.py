@@ -54,6 +54,8 @@ class Process:
         self.tried: set[Key] = set()
         self.answered: dict[str, int] = {}
         self.polled: set[str] = set()
+        self.gathered: list[tuple[str, int, Any]] = []
+        """Answers that are looked at together: account, when it was asked, what it said."""
         self.state = State()
         for number, commit in enumerate(world.log, 1):
             self.state.apply(number, commit)
@@ -97,7 +99,7 @@ class Process:
         for account in state.clusters:
             if account not in self.polled:
                 self.polled.add(account)
-                world.after(world.rng.randrange(5_000), self, self.poll, account)
+                world.after(0 if world.gathers else world.rng.randrange(5_000), self, self.poll, account)
 
     def free(self, key: Key) -> None:
         self.busy.discard(key)
@@ -173,23 +175,36 @@ class Process:
         self.world.call(self, cluster, lambda: cluster.listing(self.world.now_ms), self.looked, (account, asked_ns))
 
     def looked(self, asked: tuple[str, int], answer: Listing | InDoubt | NotSent | Silent) -> None:
-        account, asked_ns = asked
-        state = self.state
+        self.gathered.append((*asked, answer))
+        if not self.world.gathers:
+            self.look()
+        elif len(self.gathered) == 1:
+            self.world.after(1_000, self, self.look)
+
+    def look(self) -> None:
+        """At what was answered meanwhile, in one commit."""
+        state, world = self.state, self.world
         clock_ns = max(self.clock_ns(), state.clock.time_ns)
-        now_ns = observing.log_time_ns(state, clock_ns)
-        before_ns = self.answered.get(account, -1)
-        said: Event | None
-        if isinstance(answer, Listing):
-            said = observing.observed(state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns)
-            self.answered[account] = asked_ns
-        else:
-            said = observing.silent(state, account, "no answer", before_ns=before_ns)
-        if said is not None:
-            self.append(observing.ticked(state, clock_ns), said)
-        elif clock_ns - state.clock.time_ns >= HEARTBEAT_NS and any(job.phase == RACING for job in state.jobs.values()):
-            self.append(observing.ticked(state, clock_ns))
-        self.world.after(5_000 + self.world.rng.randrange(3_000), self, self.poll, account)
+        said = [
+            seen
+            for account, asked_ns, answer in self.gathered
+            if (seen := self.seen(account, asked_ns, answer, clock_ns))
+        ]
+        racing = any(job.phase == RACING for job in state.jobs.values())
+        if said or (racing and clock_ns - state.clock.time_ns >= HEARTBEAT_NS):
+            self.append(observing.ticked(state, clock_ns), *said)
+        for account, _, _ in self.gathered:
+            world.after(5_000 + (0 if world.gathers else world.rng.randrange(3_000)), self, self.poll, account)
+        self.gathered.clear()
         self.pump()
+
+    def seen(self, account: str, asked_ns: int, answer: Any, clock_ns: int) -> Event | None:
+        now_ns = observing.log_time_ns(self.state, clock_ns)
+        before_ns = self.answered.get(account, -1)
+        if not isinstance(answer, Listing):
+            return observing.silent(self.state, account, "no answer", before_ns=before_ns)
+        self.answered[account] = asked_ns
+        return observing.observed(self.state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns)
 
 
 class World:
@@ -208,6 +223,8 @@ class World:
         guard_ms = rng.choice((0, 10_000, 30_000, 30_000, 60_000))
         self.guard_ms = guard_ms
         self.scale_ms = rng.choice((0, 200, 1_000))
+        self.gathers = rng.random() < 0.4
+        """Whether answers of several clusters are looked at together."""
         aliases = [f"c{index}" for index in range(rng.choice((2, 2, 3, 3, 4, 5)))]
         self.aliases = aliases
         self.clusters = {
