@@ -309,6 +309,11 @@ PLANTS: dict[str, Plant] = {
         "services.console.retention",
         (("    oldest = min(state.snapshots)\n", "    oldest = max(state.snapshots)\n"),),
     ),
+    "reservation for ever": Plant(
+        "the room of a starving gang is kept although its time is over",
+        "services.binder.rules.starvation.ending",
+        (('    return "Expired" if reservation.due else ""', '    return ""'),),
+    ),
     "nomination for ever": Plant(
         "the room of a failed member is kept although its time is over",
         "services.binder.replacement",
