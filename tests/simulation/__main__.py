@@ -39,7 +39,6 @@ def main() -> int:
     faults = commands.add_parser("faults", help="run seeds")
     faults.add_argument("--seeds", type=int, default=1_000)
     faults.add_argument("--from", type=int, dest="first")
-    faults.add_argument("--workers", type=int, default=WORKERS)
     replay = commands.add_parser("replay", help="run one history, or some of it")
     replay.add_argument("seed", type=int)
     replay.add_argument("--steps", type=_indices)
@@ -53,6 +52,8 @@ def main() -> int:
     worker.add_argument("--from", type=int, dest="first", required=True)
     worker.add_argument("--worker", type=int, required=True)
     worker.add_argument("--workers", type=int, required=True)
+    for command in (faults, planted):
+        command.add_argument("--workers", type=int, default=WORKERS, help="processes; two find what sets decide")
     for command in (replay, worker):
         command.add_argument("--plant", choices=plants.PLANTS, help="with this bug")
     given = parser.parse_args()
@@ -62,18 +63,18 @@ def main() -> int:
         case "replay":
             return _replay(given.seed, given.steps, given.faults, given.commits)
         case "plants":
-            return _plants(given.names or list(plants.PLANTS), given.within)
+            return _plants(given.names or list(plants.PLANTS), given.within, given.workers)
     for outcome in histories(share(given.first, given.seeds, given.worker, given.workers)):
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.buffer.flush()
     return 0
 
 
-def _plants(names: list[str], within: int) -> int:
+def _plants(names: list[str], within: int, workers: int) -> int:
     """One line for each: after how many seeds it was found, and by what."""
     missed = 0
     for name in names:
-        found = run_many(0, within, extra=("--plant", name), until_failure=True).failed
+        found = run_many(0, within, extra=("--plant", name), until_failure=True, workers=workers).failed
         missed += not found
         seed = min(found, default=0)
         by = f"{seed + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {within} seeds"
