@@ -76,7 +76,7 @@ class Bench:
         place = Place(proposal.sequence, proposal.index)
         if group is None or group.since > proposal.basis:
             return [_refusal(proposal, place, Fault("PodGone", "", ""))]
-        self._kept = self._kept_from_group(group)
+        self._kept = self._kept_from_group(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
         kept = self._spend_group_nomination(group)
         good, broken = self._held_again(group)
@@ -219,7 +219,7 @@ class Bench:
         """Take room and ports, or say where they lack."""
         lacking = self._take(wanted, 1)
         node = min(self.state.table.names[row] for row in lacking) if lacking else ""
-        kept = "" if node else self._kept_from(wanted)
+        kept = "" if node or self._kept is None else self._kept_from(wanted, self._kept)
         node = node or kept or self._ports_taken(wanted)
         if node:
             self._take(wanted, -1)
@@ -238,13 +238,11 @@ class Bench:
                     lacking.append(row)
         return lacking
 
-    def _kept_from(self, wanted: Wanted) -> str:
+    def _kept_from(self, wanted: Wanted, kept: Kept) -> str:
         """The first node on which these would take what is reserved for somebody whom they must not delay."""
-        if self._kept is None:
-            return ""
         classes, names = self.state.table.classes, self.state.table.names
         places = [(row, classes[digest]) for digest, of_class in wanted.items() for row in of_class]
-        held_off = [names[row] for row, info in places if self._kept.keeps(row, info, self._room(row))]
+        held_off = [names[row] for row, info in places if kept.keeps(row, info, self._room(row))]
         return min(held_off, default="")
 
     def _kept_from_group(self, group: Group) -> Kept | None:
