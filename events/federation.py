@@ -51,7 +51,7 @@ class JobFederated(FederationEvent, frozen=True):
     """Its UID: made when it was accepted, and part of the marker in each of its submissions."""
     name: str
     digest: str
-    """BLAKE2b of the multi-cluster job's bytes."""
+    """Names the body of the multi-cluster job, which lies encrypted elsewhere (docs/federation.md)."""
     guard_ms: int
     scale_ms: int
     """Extra time for each point of priority."""

@@ -82,6 +82,22 @@ def feed(nats: Nats = None, cluster: Cluster = None, as_json: JsonLines = False)
 
 
 @app.command()
+def federator(
+    nats: Nats = None,
+    cluster: Annotated[str, typer.Option(help="name of the federation's log", metavar="NAME")] = "federation",
+    clusters: Annotated[
+        str | None, typer.Option(help="which clusters there are (docs/federation.md)", metavar="FILE")
+    ] = None,
+    keys: Annotated[
+        str | None, typer.Option(help="Fernet keys, one a line, with which jobs' bodies are kept", metavar="FILE")
+    ] = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Submit multi-cluster jobs to all of their clusters, and keep each on the best one that starts it."""
+    _serve("federator", as_json, nats_url=nats, cluster=cluster, clusters_file=clusters, body_keys_file=keys)
+
+
+@app.command()
 def verify(
     log: Log,
     cluster: Cluster = None,
@@ -303,6 +319,48 @@ def job_specialize(
     from services.console import jobs
 
     raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
+
+
+Federation = Annotated[str, typer.Option("--cluster", help="name of the federation's log", metavar="NAME")]
+JobName = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+@job.command("submit")
+def job_submit(
+    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
+    nats: Nats = None,
+    federation: Federation = "federation",
+    watch: Annotated[bool, typer.Option("--watch", help="until it is settled")] = False,
+    as_json: Json = False,
+) -> None:
+    """Hand a job to the federator. Exit code 0: it is accepted; with --watch: it is kept on a cluster."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.submit(file, nats, federation, watch=watch, as_json=as_json))
+
+
+@job.command("status")
+def job_status(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
+    """How a job stands on each of its clusters."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.status(name, nats, federation, as_json=as_json))
+
+
+@job.command("list")
+def job_list(nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
+    """All jobs."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.listed(nats, federation, as_json=as_json))
+
+
+@job.command("cancel")
+def job_cancel(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
+    """End a job on every cluster. Exit code 1: nothing of it was left."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.cancel(name, nats, federation, as_json=as_json))
 
 
 @app.command()

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 PREFIX = "MUSTER_"
-FLAGS = {"nats_url": "--nats"}
+FLAGS = {"nats_url": "--nats", "clusters_file": "--clusters", "body_keys_file": "--keys"}
 """Flags that are not named like their setting."""
 SECRET = frozenset({"nats_password"})
 
@@ -92,6 +92,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long the feed keeps an event."""
     feed_max_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
     """How much the feed keeps in all."""
+
+    clusters_file: str = ""
+    """The federator's clusters (docs/federation.md)."""
+    body_keys_file: str = ""
+    """The keys with which the federator keeps jobs' bodies: Fernet's, one a line; the first encrypts."""
 
     clock_offset_ms: int = 0
     """For tests of clocks that disagree, never for production: added to this process's clock wherever Muster asks it."""

@@ -1,16 +1,25 @@
-"""`muster job`: multi-cluster jobs."""
+"""`muster job`: multi-cluster jobs, by requests to the federator."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
+from events import micro
+from events.connection import Connection
+from events.micro import Unfit
+from services import settings
 from services.console import show
 from services.console.commands import told_errors
 from services.federator.backends import Owner
 from services.federator.mcc import InvalidJob, load
+from services.federator.records import SETTLED
+from services.federator.requests import prefix
 from services.federator.specialize import specialize, to_yaml
 
+WATCH_S = 0.5
 NOT_SUBMITTED = "not-submitted"
 """Stands where the marker has the job's UID, which is made when it is submitted."""
 
@@ -26,3 +35,110 @@ def show_special(file: Path, alias: str, *, as_json: bool = False) -> int:
     else:
         sys.stdout.write(to_yaml(special))
     return 0
+
+
+def submit(file: Path, nats: str | None, federation: str, *, watch: bool = False, as_json: bool = False) -> int:
+    """Exit code 0, or 2 with what is wrong; with `watch` 1 when no cluster kept it."""
+    with told_errors(InvalidJob, Unfit):
+        text = file.read_text(encoding="utf-8")
+        load(text)  # what is wrong is told even where no federator runs
+        return asyncio.run(_submit(text, nats, federation, watch, as_json))
+
+
+async def _submit(text: str, nats: str | None, federation: str, watch: bool, as_json: bool) -> int:
+    async with await _Asking.open(nats, federation) as federator:
+        accepted = await federator.ask("submit", document=text)
+        if not watch:
+            show.json_line(accepted) if as_json else print(f"{accepted['name']}: accepted as {accepted['job']}")
+            return 0
+        before: list[str] = []
+        while True:
+            job = await federator.ask("status", name=accepted["name"])
+            if not as_json:
+                lines = _lines(job)
+                for line in lines:
+                    if line not in before:
+                        print(line, flush=True)
+                before = lines
+            if job["phase"] == SETTLED:
+                if as_json:
+                    show.json_line(job)
+                return 0 if job["cluster"] else 1
+            await asyncio.sleep(WATCH_S)
+
+
+def status(name: str, nats: str | None, federation: str, *, as_json: bool = False) -> int:
+    """Exit code 0, or 2: there is no such job."""
+    job = _asked(nats, federation, "status", name=name)
+    if as_json:
+        show.json_line(job)
+        return 0
+    columns = ("cluster", "priority", "submission", "run", "name there", "why it is stopped")
+    rows = [
+        (at["cluster"], f"{at['priority']:g}", _phase(at), at["run"], at["name"], at["stopped_for"] or at["refusal"])
+        for at in job["clusters"]
+    ]
+    show.console().print(show.table(f"{job['name']}: {_stand(job)}", columns, rows))
+    return 0
+
+
+def listed(nats: str | None, federation: str, *, as_json: bool = False) -> int:
+    jobs = _asked(nats, federation, "list")
+    if as_json:
+        show.json_line(jobs)
+        return 0
+    rows = [(job["name"], job["phase"], job["cluster"], len(job["clusters"])) for job in jobs]
+    show.console().print(show.table("Jobs", ("name", "phase", "cluster", "of"), rows))
+    return 0
+
+
+def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = False) -> int:
+    """Exit code 0, 1 when nothing of it was left, 2: there is no such job."""
+    answer = _asked(nats, federation, "cancel", name=name)
+    if as_json:
+        show.json_line(answer)
+    else:
+        print(f"{name}: {'is being stopped on every cluster' if answer['cancelled'] else 'nothing of it was left'}")
+    return 0 if answer["cancelled"] else 1
+
+
+def _asked(nats: str | None, federation: str, verb: str, **request: str) -> Any:
+    async def asked() -> Any:
+        async with await _Asking.open(nats, federation) as federator:
+            return await federator.ask(verb, **request)
+
+    with told_errors(Unfit):
+        return asyncio.run(asked())
+
+
+class _Asking:
+    """Requests to the federator of a federation."""
+
+    def __init__(self, connection: Connection, federation: str) -> None:
+        self._connection, self._prefix = connection, prefix(federation)
+
+    @classmethod
+    async def open(cls, nats: str | None, federation: str) -> _Asking:
+        chosen = settings.read({"nats_url": nats})
+        return cls(await Connection(chosen.nats_url).connect(**chosen.nats_options()), federation)
+
+    async def ask(self, verb: str, **request: str) -> Any:
+        return await micro.ask(self._connection, self._prefix, verb, request)
+
+    async def __aenter__(self) -> _Asking:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._connection.close()
+
+
+def _lines(job: dict[str, Any]) -> list[str]:
+    return [f"{at['cluster']}: {_phase(at)} {at['run']}".rstrip() for at in job["clusters"]] + [_stand(job)]
+
+
+def _phase(at: dict[str, Any]) -> str:
+    return f"{at['phase']}, in doubt" if at["in_doubt"] else str(at["phase"])
+
+
+def _stand(job: dict[str, Any]) -> str:
+    return f"{job['phase']} on {job['cluster']}" if job["cluster"] else str(job["phase"])

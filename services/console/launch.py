@@ -15,6 +15,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from events.envelope import MalformedCommit
@@ -28,14 +29,15 @@ from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
 AUTO = "auto"
+VERSION = "0.1.0"
 AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
-STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 3, 4, 5
-"""Exit codes: another process took over; the log or the cluster cannot be reached or refuses us; the log holds a commit
-of a known writer that this version cannot read."""
+USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 2, 3, 4, 5
+"""Exit codes: a file of settings is wrong; another process took over; the log or the cluster cannot be reached or
+refuses us; the log holds a commit of a known writer that this version cannot read."""
 
 
 def serve(role: str, settings: Settings) -> int:
@@ -50,10 +52,29 @@ def serve(role: str, settings: Settings) -> int:
         mode=settings.telemetry,
     )
     try:
+        if role == "federator" and (wrong := _unusable(settings)):
+            logger.error("%s", wrong)
+            return USAGE
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
             return runner.run(_serve(role, settings))
     finally:
         telemetry.shutdown()
+
+
+def _unusable(settings: Settings) -> str:
+    """What is wrong with the federator's files."""
+    from services.federator.backends import opening
+    from services.federator.bodies import Cipher, InvalidKey
+    from services.federator.clusters import InvalidClusters
+
+    try:
+        opening.load(Path(settings.clusters_file))
+        Cipher(opening.read_keys(Path(settings.body_keys_file)))
+    except InvalidClusters as error:
+        return str(error)
+    except InvalidKey as error:
+        return f"{settings.body_keys_file}: {error}"
+    return ""
 
 
 def _collect_seldom() -> None:
@@ -237,6 +258,8 @@ async def _run(role: str, settings: Settings, log: Any, seat: Seat) -> None:
                 )
         case "feed":
             await _run_feed(settings, log)
+        case "federator":
+            await _run_federator(settings, log)
 
 
 def _taking(settings: Settings) -> Any:
@@ -262,6 +285,34 @@ async def _run_feed(settings: Settings, log: Any) -> None:
         await feed.run(log, out, max_age_s=settings.feed_max_age_s)
     finally:
         await out.close()
+
+
+async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
+    from events import micro
+    from events.object_store import Bucket
+    from services.federator import bodies, requests, service
+    from services.federator.backends import opening
+
+    clusters = opening.load(Path(settings.clusters_file))
+    keys = opening.read_keys(Path(settings.body_keys_file))
+    bucket = Bucket(log.connection, bodies.bucket_name(settings.cluster), settings.log_replicas)
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        reaches = opening.reaches(clusters, Path(settings.clusters_file).parent)
+        for reach in reaches.values():
+            stack.push_async_callback(reach.backend.close)
+        federator = service.Federator(
+            log,
+            reaches,
+            bodies.Bodies(bodies.BucketBlobs(bucket), bodies.Cipher(keys)),
+            holder=settings.holder,
+            clock_offset_ms=settings.clock_offset_ms,
+        )
+        running = tasks.create_task(federator.run())
+        await asyncio.wait({running, tasks.create_task(federator.ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        described = "Multi-cluster jobs: submit, status, list, cancel"
+        prefix = requests.prefix(settings.cluster)
+        async with micro.served(log.connection, requests.SERVICE, VERSION, described, prefix, federator.handlers()):
+            await running
 
 
 def _client(settings: Settings, connections: int = 16) -> Any:

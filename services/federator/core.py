@@ -6,7 +6,6 @@ an effect's outcome adds to the log; `federated` and `cancelled` what a request 
 
 from __future__ import annotations
 
-import hashlib
 from itertools import islice
 
 from events import (
@@ -52,8 +51,8 @@ def decide(state: State) -> list[Event]:
 # ---------------------------------------------------------------------------------------------------------- requests
 
 
-def federated(state: State, job: MultiClusterJob, uid: str, body: bytes) -> JobFederated:
-    """The event that accepts a job. `uid` is new for each request. Raises InvalidJob."""
+def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
+    """The event that accepts a job. `uid` is new for each request; `digest` names its body. Raises InvalidJob."""
     problems = [f"secrets.{name}: tokens are the federator's to have, not a job's" for name in job.tokens()]
     if job.name in state.names:
         problems.append(f"name: there was a job {job.name!r} already, and clusters keep names for ever")
@@ -73,16 +72,11 @@ def federated(state: State, job: MultiClusterJob, uid: str, body: bytes) -> JobF
     return JobFederated(
         job=uid,
         name=job.name,
-        digest=digest(body),
+        digest=digest,
         guard_ms=job.guard_ms,
         scale_ms=job.scale_ms,
         clusters=tuple(contenders),
     )
-
-
-def digest(body: bytes) -> str:
-    """By which the log names a multi-cluster job's bytes."""
-    return hashlib.blake2b(body, digest_size=32).hexdigest()
 
 
 def cancelled(job: Job) -> JobCancelled | None:

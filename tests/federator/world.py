@@ -46,7 +46,7 @@ class Federation:
             },
         )
         self.mcc = parse(document)
-        self.append(core.federated(self.state, self.mcc, "u1", b"body"))
+        self.append(core.federated(self.state, self.mcc, "u1", "digest"))
 
     # ------------------------------------------------------------------------------------------------------- driving
 

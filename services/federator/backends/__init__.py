@@ -19,7 +19,7 @@ What the federator relies on, and a backend has to see to:
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -159,3 +159,11 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Reach(NamedTuple):
+    """How to reach an account: a user on a cluster."""
+
+    backend: Backend
+    poll_s: float
+    """Between two lists."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 
-from services.federator.backends import Backend
+from services.federator.backends import Backend, Reach
 from services.federator.backends.credentials import Secret
 from services.federator.backends.gangs import Placing
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.openpai import Limits, OpenPai
 from services.federator.clusters import Cluster, InvalidClusters, OpenPaiCluster, parse
+from services.federator.records import account_of
 from services.kubernetes import access
 
 
@@ -22,6 +24,14 @@ def load(file: Path) -> tuple[Cluster, ...]:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InvalidClusters([f"{file}: expected a clusters file: {reason}"]) from None
     return parse(text)
+
+
+def reaches(clusters: Iterable[Cluster], directory: Path) -> dict[str, Reach]:
+    """By account, as jobs name it. Raises as `open_backend`."""
+    return {
+        account_of(cluster.user, cluster.uri): Reach(open_backend(cluster, directory), cluster.poll_ms / 1000)
+        for cluster in clusters
+    }
 
 
 def open_backend(cluster: Cluster, directory: Path) -> Backend:
@@ -43,6 +53,15 @@ def open_backend(cluster: Cluster, directory: Path) -> Backend:
     placing = Placing(scheduler=cluster.scheduler, dialect=cluster.dialect, gpu=cluster.gpu)
     reached = access.load(_path(directory, cluster.kubeconfig) or None)
     return Kubernetes(reached, cluster.namespace, placing, timeout_s=timeout_s)
+
+
+def read_keys(file: Path) -> list[str]:
+    """One a line; `Cipher` says whether they are. Raises InvalidClusters."""
+    try:
+        return [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise InvalidClusters([f"{file}: expected a file of keys: {reason}"]) from None
 
 
 def _path(directory: Path, path: str) -> str:

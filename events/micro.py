@@ -1,0 +1,80 @@
+"""A NATS micro service: requests and answers beside the log, found by ``nats micro ls`` and by any client's discovery.
+
+An answer is JSON. A request that is refused is answered with the protocol's own headers (``Nats-Service-Error-Code`` and
+``Nats-Service-Error``), so that every client knows it for what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from nats.micro import add_service
+from nats.micro.request import Request, ServiceError
+from nats.micro.service import ServiceConfig
+
+from events.connection import Connection, Unanswered
+from events.log import LogError, Unavailable
+from events.wire import UNDECODABLE
+
+Handler = Callable[[bytes], Awaitable[Any]]
+"""What a request asks for → what is answered, as JSON. Raises `Unfit`, LogError."""
+WITHIN_S = 30.0
+
+
+class Unfit(Exception):
+    """A request that is refused: a code, as HTTP has them, and why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+@asynccontextmanager
+async def served(
+    connection: Connection, name: str, version: str, description: str, prefix: str, handlers: Mapping[str, Handler]
+) -> AsyncIterator[None]:
+    """Answers ``<prefix>.<verb>`` with the handler of each verb, until it is left."""
+    service = await add_service(connection.client, ServiceConfig(name=name, version=version, description=description))
+    try:
+        for verb, handler in handlers.items():
+            await service.add_endpoint(name=verb, subject=f"{prefix}.{verb}", handler=_answering(handler))
+        await connection.client.flush()
+        yield
+    finally:
+        await service.stop()
+
+
+async def ask(connection: Connection, prefix: str, verb: str, request: Any, within_s: float = WITHIN_S) -> Any:
+    """The answer. Raises Unfit, Unavailable when nobody serves it, Unanswered."""
+    subject = f"{prefix}.{verb}"
+    try:
+        message = await connection.request(subject, msgspec.json.encode(request), within_s=within_s)
+    except Unanswered as error:
+        if "nothing at" in str(error):
+            raise Unavailable(
+                f"{subject}: nobody at {connection.url} answers it: is `muster federator` running?"
+            ) from error
+        raise
+    headers = message.headers or {}
+    if code := headers.get("Nats-Service-Error-Code"):
+        raise Unfit(int(code) if code.isdecimal() else 500, headers.get("Nats-Service-Error", ""))
+    try:
+        return msgspec.json.decode(message.data)
+    except UNDECODABLE as error:
+        raise Unanswered(f"{subject}: expected JSON: {error}") from error
+
+
+def _answering(handler: Handler) -> Callable[[Request], Awaitable[None]]:
+    async def answer(request: Request) -> None:
+        try:
+            answered = await handler(request.data)
+        except Unfit as error:
+            raise ServiceError(str(error.code), " ".join(error.message.split())) from error
+        except LogError as error:
+            raise ServiceError("503", " ".join(str(error).split())) from error
+        await request.respond(msgspec.json.encode(answered))
+
+    return answer

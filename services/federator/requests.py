@@ -1,0 +1,63 @@
+"""What users ask of the federator, and what it answers: the same for the command line and for programs.
+
+    submit   {"document": "<YAML>"}      {"job": UID, "name": …}; 400 with all that is wrong
+    status   {"name": NAME}              a job, as `shown`; 404
+    list     {}                          every job, as `shown`
+    cancel   {"name": NAME}              {"cancelled": whether there was something left to cancel}; 404
+
+A token is accepted in none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from services.federator.records import ENDED, Job, Place
+from services.federator.state import State
+
+SERVICE = "muster-federator"
+
+
+def prefix(federation: str) -> str:
+    """Of the subjects on which requests are answered."""
+    return f"muster-jobs.{federation}"
+
+
+class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    document: str
+
+
+class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
+def by_name(state: State, name: str) -> Job | None:
+    uid = state.names.get(name)
+    return None if uid is None else state.jobs[uid]
+
+
+def shown(job: Job) -> dict[str, Any]:
+    """A job as users see it."""
+    return {
+        "name": job.name,
+        "job": job.uid,
+        "phase": job.phase,
+        "cancelled": job.cancelled,
+        "cluster": job.winner or job.holder,
+        "clusters": [_place(place) for place in job.places.values()],
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {
+        "cluster": place.cluster,
+        "priority": place.priority_milli / 1000,
+        "name": place.name,
+        "phase": place.phase,
+        "run": place.run,
+        "in_doubt": place.doubtful and place.phase != ENDED,
+        "stopped_for": place.stopped_for,
+        "refusal": place.refusal,
+    }

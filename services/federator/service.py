@@ -1,0 +1,400 @@
+"""The federator as a process: requests in, the core's decisions into the log, effects and observations on clusters.
+
+One commit at a time (`Federator.say`): what is to be said is made from the state and appended before anything else is,
+and folded here as soon as it is acknowledged; nobody else writes into a federation's log. Effects are read from the
+state, never from a decision in memory: whatever is intended and not settled is on the agenda of its account, from where
+it is tried, one attempt at a time, until the log has its outcome. A start puts all of it there again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+import events as ev
+from events import Event, envelope
+from events.log import EventLog
+from events.micro import Unfit
+from events.wire import UNDECODABLE
+from services.decider import LogTime
+from services.federator import core, mcc, observing, requests
+from services.federator.backends import (
+    Absent,
+    Accepted,
+    Backend,
+    Described,
+    Limited,
+    Listing,
+    NotSent,
+    Owner,
+    Reach,
+    Silent,
+    Submission,
+    Taken,
+)
+from services.federator.bodies import Bodies, BodyGone
+from services.federator.records import RACING, SETTLED, Job, Key, Place, account_of
+from services.federator.specialize import specialize, to_yaml
+from services.federator.state import State
+from services.state.clock import HEARTBEAT_NS
+from services.writer import Writer
+
+WRITER = "federator"
+WORKERS = 8
+"""Effects in flight on one account."""
+AGAIN_S, SELDOM_S = 1.0, 60.0
+"""After an attempt that settled nothing: from … to …, doubling."""
+log = logging.getLogger("muster.federator")
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+@dataclass(slots=True)
+class Agenda:
+    """What is to be tried on one account, and when: seconds of the loop's clock."""
+
+    due: list[tuple[float, int, Key]] = field(default_factory=list)
+    there: set[Key] = field(default_factory=set)
+    tries: dict[Key, int] = field(default_factory=dict)
+    grown: asyncio.Event = field(default_factory=asyncio.Event)
+    submits_from_s: float = float("-inf")
+    """No submission before that: the cluster said so."""
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def add(self, key: Key, due_s: float) -> None:
+        """Once, however often."""
+        if key not in self.there:
+            self.there.add(key)
+            self._push(key, due_s)
+
+    def again(self, key: Key, now_s: float, at_least_s: float = 0.0) -> None:
+        """Of a key that `next` gave: later, and each time later still."""
+        tries = self.tries[key] = self.tries.get(key, 0) + 1
+        pause_s = min(SELDOM_S, AGAIN_S * 2.0 ** min(tries - 1, 10)) * random.uniform(0.5, 1.0)
+        self._push(key, now_s + max(at_least_s, pause_s))
+
+    def done(self, key: Key) -> None:
+        self.there.discard(key)
+        self.tries.pop(key, None)
+
+    async def next(self) -> Key:
+        """The first that is due; waits for one."""
+        loop = asyncio.get_running_loop()
+        while True:
+            wait_s = self.due[0][0] - loop.time() if self.due else None
+            if wait_s is not None and wait_s <= 0:
+                return heapq.heappop(self.due)[2]
+            self.grown.clear()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self.grown.wait()
+            except TimeoutError:
+                continue
+
+    def _push(self, key: Key, due_s: float) -> None:
+        heapq.heappush(self.due, (due_s, next(self.numbers), key))
+        self.grown.set()
+
+
+class Federator:
+    """The one writer of a federation's log. `reaches`: by account, as jobs name it (`account_of`)."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        reaches: Mapping[str, Reach],
+        bodies: Bodies,
+        *,
+        holder: str,
+        clock_offset_ms: int = 0,
+    ) -> None:
+        self.log, self.bodies, self.holder = event_log, bodies, holder
+        self.state = State()
+        self.writer = Writer(event_log, WRITER)
+        self.ready = asyncio.Event()
+        """Set when the subject is taken and everything is folded: requests may come."""
+        self._reaches = dict(reaches)
+        self._clock = LogTime(clock_offset_ms)
+        self._saying = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        self._agendas: dict[str, Agenda] = {}
+        self._tried: set[Key] = set()
+        """Where an attempt of this process may have reached the cluster."""
+        self._answered: dict[str, int] = {}
+        """By account: the log time of the question that was answered last."""
+        self._settled: list[str] = []
+        """Digests of bodies that nobody needs any more."""
+
+    async def run(self) -> None:
+        """Until cancelled. Raises SteppedDown when another process took over, LogError."""
+        taken = await self.writer.take(ev.FederatorTaken(holder=self.holder))
+        await self._catch_up(taken)
+        self._clock.start(self.state.clock.time_ns)
+        needed = frozenset(job.digest for job in self.state.jobs.values() if job.phase != SETTLED)
+        cleared = await self.bodies.forget_all_but(needed)
+        log.info("taken", extra={"sequence": taken, "jobs": len(self.state.jobs), "bodies_cleared": cleared})
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.writer.renew())
+                for account, reach in self._reaches.items():
+                    self._agendas[account] = Agenda()
+                    tasks.create_task(self._poll(account, reach))
+                    for _ in range(WORKERS):
+                        tasks.create_task(self._work(account, reach.backend))
+                self._schedule([*self.state.submitting, *self.state.stopping])
+                self.ready.set()
+                await self._decide()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None  # the first is what the others were cancelled for
+        finally:
+            self.ready.clear()
+
+    async def _catch_up(self, until: int) -> None:
+        async for batch in self.log.read(0, until):
+            for stored in batch:
+                header = envelope.header_of(stored)
+                if header is not None and header.writer == WRITER:
+                    self.state.apply(stored.sequence, envelope.decode_events(stored))
+            await asyncio.sleep(0)
+
+    # -------------------------------------------------------------------------------------------------------- requests
+
+    async def federate(self, text: str) -> str:
+        """Accept the multi-cluster job in this YAML; its UID. Raises InvalidJob, with all that is wrong."""
+        job = mcc.load(text)
+        unknown = [
+            f"clusters.{choice.alias}: the federator knows no {account_of(choice.user, choice.uri)}"
+            for choice in job.clusters
+            if account_of(choice.user, choice.uri) not in self._reaches
+        ]
+        if unknown:
+            raise mcc.InvalidJob(unknown)
+        uid = str(uuid.uuid4())
+        core.federated(self.state, job, uid, "")  # what is refused anyway needs no body
+        digest = await self.bodies.keep(text.encode())
+        try:
+            await self.say(lambda: [core.federated(self.state, job, uid, digest)], "request")
+        except mcc.InvalidJob:
+            await self.bodies.forget(digest)
+            raise
+        return uid
+
+    def handlers(self) -> dict[str, Callable[[bytes], Awaitable[Any]]]:
+        """By verb, for `events.micro`."""
+
+        async def submit(data: bytes) -> Any:
+            asked = _asked(data, requests.Submit)
+            try:
+                uid = await self.federate(asked.document)
+            except mcc.InvalidJob as error:
+                raise Unfit(400, "; ".join(error.problems)) from error
+            return {"job": uid, "name": self.state.jobs[uid].name}
+
+        async def status(data: bytes) -> Any:
+            return requests.shown(self._named(data))
+
+        async def listed(_: bytes) -> Any:
+            return [requests.shown(job) for job in self.state.jobs.values()]
+
+        async def cancel(data: bytes) -> Any:
+            return {"cancelled": await self.cancel(self._named(data))}
+
+        return {"submit": submit, "status": status, "list": listed, "cancel": cancel}
+
+    def _named(self, data: bytes) -> Job:
+        """Raises Unfit."""
+        name = _asked(data, requests.Named).name
+        job = requests.by_name(self.state, name)
+        if job is None:
+            raise Unfit(404, f"there is no job {name!r}")
+        return job
+
+    async def cancel(self, job: Job) -> bool:
+        """Whether there was something left to cancel."""
+
+        def said() -> list[Event]:
+            event = core.cancelled(job)
+            return [] if event is None else [event]
+
+        return await self.say(said, "request")
+
+    # ------------------------------------------------------------------------------------------------------ the log
+
+    async def say(self, make: Callable[[], Sequence[Event]], cause: str) -> bool:
+        """Append what `make` says of the state as it is then, and fold it; whether that was anything."""
+        async with self._saying:
+            said = make()
+            if not said:
+                return False
+            sequence = await self.writer.append(said, basis=self.state.sequence, cause=cause)
+            self.state.apply(sequence, said)
+        self._schedule(itertools.chain.from_iterable(map(_keys, said)))
+        self._settled += [self.state.jobs[event.job].digest for event in said if isinstance(event, ev.JobSettled)]
+        self._stirred.set()
+        return True
+
+    async def _decide(self) -> None:
+        """For ever: what the core says, whenever something changed."""
+        while True:
+            while await self.say(lambda: core.decide(self.state), "decide"):
+                pass
+            while self._settled:
+                await self.bodies.forget(self._settled.pop())
+            await self._stirred.wait()
+            self._stirred.clear()
+
+    # -------------------------------------------------------------------------------------------------------- effects
+
+    def _schedule(self, keys: Iterable[Key]) -> None:
+        """Put what is intended on the agenda of its account, unless it is there."""
+        now_s = asyncio.get_running_loop().time()
+        for uid, alias in keys:
+            if (uid, alias) in self.state.submitting or (uid, alias) in self.state.stopping:
+                agenda = self._agendas.get(self.state.jobs[uid].places[alias].account)
+                if agenda is not None:  # else the clusters file has lost it; it waits for a start with it
+                    agenda.add((uid, alias), now_s)
+
+    async def _work(self, account: str, backend: Backend) -> None:
+        agenda, loop = self._agendas[account], asyncio.get_running_loop()
+        while True:
+            key = await agenda.next()
+            at_least_s, before = 0.0, self._intent(key)
+            if key in self.state.submitting:
+                at_least_s = await self._submit(key, backend, agenda)
+            elif key in self.state.stopping:
+                at_least_s = await self._stop(key, backend)
+            else:
+                agenda.done(key)
+                self._tried.discard(key)
+                continue
+            if self._intent(key) != before:
+                agenda.done(key)
+                agenda.add(key, loop.time())
+            else:
+                agenda.again(key, loop.time(), at_least_s)
+
+    def _intent(self, key: Key) -> tuple[str, str]:
+        place = self.state.jobs[key[0]].places[key[1]]
+        return place.phase, place.name
+
+    async def _submit(self, key: Key, backend: Backend, agenda: Agenda) -> float:
+        """One attempt; the seconds before which there should be no other."""
+        job, loop = self.state.jobs[key[0]], asyncio.get_running_loop()
+        place = job.places[key[1]]
+        if core.is_withdrawn(place, key in self._tried):
+            await self._settle(key, lambda: ev.SubmissionWithdrawn(job=job.uid, cluster=place.cluster))
+            return 0.0
+        if agenda.submits_from_s > loop.time():
+            return agenda.submits_from_s - loop.time()
+        try:
+            submission = await self._special(job, place)
+        except (BodyGone, mcc.InvalidJob) as error:
+            log.error("cannot be submitted", extra={"job": job.name, "cluster": place.cluster, "reason": str(error)})
+            return SELDOM_S
+        answer = await backend.submit(submission)
+        if not isinstance(answer, NotSent):
+            self._tried.add(key)
+        if isinstance(answer, Limited):
+            agenda.submits_from_s = loop.time() + answer.retry_after_ms / 1000
+            return answer.retry_after_ms / 1000
+        if isinstance(answer, Taken):
+            return await self._identify(key, backend)
+        await self._settle(key, lambda: core.submission_answered(job, place, answer, key in self._tried))
+        return 0.0
+
+    async def _identify(self, key: Key, backend: Backend) -> float:
+        """Whose the job of our name is."""
+        job = self.state.jobs[key[0]]
+        place = job.places[key[1]]
+        described = await backend.describe(place.name)
+        if isinstance(described, Described):
+            found = described
+            await self._settle(key, lambda: core.name_described(job, place, self._owner(key), found))
+        return described.retry_after_ms / 1000 if isinstance(described, Silent) else 0.0
+
+    async def _stop(self, key: Key, backend: Backend) -> float:
+        """One attempt; the seconds before which there should be no other."""
+        job = self.state.jobs[key[0]]
+        place = job.places[key[1]]
+        answer = await backend.stop(place.name, place.uid)
+        if isinstance(answer, Limited):
+            return answer.retry_after_ms / 1000
+        if not isinstance(answer, Accepted | Absent):
+            await self._settle(key, lambda: core.stop_answered(job, place, answer))
+        return 0.0
+
+    async def _settle(self, key: Key, outcome: Callable[[], Event | None]) -> None:
+        """Append an outcome, unless the intent is settled already."""
+
+        def said() -> list[Event]:
+            open_still = key in self.state.submitting or key in self.state.stopping
+            event = outcome() if open_still else None
+            return [] if event is None else [event]
+
+        await self.say(said, "outcome")
+
+    async def _special(self, job: Job, place: Place) -> Submission:
+        """Raises BodyGone, InvalidJob."""
+        text = (await self.bodies.read(job.digest)).decode()
+        special = specialize(mcc.load(text), place.cluster, self._owner((job.uid, place.cluster)), place.number)
+        return Submission(name=place.name, body=to_yaml(special).encode())
+
+    def _owner(self, key: Key) -> Owner:
+        return Owner(federation=self.log.cluster, job=key[0], cluster=key[1])
+
+    # --------------------------------------------------------------------------------------------------- observations
+
+    async def _poll(self, account: str, reach: Reach) -> None:
+        """For ever: one list of the account's jobs every `poll_s`, while it has any."""
+        while True:
+            pause_s = reach.poll_s * random.uniform(0.9, 1.0)
+            cluster = self.state.clusters.get(account)
+            if cluster is not None and cluster.open:
+                asked_ns = observing.log_time_ns(self.state, self._clock.now_ns())
+                answer = await reach.backend.observe()
+                await self.say(lambda: self._seen(account, answer, asked_ns), "outcome")  # noqa: B023
+                if isinstance(answer, Silent):
+                    pause_s = max(pause_s, answer.retry_after_ms / 1000)
+            await asyncio.sleep(pause_s)
+
+    def _seen(self, account: str, answer: Listing | Silent, asked_ns: int) -> list[Event]:
+        """What an answer, or none, adds to the log."""
+        state, before_ns = self.state, self._answered.get(account, -1)
+        clock_ns = max(self._clock.now_ns(), state.clock.time_ns)
+        said: Event | None
+        if isinstance(answer, Listing):
+            now_ns = observing.log_time_ns(state, clock_ns)
+            said = observing.observed(state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns)
+            self._answered[account] = asked_ns
+        else:
+            said = observing.silent(state, account, answer.reason, before_ns=before_ns)
+        if said is not None:
+            return [observing.ticked(state, clock_ns), said]
+        overdue = clock_ns - state.clock.time_ns >= HEARTBEAT_NS
+        if overdue and any(job.phase == RACING for job in state.jobs.values()):
+            return [observing.ticked(state, clock_ns)]
+        return []
+
+
+def _asked(data: bytes, of: type[T]) -> T:
+    """Raises Unfit."""
+    try:
+        return msgspec.json.decode(data, type=of)
+    except UNDECODABLE as error:
+        raise Unfit(400, f"expected {', '.join(of.__struct_encode_fields__)} as JSON: {error}") from error
+
+
+def _keys(event: Event) -> list[Key]:
+    """The places that an event is about."""
+    if isinstance(event, ev.JobFederated):
+        return [(event.job, contender.cluster) for contender in event.clusters]
+    job, cluster = getattr(event, "job", ""), getattr(event, "cluster", "")
+    return [(job, cluster)] if job and cluster else []

@@ -1,0 +1,203 @@
+"""A federator that is killed (SIGKILL) over and over, on real processes: NATS, OpenPAI clusters over HTTP, its own.
+
+``python -m tests.federator.kills --kills 200 --jobs 50 --clusters 5`` prints one line of JSON: how many jobs ended with
+how many survivors, and what was left over. Jobs come, run, lose and are stopped while it is killed at random moments;
+answers are lost, submissions land late and stops are refused meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from events.connection import Connection
+from events.log import LogError
+from events.micro import Unfit, ask
+from events.object_store import Bucket
+from events.server import EmbeddedServer
+from services.federator.bodies import Cipher, bucket_name
+from services.federator.records import SETTLED
+from services.federator.requests import prefix
+from services.federator.specialize import to_yaml
+from services.simulator.openpai.jobs import Life
+from services.simulator.openpai.limits import Limits
+from services.simulator.openpai.server import LateFault, OpenPai
+from tests.federator.jobs import document, plugin
+
+FEDERATION = "federation"
+NONE = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)
+WITHIN_S = 300.0
+
+
+class Run:
+    """One run of it all."""
+
+    def __init__(self, url: str, pai: OpenPai, directory: Path, *, jobs: int, clusters: int, seed: int) -> None:
+        self.url, self.pai, self.directory, self.rng = url, pai, directory, random.Random(seed)
+        self.names = [f"job-{number}" for number in range(jobs)]
+        self.count: Counter[str] = Counter()
+        for number in range(clusters):
+            life = Life(waiting_ms=self.rng.randrange(100, 3_000), notice_ms=300, dying_ms=100)
+            pai.add(f"c{number}", tokens={"secret": "alice"}, limits=NONE, life=life)
+        self._write_files()
+        self.process: asyncio.subprocess.Process | None = None
+
+    def _write_files(self) -> None:
+        (self.directory / "token").write_text("secret")
+        (self.directory / "keys").write_text(Cipher.new_key())
+        limits = {"requests_per_minute": 0, "lists_per_minute": 0, "submissions_per_hour": 0}
+        entries = {
+            alias: {"uri": cluster.url, "user": "alice", "token": {"file": "token"}, "poll_ms": 200, "limits": limits}
+            for alias, cluster in self.pai.clusters.items()
+        }
+        (self.directory / "clusters.yaml").write_text(json.dumps({"clusters": entries}))
+
+    def text(self, name: str) -> str:
+        made = document()
+        del made["secrets"]
+        made["name"] = name
+        plugins = made["extra"]["com.microsoft.pai.runtimeplugin"]
+        del plugins[0]
+        plugin(made).update(
+            guardTimeRunning=0.005,
+            timeScale=0.001,
+            clusters={
+                alias: {"uri": cluster.url, "user": "alice", "priority": self.rng.choice((0, 0, 5, 20))}
+                for alias, cluster in self.pai.clusters.items()
+            },
+            params={"gpuNum": dict.fromkeys(self.pai.clusters, 1)},
+        )
+        return to_yaml(made)
+
+    async def start(self) -> None:
+        command = [sys.executable, "-m", "services", "federator", "--nats", self.url]
+        command += ["--clusters", str(self.directory / "clusters.yaml"), "--keys", str(self.directory / "keys")]
+        with (self.directory / "federator.log").open("ab") as output:
+            self.process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
+
+    async def kill(self) -> None:
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.count["kill -9"] += 1
+        else:
+            self.count[f"ended by itself: {self.process.returncode}"] += 1
+        await self.process.wait()
+
+    async def submit(self, connection: Connection) -> None:
+        """Every job, as a client that asks until it has its answer."""
+        for name in self.names:
+            text = self.text(name)
+            while True:
+                try:
+                    await ask(connection, prefix(FEDERATION), "submit", {"document": text}, 2.0)
+                except Unfit as refused:
+                    if "already" not in refused.message:  # else the answer before was lost
+                        raise
+                except LogError:
+                    await asyncio.sleep(0.2)
+                    continue
+                break
+            self.count["jobs"] += 1
+            await asyncio.sleep(self.rng.random() * 0.2)
+
+    def disturb(self) -> None:
+        cluster = self.rng.choice(list(self.pai.clusters.values()))
+        verb = self.rng.choice(("submit", "submit", "stop", "list"))
+        cluster.faults.plan(verb=verb, hang_up=True, applied=True)
+        cluster.faults.plan(verb="stop", status=self.rng.choice((403, 429, 500)))
+        cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=self.rng.randrange(3_000)))
+        self.count["faults planned"] += 3
+
+    async def settled(self, connection: Connection) -> list[dict[str, Any]]:
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            assert time.monotonic() < deadline, "not everything settles"
+            try:
+                jobs: list[dict[str, Any]] = await ask(connection, prefix(FEDERATION), "list", {}, 5.0)
+            except LogError:
+                await asyncio.sleep(0.2)
+                continue
+            if len(jobs) == len(self.names) and all(job["phase"] == SETTLED for job in jobs):
+                return jobs
+            await asyncio.sleep(0.2)
+
+    def survivors(self) -> dict[str, list[str]]:
+        """By job: where something of it is not over."""
+        found: dict[str, list[str]] = {name: [] for name in self.names}
+        for alias, cluster in self.pai.clusters.items():
+            now_ms = cluster.clock()
+            for job in cluster.jobs.values():
+                if job.now(now_ms).sub_state != "Completed":
+                    found[job.name.rpartition(f"-{alias}")[0]].append(alias)
+        return found
+
+
+async def run(directory: Path, *, kills: int, jobs: int, clusters: int, seed: int) -> dict[str, Any]:
+    """What came of it."""
+    with EmbeddedServer(directory / "nats") as server:
+        async with OpenPai() as pai:
+            made = Run(server.url, pai, directory, jobs=jobs, clusters=clusters, seed=seed)
+            connection = await Connection(server.url).connect()
+            await made.start()
+            submitting = asyncio.create_task(made.submit(connection))
+            try:
+                while made.count["kill -9"] < kills:
+                    made.disturb()
+                    await asyncio.sleep(made.rng.random() * 3.0)
+                    await made.kill()
+                    await made.start()
+                await submitting
+                for cluster in pai.clusters.values():
+                    cluster.faults.lift()
+                told = await made.settled(connection)
+                await asyncio.sleep(4.0)  # what could still land has landed
+                survivors = made.survivors()
+                await _bodies_gone(connection)
+            finally:
+                submitting.cancel()
+                await made.kill()
+                await connection.close()
+            kept = {job["name"]: job["cluster"] for job in told}
+            return {
+                "jobs": len(told),
+                "survivors": dict(Counter(len(where) for where in survivors.values())),
+                "elsewhere": [name for name, where in survivors.items() if where != [kept[name]]],
+                "submitted": sum(len(cluster.jobs) for cluster in pai.clusters.values()),
+                "happened": dict(made.count),
+            }
+
+
+async def _bodies_gone(connection: Connection) -> None:
+    """Bodies of settled jobs are forgotten soon."""
+    bucket = Bucket(connection, bucket_name(FEDERATION))
+    deadline = time.monotonic() + 60.0
+    while await bucket.listed():
+        assert time.monotonic() < deadline, "bodies are left"
+        await asyncio.sleep(0.2)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.federator.kills")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=20)
+    parser.add_argument("--clusters", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = vars(parser.parse_args())
+    with tempfile.TemporaryDirectory() as directory:
+        found = asyncio.run(run(Path(directory), **arguments))
+    print(json.dumps(found))
+    return 0 if found["survivors"] == {1: found["jobs"]} and not found["elsewhere"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The federator as a process of its own, the requests of the command line, and what kill -9 leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.server import EmbeddedServer
+from services.simulator.openpai.server import OpenPai
+from tests.federator import kills
+from tests.nats_server import connected, own_server
+
+__all__ = ["own_server"]
+
+
+class Running:
+    """A federator over two clusters."""
+
+    def __init__(self, run: kills.Run, directory: Path) -> None:
+        self.run, self.directory = run, directory
+
+    async def muster(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of ``muster job …``."""
+        command = [sys.executable, "-m", "services", "job", *arguments, "--nats", self.run.url]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 120)
+        return process.returncode or 0, out.decode(), err.decode()
+
+    async def answer(self, *arguments: str) -> Any:
+        code, out, err = await self.muster(*arguments, "--json")
+        assert code == 0, err
+        return json.loads(out.splitlines()[-1])
+
+    def file(self, name: str) -> str:
+        file = self.directory / f"{name}.yaml"
+        file.write_text(self.run.text(name))
+        return str(file)
+
+
+@pytest.fixture
+async def running(own_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Running]:
+    async with OpenPai() as pai:
+        run = kills.Run(own_server.url, pai, tmp_path, jobs=0, clusters=2, seed=1)
+        await run.start()
+        try:
+            yield Running(run, tmp_path)
+        finally:
+            await run.kill()
+
+
+async def ready(running: Running) -> None:
+    async with connected(running.run.url) as connection:
+        await running.run.settled(connection)
+
+
+async def test_a_job_by_the_command_line(running: Running) -> None:
+    await ready(running)
+    code, out, err = await running.muster("submit", running.file("train"), "--watch")
+    assert code == 0, err
+    assert out.splitlines()[-1].startswith("settled on c")
+    told = await running.answer("status", "train")
+    assert (told["name"], told["phase"]) == ("train", "settled")
+    assert sorted(at["phase"] for at in told["clusters"]) == ["ended", "submitted"]
+    assert [job["name"] for job in await running.answer("list")] == ["train"]
+    for command in (("status", "train"), ("list",)):
+        code, out, err = await running.muster(*command)
+        assert (code, err) == (0, "")
+        assert "train" in out
+    assert await running.answer("cancel", "train") == {"cancelled": True}
+    code, _, err = await running.muster("submit", running.file("train"))
+    assert (code, "there was a job 'train' already" in err) == (2, True)
+    code, _, err = await running.muster("status", "other")
+    assert (code, "there is no job 'other'" in err) == (2, True)
+
+
+async def test_where_no_federator_runs(own_server: EmbeddedServer, tmp_path: Path) -> None:
+    async with OpenPai() as pai:
+        running = Running(kills.Run(own_server.url, pai, tmp_path, jobs=0, clusters=1, seed=1), tmp_path)
+        code, _, err = await running.muster("list")
+    assert (code, "is `muster federator` running?" in err) == (2, True)
+
+
+async def test_files_that_are_wrong(own_server: EmbeddedServer, tmp_path: Path) -> None:
+    async with OpenPai() as pai:
+        run = kills.Run(own_server.url, pai, tmp_path, jobs=0, clusters=1, seed=1)
+        for file, said in (("keys", "URL-safe base64"), ("clusters.yaml", "expected a mapping with 'clusters'")):
+            kept = (tmp_path / file).read_text()
+            (tmp_path / file).write_text("nothing")
+            await run.start()
+            assert run.process is not None
+            assert await asyncio.wait_for(run.process.wait(), 60) == 2
+            assert said in (tmp_path / "federator.log").read_text()
+            (tmp_path / file).write_text(kept)
+
+
+async def test_a_program_finds_it_as_a_nats_micro_service(running: Running) -> None:
+    await ready(running)
+    async with connected(running.run.url) as connection:
+        info = json.loads((await connection.request("$SRV.INFO.muster-federator", b"")).data)
+    assert sorted(endpoint["subject"] for endpoint in info["endpoints"]) == [
+        "muster-jobs.federation.cancel",
+        "muster-jobs.federation.list",
+        "muster-jobs.federation.status",
+        "muster-jobs.federation.submit",
+    ]
+
+
+async def test_killed_again_and_again_each_job_has_one_survivor(tmp_path: Path) -> None:
+    found = await kills.run(tmp_path, kills=4, jobs=5, clusters=3, seed=1)
+    assert found["survivors"] == {1: 5}
+    assert found["elsewhere"] == []
+    assert found["happened"]["kill -9"] >= 4
+    assert "secret" not in (tmp_path / "federator.log").read_text()

@@ -1,0 +1,282 @@
+"""The federator as it runs: its log in memory, clusters over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import events as ev
+from events import envelope
+from events.memory import MemoryLog
+from services.federator.backends import Reach
+from services.federator.backends.credentials import Secret
+from services.federator.backends.openpai import Limits
+from services.federator.backends.openpai import OpenPai as Backend
+from services.federator.bodies import Bodies, Cipher, MemoryBlobs
+from services.federator.mcc import InvalidJob
+from services.federator.records import PLACED, SETTLED, Job, account_of
+from services.federator.service import Federator
+from services.federator.specialize import to_yaml
+from services.simulator.openpai.jobs import Life
+from services.simulator.openpai.server import LateFault, OpenPai, Served
+from services.writer import SteppedDown
+from tests.federator.backends.sites import UNLIMITED, job
+from tests.federator.jobs import document, plugin
+from tests.waiting import until
+
+GUARD = 0.002
+"""Minutes: 120 ms."""
+POLL_S = 0.02
+NO_LIMITS = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)
+NAMES = ("a", "b", "c")
+
+
+class Field:
+    """Three clusters, a log, and one federator process after the other."""
+
+    def __init__(self, pai: OpenPai, directory: Path) -> None:
+        token = directory / "token"
+        token.write_text("secret")
+        self.secret = Secret(file=str(token))
+        self.pai = pai
+        self.log = MemoryLog("federation")
+        self.blobs = MemoryBlobs()
+        self.bodies = Bodies(self.blobs, Cipher([Cipher.new_key()]))
+        self.federator: Federator
+        self._running: asyncio.Task[None] | None = None
+        self._backends: list[Backend] = []
+
+    def cluster(self, alias: str, **life: Any) -> Served:
+        return self.pai.add(alias, tokens={"secret": "alice"}, limits=UNLIMITED, life=Life(**life))
+
+    async def start(self) -> Federator:
+        self._backends = [
+            Backend(cluster.url, "alice", self.secret, limits=NO_LIMITS, timeout_s=2.0)
+            for cluster in self.pai.clusters.values()
+        ]
+        urls = [cluster.url for cluster in self.pai.clusters.values()]
+        reaches = {
+            account_of("alice", url): Reach(backend=backend, poll_s=POLL_S)
+            for url, backend in zip(urls, self._backends, strict=True)
+        }
+        self.federator = Federator(self.log, reaches, self.bodies, holder="test")
+        self._running = asyncio.create_task(self.federator.run())
+        ready = asyncio.create_task(self.federator.ready.wait())
+        await asyncio.wait({self._running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        assert ready.done(), self._running
+        return self.federator
+
+    async def kill(self) -> None:
+        """At once, wherever it is."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+            for backend in self._backends:
+                await backend.close()
+            self._running = None
+
+    def text(self, name: str, **priorities: int) -> str:
+        made = document()
+        del made["secrets"]
+        made["name"] = name
+        plugin(made).update(
+            guardTimeRunning=GUARD,
+            timeScale=0.001,
+            clusters={
+                alias: {"uri": self.pai.clusters[alias].url, "user": "alice", "priority": priority}
+                for alias, priority in priorities.items()
+            },
+            params={name: dict.fromkeys(priorities, 1) for name in ("gpuNum", "storageConfigs")},
+        )
+        made["extra"]["com.microsoft.pai.runtimeplugin"] = made["extra"]["com.microsoft.pai.runtimeplugin"][-1:]
+        plugin(made)["params"].pop("storageConfigs")
+        return to_yaml(made)
+
+    async def federate(self, name: str, **priorities: int) -> Job:
+        uid = await self.federator.federate(self.text(name, **priorities))
+        return self.federator.state.jobs[uid]
+
+    def now(self, name: str) -> Job:
+        """The job, as the federator of now knows it."""
+        state = self.federator.state
+        return state.jobs[state.names[name]]
+
+    async def settled(self, *names: str) -> None:
+        def done() -> bool:
+            assert self._running is not None
+            if self._running.done():
+                self._running.result()
+            return all(self.now(name).phase == SETTLED for name in names)
+
+        await until(done, "everything to settle")
+
+    def alive(self) -> dict[str, list[str]]:
+        """By federated job: on which clusters something of it runs, or still may."""
+        found: dict[str, list[str]] = {}
+        for alias, cluster in self.pai.clusters.items():
+            for (_, name), one in cluster.jobs.items():
+                if one.now(cluster.clock()).sub_state != "Completed":
+                    found.setdefault(name.removesuffix(f"-{alias}").removesuffix(f"-{alias}-2"), []).append(alias)
+        return found
+
+    async def said(self) -> list[ev.Event]:
+        return [
+            event async for batch in self.log.read() for stored in batch for event in envelope.decode_events(stored)
+        ]
+
+
+@pytest.fixture
+async def field(tmp_path: Path) -> AsyncIterator[Field]:
+    async with OpenPai() as pai:
+        made = Field(pai, tmp_path)
+        yield made
+        await made.kill()
+
+
+async def test_the_first_good_cluster_keeps_the_job(field: Field) -> None:
+    field.cluster("a", waiting_ms=600_000, notice_ms=50)
+    field.cluster("b", waiting_ms=100)
+    field.cluster("c", waiting_ms=600_000)
+    await field.start()
+    await field.federate("train", a=0, b=0, c=0)
+    await field.settled("train")
+    assert field.now("train").winner == "b"
+    assert field.alive() == {"train": ["b"]}
+    await until(lambda: not field.blobs.data, "the body to go")
+
+
+async def test_a_cluster_of_higher_priority_gets_the_job_in_its_extra_time(field: Field) -> None:
+    field.cluster("a", waiting_ms=50)
+    field.cluster("b", waiting_ms=400)
+    await field.start()
+    await field.federate("train", a=0, b=20)  # 20 points: 1.2 s
+    await field.settled("train")
+    assert field.now("train").winner == "b"
+    assert field.alive() == {"train": ["b"]}
+
+
+async def test_intent_is_in_the_log_before_anything_is_submitted_or_stopped(field: Field) -> None:
+    for alias in NAMES:
+        cluster = field.cluster(alias, waiting_ms=50)
+        submit, execute = cluster.submit, cluster.execute
+
+        def submitting(user: str, body: str, submit: Callable[..., Any] = submit) -> Any:
+            assert any(b"JobFederated" in stored.payload for stored in field.log.commits)
+            return submit(user, body)
+
+        def stopping(user: str, framework: str, value: str, execute: Callable[..., Any] = execute) -> Any:
+            assert any(b"StopIntended" in stored.payload for stored in field.log.commits)
+            return execute(user, framework, value)
+
+        cluster.submit, cluster.execute = submitting, stopping  # type: ignore[method-assign]
+    await field.start()
+    await field.federate("train", a=0, b=0, c=0)
+    await field.settled("train")
+    assert len(field.alive()["train"]) == 1
+
+
+async def test_a_foreign_job_of_the_same_name_is_never_touched(field: Field) -> None:
+    cluster = field.cluster("a", waiting_ms=50)
+    cluster.submit("alice", to_yaml(job("train-a", None)))
+    await field.start()
+    await field.federate("train", a=0)
+    await field.settled("train")
+    assert cluster.jobs["alice", "train-a"].stop_ms is None
+    assert field.now("train").places["a"].name == "train-a-2"
+
+
+async def test_a_cancelled_job_ends_everywhere(field: Field) -> None:
+    for alias in NAMES:
+        field.cluster(alias, waiting_ms=50, notice_ms=50)
+    federator = await field.start()
+    await field.federate("train", a=0, b=0, c=0)
+    await until(lambda: field.now("train").phase in (PLACED, SETTLED), "a decision")
+    assert await federator.cancel(field.now("train"))
+    await until(lambda: field.now("train").cancelled and not field.alive(), "its end")
+    await field.settled("train")
+
+
+async def test_what_the_log_says_shows_no_secret(field: Field) -> None:
+    field.cluster("a", waiting_ms=50)
+    federator = await field.start()
+    text = field.text("train", a=0) + "\nsecrets: {password: hunter2}\n"
+    await federator.federate(text)
+    await field.settled("train")
+    written = b"".join(stored.payload for stored in field.log.commits)
+    assert b"hunter2" not in written
+    assert b"secret" not in written
+
+
+async def test_what_is_refused(field: Field) -> None:
+    field.cluster("a", waiting_ms=50)
+    federator = await field.start()
+    text = field.text("train", a=0)
+    await federator.federate(text)
+    for wrong, said in (
+        (text, "there was a job 'train' already"),
+        (text.replace("user: alice", "user: mallory"), "knows no mallory@"),
+        (text + "\nsecrets: {token-a: hunter2}\n", "tokens are the federator's"),
+        ("a: [", "expected YAML"),
+    ):
+        with pytest.raises(InvalidJob, match=said) as error:
+            await federator.federate(wrong)
+        assert "hunter2" not in str(error.value)
+    assert len(field.blobs.data) <= 1
+
+
+async def test_a_replaced_federator_steps_down(field: Field) -> None:
+    field.cluster("a", waiting_ms=600_000)
+    federator = await field.start()
+    await field.federate("first", a=0)
+    other = Federator(field.log, {}, field.bodies, holder="other")
+    running = asyncio.create_task(other.run())
+    await other.ready.wait()
+    with pytest.raises(SteppedDown):
+        await federator.federate(field.text("second", a=0))
+    running.cancel()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_whatever_happens_one_survives(field: Field, seed: int) -> None:
+    """Processes killed at random moments, answers lost, submissions late, stops refused, a cluster cut off."""
+    rng = random.Random(seed)
+    clusters = [
+        field.cluster(alias, waiting_ms=rng.randrange(300), notice_ms=rng.randrange(100), dying_ms=rng.randrange(50))
+        for alias in NAMES
+    ]
+    clusters[0].submit("alice", to_yaml(job("job-0-a", None)))
+    await field.start()
+    names = [f"job-{number}" for number in range(6)]
+    waiting = list(names)
+    for step in range(30):
+        cluster = rng.choice(clusters)
+        cluster.cut_off = step < 25 and rng.random() < 0.2
+        cluster.faults.plan(verb=rng.choice(("submit", "stop", "list")), hang_up=True, applied=True)
+        cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=rng.randrange(500)))
+        cluster.faults.plan(verb="stop", status=rng.choice((403, 500)))
+        if waiting:
+            await field.federate(waiting.pop(), a=rng.randrange(3), b=rng.randrange(3), c=rng.randrange(3))
+        await asyncio.sleep(rng.random() * 0.1)
+        if rng.random() < 0.4:
+            await field.kill()
+            await field.start()
+    for cluster in clusters:
+        cluster.cut_off = False
+        cluster.faults.lift()
+    await field.settled(*names)
+    alive = field.alive()
+    foreign = clusters[0].jobs["alice", "job-0-a"]
+    assert foreign.stop_ms is None
+    alive["job-0"].remove("a")
+    assert {name: len(where) for name, where in alive.items()} == dict.fromkeys(names, 1)
+    for name in names:
+        assert alive[name] == [field.now(name).winner]
+    assert not field.federator.state.submitting
+    assert not field.federator.state.stopping
