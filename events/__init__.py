@@ -37,6 +37,7 @@ from events.decisions import (
     GangPermitted,
     GangPlaced,
     GangReleased,
+    GangTimedOut,
     GroupNominated,
     GroupNominationEnded,
     GroupsRefused,
@@ -58,6 +59,9 @@ from events.decisions import (
     ShardLost,
     SnapshotTaken,
     Ticked,
+    TimeoutMarked,
+    TimeoutMarkFailed,
+    TimeoutMarkRenewed,
 )
 from events.facts import (
     ClusterSynced,
@@ -127,6 +131,10 @@ BinderEvents = (
     | GangPermitted
     | ProposalRefused
     | GangReleased
+    | GangTimedOut
+    | TimeoutMarked
+    | TimeoutMarkRenewed
+    | TimeoutMarkFailed
     | PodBound
     | BindingFailed
     | BindingRenewed
@@ -194,6 +202,7 @@ __all__ = [
     "GangPermitted",
     "GangPlaced",
     "GangReleased",
+    "GangTimedOut",
     "GroupNominated",
     "GroupNominationEnded",
     "GroupsRefused",
@@ -244,4 +253,7 @@ __all__ = [
     "SubmissionRefused",
     "SubmissionWithdrawn",
     "Ticked",
+    "TimeoutMarkFailed",
+    "TimeoutMarkRenewed",
+    "TimeoutMarked",
 ]

@@ -63,7 +63,7 @@ class GroupsRefused(Decision, frozen=True):
     """Groups that cannot be placed now, for one shared reason with the numbers behind it.
 
     `reason` is a code: InsufficientRoom (autoscalers may act), TooFewPods, WaitingForGang, GangNotDeclared,
-    PodsGated, UnsupportedConstraint, GangTooLarge, SetAside.
+    GangTimedOut, PodsGated, UnsupportedConstraint, GangTooLarge, SetAside.
     """
 
     reason: str
@@ -149,7 +149,8 @@ class ProposalRefused(Decision, frozen=True):
     group: str
     proposal: Place
     reason: str
-    """NodeGone, NodeUnfit, NoRoom, RoomKept (for a starving gang), PodGone, PodGated, PodClaimed, Quorum, SetAside."""
+    """NodeGone, NodeUnfit, NoRoom, RoomKept (for a starving gang), PodGone, PodGated, PodClaimed, GangTimedOut, Quorum,
+    SetAside."""
     node: str
     pod: str
 
@@ -160,6 +161,40 @@ class GangReleased(Decision, frozen=True):
     group: str
     reason: str
     pods: tuple[str, ...]
+
+
+class GangTimedOut(Decision, frozen=True):
+    """A Koordinator gang ran out of waiting time: it is not tried again until its user acts (seed 002, Un-reserve).
+
+    It is the intent, too: each pod named here is to say so, in the annotation ``gang.scheduling.koordinator.sh/timeout``.
+    """
+
+    group: str
+    pods: tuple[tuple[str, str], ...]
+    """(uid, resourceVersion): of every live pod of the group that does not say so yet."""
+
+
+class TimeoutMarked(Decision, frozen=True):
+    """Outcome: these pods say that their gang timed out; their new resourceVersions."""
+
+    pods: tuple[tuple[str, str], ...]
+    """(uid, resourceVersion)."""
+
+
+class TimeoutMarkRenewed(Decision, frozen=True):
+    """These pods had changed since the intent (409 on their resourceVersion), in no way that matters: it is renewed."""
+
+    pods: tuple[tuple[str, str], ...]
+    """(uid, resourceVersion)."""
+
+
+class TimeoutMarkFailed(Decision, frozen=True):
+    """Outcome: the pod will not say it, by a definite no or since its gang may be tried again by now."""
+
+    uid: str
+    namespace: str
+    name: str
+    message: str
 
 
 class PodBound(Decision, frozen=True):

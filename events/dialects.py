@@ -44,6 +44,9 @@ _NAME_SPACE = {"kube-batch": "batch", "volcano": "batch", "kubernetes": "kuberne
 
 ONCE_SATISFIED, WAITING_AND_RUNNING, ONLY_WAITING = "once-satisfied", "waiting-and-running", "only-waiting"
 
+TIMEOUT_ANNOTATION = "gang.scheduling.koordinator.sh/timeout"
+"""``true`` on a pod: its gang ran out of waiting time, and is not to be tried again before its user acted (seed 002)."""
+
 
 def family(dialect: str) -> str:
     """Whose it is: coscheduling, koordinator, kube-batch, volcano, kubernetes."""

@@ -299,6 +299,21 @@ class World:
             self.assigned(uid, claim.node)
         return done
 
+    def mark(self) -> list[str]:
+        """Every pod that is to say that its gang timed out says it: outcome, then fact."""
+        done = [uid for uid, mark in self.state.marks.items() if not mark.written]
+        for uid in done:
+            self.append("binder", [ev.TimeoutMarked(pods=((uid, self.version()),))], cause="outcome")
+            self.says(uid)
+        return done
+
+    def says(self, uid: str, *, timed_out: bool = True) -> None:
+        """A fact of the pod: it has the annotation that its gang timed out, or it has it no longer."""
+        fact = self.state.pods[uid].fact
+        assert fact.gang is not None
+        gang = msgspec.structs.replace(fact.gang, timed_out=timed_out or msgspec.UNSET)
+        self.facts(msgspec.structs.replace(fact, gang=gang, resource_version=self.version()))
+
     def settle(self, shards: tuple[str, ...] = ("a",)) -> None:
         """Plan, judge and bind until nobody has anything to say."""
         for _ in range(100):

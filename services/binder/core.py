@@ -14,6 +14,7 @@ from services.binder.judge import Bench, Verdict
 from services.binder.nominations import end_group_nominations
 from services.binder.replacement import end_nominations, keep_room
 from services.binder.rules.coscheduling.unreserve import unreserve
+from services.binder.rules.koordinator.unreserve import timed_out
 from services.binder.rules.starvation.ending import end_reservations
 from services.binder.rules.starvation.reserving import answer_requests
 from services.state.fold import State
@@ -86,5 +87,6 @@ def _unreserve(state: State, judged: set[str]) -> list[BinderEvent]:
         if group is not None and group.held and key not in judged:
             release = unreserve(state, group)
             if release is not None:
-                released.append(release)
+                over = timed_out(state, group, release)
+                released += [release] if over is None else [over, release]
     return released

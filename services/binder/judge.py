@@ -16,7 +16,7 @@ from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from services.binder.kept import Kept
 from services.binder.rules.coscheduling import permit
 from services.binder.rules.koordinator import gang_group
-from services.state import fits, reservations
+from services.state import fits, reservations, timeouts
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
 from services.state.nominations import claim_key
@@ -74,8 +74,9 @@ class Bench:
         """The verdict, with what comes with it."""
         group = self.state.groups.get(proposal.group)
         place = Place(proposal.sequence, proposal.index)
-        if group is None or group.since > proposal.basis:
-            return [_refusal(proposal, place, Fault("PodGone", "", ""))]
+        if group is None or group.since > proposal.basis or timeouts.stands(self.state, group):
+            gone = group is None or group.since > proposal.basis
+            return [_refusal(proposal, place, Fault("PodGone" if gone else "GangTimedOut", "", ""))]
         self._kept = self._kept_from_group(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
         kept = self._spend_group_nomination(group)

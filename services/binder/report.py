@@ -22,6 +22,7 @@ WORDS = {
     "TooFewPods": "WaitingForMembers",
     "WaitingForGang": "WaitingForGang",
     "GangNotDeclared": "WaitingForPodGroup",
+    "GangTimedOut": "GangTimedOut",
     "PodsGated": "WaitingForMembers",
     "GangTooLarge": "GangTooLarge",
     "SetAside": "SetAside",

@@ -27,14 +27,15 @@ from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
 from services.binder.group_status import group_status
 from services.binder.report import Condition, KubernetesEvent, condition, failed_scheduling, rejected, scheduled
 from services.decider import Decider, Decision, LogTime
+from services.kubernetes.annotation import annotate
 from services.kubernetes.client import Client, Regarding
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import Resource
 from services.snapshots import SnapshotKeeper, Taking
-from services.state import membership
+from services.state import membership, timeouts
 from services.state.fold import State
-from services.state.records import PERMITTED
+from services.state.records import PERMITTED, Pod
 from services.writer import Writer
 
 logger = logging.getLogger("muster.binder")
@@ -214,11 +215,13 @@ class Effects:
 
 
 class Rates(NamedTuple):
-    """Bounds on what is written behind: PodScheduled conditions, Kubernetes events, status of PodGroups."""
+    """Bounds on what is written behind: PodScheduled conditions, Kubernetes events, status of PodGroups, annotations of
+    timed-out pods."""
 
     conditions_per_s: float = 15.0
     events_per_s: float = 50.0
     groups_per_s: float = 20.0
+    marks_per_s: float = 50.0
 
 
 DEFAULT_RATES = Rates()
@@ -245,9 +248,9 @@ class Rate:
 
 
 class WriteBehind:
-    """What users read. Three queues without duplicates, the oldest first, one write at a time in each: pods whose
-    condition may have changed, PodGroups whose status may have, and Kubernetes events, of which a burst may lose the
-    oldest."""
+    """What users read. Four queues without duplicates, the oldest first, one write at a time in each: pods whose
+    condition may have changed, PodGroups whose status may have, pods that are to say that their gang timed out, and
+    Kubernetes events, of which a burst may lose the oldest."""
 
     def __init__(
         self,
@@ -265,8 +268,15 @@ class WriteBehind:
         self._waiting_rate = Rate(rates.conditions_per_s)
         self._event_rate = Rate(rates.events_per_s)
         self._gang_rate = Rate(rates.groups_per_s)
+        self._mark_rate = Rate(rates.marks_per_s)
         self._pods: dict[str, None] = {}
         self._gangs: dict[str, None] = {}
+        self._marks: dict[str, None] = {}
+        self._doubtful: set[str] = set()
+        """Marks of which an attempt may still land: it had no answer, or was a process's before this one."""
+        self._marked: dict[str, str] = {}
+        self._renewed: dict[str, str] = {}
+        """UID → resourceVersion: what became of marks since the last report."""
         self._events: deque[KubernetesEvent] = deque(maxlen=EVENTS_KEPT)
         self._told: set[tuple[str, str]] = set()
         self._reported: dict[str, dict[str, str]] = {}
@@ -290,6 +300,8 @@ class WriteBehind:
             elif isinstance(event, ev.PodBound):
                 self._events.append(scheduled(event, time_ns))
                 self._note_gang(event.uid)
+            elif isinstance(event, ev.GangTimedOut | ev.TimeoutMarkRenewed):
+                self._marks.update(dict.fromkeys(uid for uid, _ in event.pods))
             elif isinstance(event, ev.DeclarationRejected):
                 self._events.append(rejected(event, time_ns))
             elif isinstance(event, ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating):
@@ -304,6 +316,8 @@ class WriteBehind:
             for key in cohort.groups:
                 self._pods.update(dict.fromkeys(membership.members(state, state.groups[key])))
         self._gangs.update(dict.fromkeys(state.gangs))
+        self._marks.update(dict.fromkeys(state.marks))
+        self._doubtful.update(state.marks)
         self._events.extend(rejected(event, 0) for event in state.rejections.values())
 
     def _note_gang(self, uid: str) -> None:
@@ -327,6 +341,7 @@ class WriteBehind:
                 written_s = time.monotonic()
                 await asyncio.gather(
                     self._round(self._gang_rate, self._due_gangs),
+                    self._round(self._mark_rate, self._due_marks),
                     self._round(self._event_rate, self._due_events),
                     self._round(self._waiting_rate, self._due_conditions),
                 )
@@ -349,6 +364,16 @@ class WriteBehind:
                 most -= 1
                 yield self._write_gang(key, state.pod_groups[gang.pod_group], status)
 
+    def _due_marks(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+        """Intents that are not settled."""
+        state = self._decider.state
+        while self._marks and most > 0:
+            uid = _first(self._marks)
+            mark, pod = state.marks.get(uid), state.pods.get(uid)
+            if mark is not None and pod is not None and not mark.written:
+                most -= 1
+                yield self._write_mark(uid, pod, mark.resource_version)
+
     def _due_events(self, most: int) -> Iterator[Coroutine[None, None, int]]:
         for _ in range(min(most, len(self._events))):
             yield self._write_event(self._events.popleft())
@@ -363,10 +388,15 @@ class WriteBehind:
                 yield self._write_condition(uid, due)
 
     def _report(self) -> None:
-        """What was written to conditions goes into the log together: one event for a reason."""
+        """What was written goes into the log together: of conditions, one event for a reason."""
         for reason, pods in self._reported.items():
             self._decider.report(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
         self._reported.clear()
+        if self._marked:
+            self._decider.report(ev.TimeoutMarked(pods=tuple(self._marked.items())))
+        if self._renewed:
+            self._decider.report(ev.TimeoutMarkRenewed(pods=tuple(self._renewed.items())))
+        self._marked, self._renewed = {}, {}
 
     async def _write(self, write: Coroutine[None, None, int]) -> int:
         """How many requests it took. Its failure costs only itself."""
@@ -409,6 +439,35 @@ class WriteBehind:
         requests = await self._statuses.write(resource, *about, status)
         self._written[key] = (fact.uid, status)
         return requests
+
+    async def _write_mark(self, uid: str, pod: Pod, resource_version: str) -> int:
+        """The annotation that the pod's gang timed out. What is in doubt is tried again in the next round, unchanged."""
+        namespace, name = pod.fact.namespace, pod.fact.name
+        if self._may_be_tried(pod) and uid not in self._doubtful:
+            self._give_up(uid, pod, "its gang may be tried again")
+            return 0
+        said = (dialects.TIMEOUT_ANNOTATION, "true")
+        found = await annotate(self._client, namespace, name, uid, resource_version, said)
+        if found.outcome == "in_doubt":
+            self._doubtful.add(uid)
+            self._marks[uid] = None
+            return 1
+        self._doubtful.discard(uid)
+        if found.outcome == "written":
+            self._marked[uid] = found.resource_version
+        elif found.outcome == "changed" and not self._may_be_tried(pod):
+            self._renewed[uid] = found.resource_version
+        elif found.outcome != "gone":
+            self._give_up(uid, pod, found.message or "its gang may be tried again")
+        return 1
+
+    def _may_be_tried(self, pod: Pod) -> bool:
+        gang = self._decider.state.gangs.get(pod.gang)
+        return gang is None or not timeouts.gang_stands(self._decider.state, gang)
+
+    def _give_up(self, uid: str, pod: Pod, message: str) -> None:
+        named = {"uid": uid, "namespace": pod.fact.namespace, "name": pod.fact.name}
+        self._decider.report(ev.TimeoutMarkFailed(**named, message=message))
 
     async def _write_event(self, event: KubernetesEvent) -> int:
         await self._client.create_event(

@@ -70,7 +70,7 @@ def log_at_rest(state: State) -> bool:
     """Whether no core has anything to say of this state, nor would after any time."""
     if not state.synced or not state.epoch:
         return False
-    if state.proposals or state.permitted or state.lost or state.evictions or state.room_requests:
+    if state.proposals or state.permitted or state.lost or state.evictions or state.marks or state.room_requests:
         return False
     if waits_for_time(state):
         return False

@@ -136,7 +136,7 @@ class Simulation:
             judged = binder.decide(self.state)
             if judged:
                 self.append("binder", judged, "decide")
-            if not (self._bind() or self._evict() or planned or judged):
+            if not (self._bind() or self._evict() or self._mark() or planned or judged):
                 return
         raise Restless(f"still deciding after {MAX_ROUNDS} rounds, at {self.state.sequence}: a bug")
 
@@ -167,6 +167,22 @@ class Simulation:
             self.evicted.append(f"{eviction.namespace}/{eviction.name}")
         if outcomes:
             self.append("binder", outcomes, "outcome")
+            self.append("ingest", facts, "facts")
+        return bool(outcomes)
+
+    def _mark(self) -> bool:
+        """Every pod says what it is to say: outcomes, then facts."""
+        outcomes: list[tuple[str, str]] = []
+        facts: list[Event] = []
+        for uid in self.state.marks:
+            fact = self.state.pods[uid].fact
+            if fact.gang is not None:
+                self._version += 1
+                said = msgspec.structs.replace(fact.gang, timed_out=True)
+                facts.append(msgspec.structs.replace(fact, gang=said, resource_version=str(self._version)))
+                outcomes.append((uid, str(self._version)))
+        if outcomes:
+            self.append("binder", [ev.TimeoutMarked(pods=tuple(outcomes))], "outcome")
             self.append("ingest", facts, "facts")
         return bool(outcomes)
 

@@ -35,12 +35,13 @@ from services.state.validate import Violated, validate_state
 
 BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
 EVICTIONS = frozenset({ev.PodEvicted, ev.EvictionFailed})
+MARKS = frozenset({ev.TimeoutMarked, ev.TimeoutMarkRenewed, ev.TimeoutMarkFailed})
 INPUTS: dict[str, frozenset[type]] = {
     "taken": frozenset({ev.PlannerTaken, ev.BinderTaken}),
     "left": frozenset({ev.PlannerLeft}),
     "renew": frozenset({ev.Renewed}),
     "tick": frozenset({ev.Ticked}),
-    "outcome": BINDINGS | EVICTIONS | {ev.ConditionsReported, ev.ShardLost, ev.SnapshotTaken},
+    "outcome": BINDINGS | EVICTIONS | MARKS | {ev.ConditionsReported, ev.ShardLost, ev.SnapshotTaken},
 }
 """What planner and binder may append without deciding, by cause."""
 
@@ -145,6 +146,7 @@ class Verifier:
         self._permitted: dict[str, str] = {}
         """UID → the node that a permit named."""
         self._evicting: set[str] = set()
+        self._marking: set[str] = set()
         self._settled: frozenset[str] = frozenset()
         """Pods whose intents lie before the start."""
         self._wanted: set[int] = set()
@@ -157,6 +159,7 @@ class Verifier:
         self.report.start, self.report.start_digest = state.sequence, digest
         self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
         self._evicting = set(state.evictions)
+        self._marking = {*state.marks, *(uid for gang in state.gangs.values() for uid in gang.timed_out)}
         self._settled = frozenset(uid for uid, pod in state.pods.items() if pod.status != PENDING)
         self._digests[state.sequence] = digest
 
@@ -267,13 +270,7 @@ class Verifier:
         if subjects.role_of(writer) not in ("planner", "binder"):
             return
         if cause == "decide":
-            for event in commit.events:
-                if type(event) is ev.GangPermitted:
-                    for assignment in event.bindings:
-                        for binding in assignment.pods:
-                            self._permitted[binding.uid] = assignment.node
-                elif type(event) is ev.EvictionIntended:
-                    self._evicting.add(event.uid)
+            self._note_intents(commit.events)
             return
         allowed = INPUTS.get(cause, frozenset())
         for index, event in enumerate(commit.events):
@@ -287,6 +284,17 @@ class Verifier:
                     what = f"event {index}: {type(event).__name__}, intended was {intended or 'nothing'}"
                     self._differ(stored, commit.header, what)
 
+    def _note_intents(self, decided: list[Event]) -> None:
+        for event in decided:
+            if type(event) is ev.GangPermitted:
+                for assignment in event.bindings:
+                    for binding in assignment.pods:
+                        self._permitted[binding.uid] = assignment.node
+            elif type(event) is ev.EvictionIntended:
+                self._evicting.add(event.uid)
+            elif type(event) is ev.GangTimedOut:
+                self._marking.update(uid for uid, _ in event.pods)
+
     def _intended(self, event: Any) -> str | None:
         """None for an outcome that has its intent; else the node that was intended instead, or ''."""
         if type(event) in BINDINGS:
@@ -294,6 +302,9 @@ class Verifier:
             return None if intended == event.node or self._lies_before(event.uid, intended) else intended
         if type(event) in EVICTIONS and event.uid not in self._evicting:
             return None if self._lies_before(event.uid) else ""
+        if type(event) in MARKS:
+            pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
+            return None if all(uid in self._marking or self._lies_before(uid) for uid in pods) else ""
         return None
 
     def _lies_before(self, uid: str, intended: str = "") -> bool:

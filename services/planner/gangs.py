@@ -15,6 +15,7 @@ from events.objects import Declaration, NodeAssignment
 from services.planner.placement import Placed
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import gang_group
+from services.planner.rules.koordinator.pre_filter import timed_out
 from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
 from services.planner.rules.volcano import task_minimums
@@ -115,7 +116,7 @@ def _roll(state: State, gang: Gang) -> Roll:
 
 
 def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
-    """A gang that is not there with its minimum. Its whole group waits for it."""
+    """A gang that is not there with its minimum, or is not to be tried before its user acts. Its whole group waits."""
     for roll in rolls:
         if roll.gang.declaration is None:
             return Refusal("GangNotDeclared", f"gang {roll.gang.key} waits for its PodGroup")
@@ -124,6 +125,8 @@ def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None
                 there = quota.census.total
                 detail = f"{quota.of} has {there} of its minimum of {quota.minimum} pods: less than minAvailable"
                 return Refusal("TooFewPods", detail, quota.minimum, there)
+    if over := timed_out(cycle.state, group):
+        return Refusal("GangTimedOut", over)
     missing = gang_group.missing(cycle.state, group)
     return Refusal("WaitingForGang", missing) if missing else None
 

@@ -23,7 +23,8 @@ ROOM_REASONS = frozenset({"InsufficientRoom", "Timeout", "LeftQueue", "HoldBroke
 """Refusals that count as a failed attempt: they back off and move the group behind in the queue order."""
 WAKES_AT_ONCE = frozenset({"Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "BindingFailed"})
 """Refusals after which nothing but the backoff has to pass."""
-NEVER_RETRIED = frozenset({"SetAside"})
+NEVER_RETRIED = frozenset({"SetAside", "GangTimedOut"})
+"""Refusals that no time ends: a fact about the group itself does."""
 
 
 def candidates(state: State, shard: str) -> list[Group]:

@@ -57,7 +57,18 @@ def left(state: State, gang: Gang, uid: str) -> None:
 
 
 def declare(state: State, gang: Gang) -> None:
-    """Settle the gang's declaration, source and dialect from its PodGroups and the pods that speak for it."""
+    """Settle the gang's declaration, source and dialect from its PodGroups and the pods that speak for it.
+
+    Whoever declares a gang otherwise acts: that it timed out before means nothing any more (`services.state.timeouts`).
+    That a declaration is first heard of is no act.
+    """
+    before = gang.declaration
+    _settle(state, gang)
+    if gang.timed_out and before not in (None, gang.declaration):
+        gang.timed_out.clear()
+
+
+def _settle(state: State, gang: Gang) -> None:
     speaker = _membership(state, gang, next(iter(gang.members), ""))
     own = _membership(state, gang, gang.declarer)
     found = pod_groups(state, gang.key, speaker.dialect if speaker is not None else "")

@@ -15,7 +15,7 @@ import events as ev
 from events import subjects
 from events.envelope import Commit, Header, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.policy import Policy
-from services.state import cohorts, gang_groups, groups, nominations, pods, reservations, shards, verdicts
+from services.state import cohorts, gang_groups, groups, nominations, pods, reservations, shards, timeouts, verdicts
 from services.state.clock import advance
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
@@ -28,6 +28,7 @@ from services.state.records import (
     Group,
     GroupNomination,
     Lost,
+    Mark,
     Node,
     Nomination,
     Pod,
@@ -85,6 +86,8 @@ class State:
         """By group, in log order."""
         self.lost: dict[str, Lost] = {}
         self.evictions: dict[str, Eviction] = {}
+        self.marks: dict[str, Mark] = {}
+        """By UID: what pods are to say of their gang's timeout."""
         self.clocks: dict[str, Clock] = {}
         self.rejections: dict[str, ev.DeclarationRejected] = {}
         self.pod_groups: dict[str, ev.PodGroupObserved] = {}
@@ -319,6 +322,10 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.GangPermitted: verdicts.permitted,
     ev.ProposalRefused: verdicts.refused,
     ev.GangReleased: verdicts.released,
+    ev.GangTimedOut: timeouts.timed_out,
+    ev.TimeoutMarked: pods.timeout_marked,
+    ev.TimeoutMarkRenewed: timeouts.renewed,
+    ev.TimeoutMarkFailed: timeouts.failed,
     ev.PodBound: pods.bound,
     ev.BindingFailed: pods.binding_failed,
     ev.BindingRenewed: pods.binding_renewed,

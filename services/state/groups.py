@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events import dialects
-from services.state import declarations
+from services.state import declarations, timeouts
 from services.state.membership import incomplete, placeable, unplaced
 from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
@@ -48,6 +48,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
     before = named_by(gang)
     declarations.joined(state, gang, uid, membership)
     _declared(state, gang, before)
+    timeouts.joined(gang, uid, pod)
     pod.group = gang.group
     found = state.groups.get(gang.group)
     if found is None:
@@ -95,6 +96,7 @@ def leave(state: State, uid: str, pod: Pod) -> None:
     if gang is None:
         return
     gang.members.pop(uid, None)
+    gang.timed_out.pop(uid, None)
     before = named_by(gang)
     declarations.left(state, gang, uid)
     _declared(state, gang, before)
@@ -198,6 +200,7 @@ def let_go(state: State, group: Group, uid: str) -> None:
 
 def hold_over(state: State, group: Group) -> None:
     group.held.clear()
+    group.held_since = 0
     group.permit_due = False
     state.holding.pop(group.key, None)
 
@@ -221,6 +224,8 @@ def wake(state: State, group: Group, uid: str = "") -> None:
     elif group.phase == PARKED:
         cohort = state.cohorts[group.cohort]
         if cohort.reason in INCOMPLETE and incomplete(state, group):
+            return
+        if cohort.reason == "GangTimedOut" and timeouts.stands(state, group):
             return
         if cohort.backing_off:
             group.woken = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events import objects
-from services.state import cohorts, groups, membership
+from services.state import cohorts, groups, membership, timeouts
 from services.state.records import (
     BOUND,
     BOUND_CLAIM,
@@ -171,6 +171,7 @@ def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> 
         _observed_on_node(state, uid, pod)
     elif pod.status == "pending":
         pod.status = event.status
+    timeouts.observed_again(state, uid, pod, before)
     if event.candidate or pod.group:
         groups.changed(state, uid, pod)
 
@@ -219,6 +220,7 @@ def terminating(state: State, event: ev.PodTerminating) -> None:
     if pod is None or pod.status in FINISHED:
         return
     pod.status = pod.observed = TERMINATING
+    state.marks.pop(event.uid, None)
     pod.observed_version = event.resource_version
     seen(pod, event.resource_version)
     groups.shrunk(state, pod)
@@ -229,6 +231,7 @@ def finished(state: State, event: ev.PodFinished) -> None:
     if pod is None or pod.status in FINISHED:
         return
     pod.status = pod.observed = SUCCEEDED if event.succeeded else FAILED
+    state.marks.pop(event.uid, None)
     pod.observed_version = event.resource_version
     seen(pod, event.resource_version)
     held = release(state, event.uid)
@@ -244,6 +247,7 @@ def deleted(state: State, event: ev.PodDeleted) -> None:
         return
     held = release(state, event.uid)
     state.evictions.pop(event.uid, None)
+    state.marks.pop(event.uid, None)
     if state.rejections:
         state.rejections.pop(f"Pod/{event.namespace}/{event.name}", None)
     gang = pod.gang
@@ -312,4 +316,12 @@ def conditions_reported(state: State, event: ev.ConditionsReported) -> None:
         pod = state.pods.get(uid)
         if pod is not None:
             pod.reported = event.reason
+            seen(pod, resource_version)
+
+
+def timeout_marked(state: State, event: ev.TimeoutMarked) -> None:
+    for uid, resource_version in event.pods:
+        pod = state.pods.get(uid)
+        if pod is not None:
+            timeouts.written(state, uid, pod, resource_version)
             seen(pod, resource_version)

@@ -79,6 +79,17 @@ class Gang(msgspec.Struct, gc=False):
     members: dict[str, None] = {}
     satisfied: bool = False
     """Whether it ever reached its minimum."""
+    timed_out: dict[str, None] = {}
+    """UIDs of members that say, or are to say, that it ran out of waiting time (Koordinator)."""
+
+
+class Mark(msgspec.Struct, gc=False):
+    """A pod that is to say that its gang timed out, until a fact shows that it does."""
+
+    resource_version: str
+    """The precondition of the intent."""
+    written: str = ""
+    """The pod's resourceVersion when it was written; empty: not settled."""
 
 
 class Group(msgspec.Struct, gc=False):
@@ -104,6 +115,8 @@ class Group(msgspec.Struct, gc=False):
     """A member's fact woke it while it backs off."""
     held: dict[str, None] = {}
     """UIDs whose assignment waits at permit."""
+    held_since: int = 0
+    """The place of the first proposal of this hold; 0: nothing is held."""
     permit_due: bool = False
     conflicts: int = 0
     """Its proposals that were refused for room, in a row."""

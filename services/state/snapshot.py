@@ -32,6 +32,7 @@ from services.state.records import (
     Group,
     GroupNomination,
     Lost,
+    Mark,
     Node,
     Nomination,
     Pod,
@@ -79,6 +80,7 @@ class Snapshot(msgspec.Struct):
     reservations: dict[str, Reservation]
     lost: dict[str, Lost]
     evictions: dict[str, Eviction]
+    marks: dict[str, Mark]
     clocks: dict[str, Clock]
     rejections: dict[str, ev.DeclarationRejected]
     pod_groups: dict[str, ev.PodGroupObserved]

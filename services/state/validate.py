@@ -115,6 +115,8 @@ def _claims_have_their_pods(state: State) -> None:
         if pod.node and pod.status in ("bound", "terminating"):
             _require(claim.stage == BOUND_CLAIM and claim.node == pod.node, f"pod {uid} is bound elsewhere (7.1)")
     _require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
+    for uid in state.marks:
+        _require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
     for uid in state.nominations:
         _require(replacement_key(uid) in state.claims, f"nomination {uid} holds no room")
 
@@ -194,6 +196,7 @@ def _gangs_know_their_pod_groups(state: State) -> None:
             declaring = state.pod_groups.get(gang.pod_group)
             known = declaring is not None and gang.source == declaring.uid
             _require(known, f"gang {key} is not declared by its PodGroup {gang.pod_group}")
+        _require(gang.timed_out.keys() <= gang.members.keys(), f"gang {key} timed out by pods that are not its own")
         _require(not gang.declarer or gang.declarer in gang.members, f"gang {key} hears a pod that is none of its own")
         kept = gang.members or gang.pod_group or key in state.regrouping
         _require(bool(kept), f"gang {key} has neither pods nor a PodGroup")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import Place
-from services.state import cohorts, groups, membership, pods
+from services.state import cohorts, groups, membership, pods, timeouts
 from services.state.clock import set_deadline
 from services.state.nominations import replacement_key
 from services.state.records import (
@@ -88,6 +88,7 @@ def held(state: State, event: ev.GangHeld) -> None:
         return
     group.conflicts = 0
     if claims:
+        group.held_since = group.held_since or place_of(event.proposal)
         group.held.update((claim.uid, None) for claim in claims)
         state.holding[group.key] = None
         set_deadline(state.clock("binder"), "permit", f"{place_of(event.proposal)}/{group.key}", event.waiting_ms)
@@ -155,8 +156,11 @@ def released(state: State, event: ev.GangReleased) -> None:
         for uid in event.pods:
             groups.let_go(state, group, uid)
         if not group.held and group.phase != AWAITING and membership.unplaced(state, group):
-            text = f"{len(event.pods)} pods were given back: {event.reason}"
-            cohorts.give_up(state, group, event.reason, text)
+            if timeouts.stands(state, group):
+                groups.make_ready(state, group)  # to be refused for that, by its planner
+            else:
+                text = f"{len(event.pods)} pods were given back: {event.reason}"
+                cohorts.give_up(state, group, event.reason, text)
     _settled(state, given_back)
 
 
@@ -174,10 +178,17 @@ def _settled(state: State, uids: list[str]) -> None:
 
 
 def permit_due(state: State, key: str) -> None:
-    """Of a hold that still stands: pods that wait since an earlier one was settled have time left."""
+    """Of a hold that still stands: pods that wait since an earlier one was settled have time left.
+
+    Koordinator's time runs from the first pod that came to permit, whether it waits there still or not.
+    """
     proposal, _, group_key = key.partition("/")
     group = state.groups.get(group_key)
-    if group is not None and any(state.claims[uid].proposal == int(proposal) for uid in group.held):
+    if group is None or not group.held:
+        return
+    if timeouts.apply(state, group):
+        group.permit_due = group.permit_due or group.held_since == int(proposal)
+    elif any(state.claims[uid].proposal == int(proposal) for uid in group.held):
         group.permit_due = True
 
 

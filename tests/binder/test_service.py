@@ -14,8 +14,10 @@ import msgspec
 import pytest
 
 import events as ev
+from events.dialects import TIMEOUT_ANNOTATION
 from events.envelope import Header, decode, encode_events
 from events.memory import MemoryLog
+from events.objects import NodeAssignment
 from events.policy import DEFAULT_POLICY
 from events.subjects import subject
 from services.binder import service as binder
@@ -26,11 +28,13 @@ from services.kubernetes.client import Client
 from services.planner import service as planner
 from services.simulator.cluster import SimulatedCluster
 from services.state.fold import State
+from services.state.partitions import partition_of
 from services.state.validate import validate_state
+from services.writer import Writer
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
 
-FAST = binder.Rates(conditions_per_s=1_000.0, events_per_s=1_000.0, groups_per_s=1_000.0)
+FAST = binder.Rates(conditions_per_s=1_000.0, events_per_s=1_000.0, groups_per_s=1_000.0, marks_per_s=1_000.0)
 
 
 class Muster:
@@ -304,3 +308,52 @@ async def test_an_eviction_of_a_binder_before_may_still_land(muster: Muster) -> 
     await until(lambda: muster.events(ev.PodEvicted), "the eviction")
     assert not muster.events(ev.EvictionFailed)
     await muster.check()
+
+
+# ------------------------------------------------------------------------------------------- Koordinator's timeout
+
+
+def koordinators(name: str, gang: str, minimum: int, waiting_time: str) -> dict[str, Any]:
+    """A pod of a Koordinator gang, by annotations."""
+    made = pod(name)
+    said = {"name": gang, "min-available": str(minimum), "waiting-time": waiting_time}
+    made["metadata"]["annotations"] = {f"gang.scheduling.koordinator.sh/{key}": value for key, value in said.items()}
+    return made
+
+
+async def hold_one(muster: Muster, uids: list[str]) -> None:
+    """A planner proposes the first of the pods alone, and is gone."""
+    hand = Writer(muster.log, "planner.0")
+    await hand.append([ev.PlannerTaken(shard="0", holder="by hand")], basis=0, cause="taken")
+    await until(lambda: muster.events(ev.PartitionsAssigned) and uids[0] in muster.state().pods)
+    state = muster.state()
+    hand.epoch = state.epoch
+    group = state.pods[uids[0]].group
+    assignment = NodeAssignment("n0", (uids[0],))
+    placed = ev.GangPlaced(group=group, partition=partition_of(group), required=(assignment,), optional=())
+    await hand.append([placed], basis=state.sequence, cause="by hand")
+
+
+def annotated(muster: Muster, names: list[str]) -> list[str]:
+    """The pods that say that their gang timed out."""
+    found = {name: muster.cluster.get("Pod", name)["metadata"].get("annotations", {}) for name in names}
+    return [name for name in names if found[name].get(TIMEOUT_ANNOTATION) == "true"]
+
+
+async def test_a_koordinator_gang_that_timed_out_says_so_and_waits_for_its_user(muster: Muster) -> None:
+    """The binder that takes over writes what the one before it intended; then the user removes the annotations."""
+    names = [f"train-{i}" for i in range(3)]
+    uids = [muster.cluster.create(koordinators(name, "train", 3, "300ms"))["metadata"]["uid"] for name in names]
+    muster.start("ingest", "binder")
+    await hold_one(muster, uids)
+    await until(lambda: muster.events(ev.GangTimedOut), "the waiting time to be over")
+    await muster.kill("binder")
+    muster.start("binder", "planner")
+    await until(lambda: annotated(muster, names) == names, "the annotation on all pods")
+    await until(lambda: all(muster.scheduled(name).get("reason") == "GangTimedOut" for name in names), "a condition")
+    await until(lambda: not muster.state().marks, "the log to have outcomes and facts")
+    for name in names:
+        assert not any(muster.node_of(one) for one in names)
+        muster.cluster.patch("Pod", name, {"metadata": {"annotations": {TIMEOUT_ANNOTATION: None}}})
+    await until(lambda: all(muster.node_of(name) for name in names), "the gang to be bound")
+    validate_state(muster.state())

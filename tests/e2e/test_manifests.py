@@ -38,6 +38,7 @@ ALLOWED = {
     },
     "binder": {
         ("get", "", "pods"),
+        ("patch", "", "pods"),
         ("create", "", "pods/binding"),
         ("create", "", "pods/eviction"),
         ("patch", "", "pods/status"),

@@ -23,6 +23,7 @@ SETTLED = (
     "proposals",
     "permitted",
     "evictions",
+    "marks",
     "lost",
     "nominations",
     "group_nominations",

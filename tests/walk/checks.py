@@ -21,6 +21,7 @@ def check_rest(state: State, cluster: Cluster) -> None:
     assert not state.proposals
     assert not state.permitted
     assert not state.evictions
+    assert not state.marks, "a pod was to say something, and does not (rule 5)"
     assert not state.lost
     assert not state.nominations, "a hold outlived its time (7.13)"
     assert not state.group_nominations, "a nomination outlived its time (7.13)"

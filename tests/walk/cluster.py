@@ -157,7 +157,7 @@ class Cluster:
         minimum = rnd.choice([pods, pods, max(1, pods - 1), pods + 1])
         declared: Declaration | None = Declaration(min_member=minimum, waiting_time_ms=rnd.choice([0, 0, 2000]))
         if dialect == KOORDINATOR:
-            said = ("groups", "min_member")
+            said = ("groups", "min_member", "waiting_time_ms")
             declared = msgspec.structs.replace(declared, groups=self.gang_group(name), said=said)
         elif rnd.random() < 0.3:
             declared = None
@@ -187,6 +187,16 @@ class Cluster:
     def declare(self, name: str, minimum: int) -> None:
         self.made += 1
         self.inbox.append([pod_group(name, self.version(), minimum)])
+
+    def says(self, kept: Kept) -> bool:
+        """Whether the pod has the annotation that its gang timed out."""
+        return kept.membership is not None and kept.membership.timed_out is True
+
+    def annotate(self, kept: Kept, *, timed_out: bool = True) -> None:
+        if kept.membership is not None:
+            said = timed_out or msgspec.UNSET
+            kept.membership = msgspec.structs.replace(kept.membership, timed_out=said)
+            self.show(kept)
 
     def pick(self, fits: Callable[[Kept], bool]) -> Kept | None:
         found = [pod for pod in self.pods.values() if fits(pod)]
@@ -268,6 +278,12 @@ class Cluster:
             gang = self.random.choice(["", "default/g0", "default/g1"])
             kept.membership = Membership(gang=gang, dialect="coscheduling/2020", declared=None) if gang else None
             self.show(kept)
+
+    def step_act(self) -> None:
+        """The user of a gang that timed out removes the annotation, from one pod or from all."""
+        said = [kept for kept in self.pods.values() if self.says(kept)]
+        for kept in said if self.random.random() < 0.5 else said[:1]:
+            self.annotate(kept, timed_out=False)
 
     def step_declare(self) -> None:
         self.declare(f"g{self.random.randrange(6)}", self.random.randrange(1, 5))

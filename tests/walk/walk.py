@@ -43,6 +43,7 @@ CLUSTER_STEPS = {
     "declare": 1,
     "undeclare": 1,
     "regroup": 2,
+    "act": 1,
 }
 MUSTER_STEPS = {
     "restart_ingest": 0.5,
@@ -52,8 +53,10 @@ MUSTER_STEPS = {
     "bind": 20,
     "outcome": 20,
     "evict": 3,
+    "mark": 6,
     "report": 3,
     "time": 8,
+    "stall": 4,
     "join": 1.5,
     "leave": 0.7,
     "lose": 0.7,
@@ -265,6 +268,26 @@ class Walk:
                 done = ev.PodEvicted(uid=eviction.uid, namespace=eviction.namespace, name=eviction.name)
                 self.world.append("binder", [done], cause="outcome")
 
+    def step_mark(self) -> None:
+        """One attempt at each annotation that is intended, against the truth; its answer may be lost."""
+        for uid in [uid for uid, mark in self.state.marks.items() if not mark.written]:
+            if "binder" not in self.in_flight:
+                answer = self.mark(uid)
+                if answer is not None and self.random.random() > 0.1:
+                    self.did[type(answer).__name__] += 1
+                    self.world.append("binder", [answer], cause="outcome")
+
+    def mark(self, uid: str) -> ev.Event | None:
+        """Outcome of an attempt; None where the pod is gone."""
+        kept, mark = self.cluster.pods.get(uid), self.state.marks[uid]
+        if kept is None or kept.membership is None:
+            return None
+        if not self.cluster.says(kept):
+            if str(kept.version) != mark.resource_version:
+                return ev.TimeoutMarkRenewed(pods=((uid, str(kept.version)),))
+            self.cluster.annotate(kept)
+        return ev.TimeoutMarked(pods=((uid, str(kept.version)),))
+
     def step_report(self) -> None:
         """Conditions are written; the API server gives the pod a new resourceVersion."""
         kept = self.cluster.pick(lambda pod: pod.uid in self.state.pods and pod.status == "pending")
@@ -275,6 +298,15 @@ class Walk:
     def step_time(self) -> None:
         if not self.in_flight:
             self.world.pass_s(self.random.choice([0.2, 1.0, 5.0]))
+
+    def step_stall(self) -> None:
+        """The planners are slow: what waits at permit runs out of time before they say anything."""
+        if self.state.holding and not self.in_flight:
+            self.world.pass_s(11)
+            decided = self.decide("binder")
+            if decided:
+                self.in_flight["binder"] = (self.state.sequence, self.state.epoch, decided)
+                self.append_decision("binder")
 
     # ---------------------------------------------------------------------------------------------------------- at rest
 
@@ -295,6 +327,7 @@ class Walk:
             while self.outcomes:
                 self.step_outcome()
             self.step_evict()
+            self.step_mark()
             self.deliver(len(self.cluster.inbox))
             for uid in list(self.state.permitted):
                 answer = self.answer(uid)

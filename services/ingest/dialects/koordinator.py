@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from events.dialects import ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
+from events.dialects import ONCE_SATISFIED, ONLY_WAITING, TIMEOUT_ANNOTATION, WAITING_AND_RUNNING
 from events.objects import Declaration, Membership
 from events.wire import UNDECODABLE
 from services.ingest.dialects import coscheduling
@@ -84,7 +84,7 @@ def membership(pod: Pod) -> Membership | Rejection | None:
     if isinstance(declared, Rejection):
         return declared
     found = Membership(gang=key, dialect=DIALECT, declared=declared)
-    if annotation(metadata, PREFIX + "timeout") == "true":
+    if annotation(metadata, TIMEOUT_ANNOTATION) == "true":
         return msgspec.structs.replace(found, timed_out=True)
     return found
 

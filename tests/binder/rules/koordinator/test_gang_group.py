@@ -80,6 +80,8 @@ def test_membership_of_a_group_is_frozen_from_proposal_to_settlement() -> None:
     assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["Timeout"]
     assert world.state.groups["default/a"].gangs == (*BOTH, "default/c")
     assert not world.state.regrouping
+    for uid in world.mark():
+        world.says(uid, timed_out=False)
     world.settle()
     assert len(world.bound()) == 6
 

@@ -1,0 +1,45 @@
+"""One annotation on a pod, written once: what became of it, whoever wrote it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from services.kubernetes.client import Client
+from services.kubernetes.errors import ApiError, Conflict, NotFound
+
+
+class Written(NamedTuple):
+    """`outcome`: written (by us now, or it stood there already), changed (another version of the pod: try again with
+    that), gone (no such pod any more), refused (a definite no, see `message`), in_doubt."""
+
+    outcome: str
+    resource_version: str = ""
+    message: str = ""
+
+
+async def annotate(
+    client: Client, namespace: str, name: str, uid: str, resource_version: str, annotation: tuple[str, str]
+) -> Written:
+    """Write ``(key, value)`` on condition that UID and resourceVersion are these. Never raises ApiError."""
+    key, value = annotation
+    try:
+        version = await client.annotate_pod(namespace, name, uid, resource_version, {key: value})
+        return Written("written", version)
+    except NotFound:
+        return Written("gone")
+    except Conflict:
+        return await _look(client, namespace, name, uid, annotation)
+    except ApiError as error:
+        return Written("in_doubt" if error.retryable else "refused", message=str(error))
+
+
+async def _look(client: Client, namespace: str, name: str, uid: str, annotation: tuple[str, str]) -> Written:
+    try:
+        seen = await client.get_pod(namespace, name)
+    except ApiError as error:
+        return Written("in_doubt", message=str(error))
+    if seen is None or seen.metadata.uid != uid:
+        return Written("gone")
+    key, value = annotation
+    stands = (seen.metadata.annotations or {}).get(key) == value
+    return Written("written" if stands else "changed", seen.metadata.resource_version)

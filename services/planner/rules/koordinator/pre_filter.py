@@ -1,0 +1,31 @@
+"""Seed 002, GangPlugin, PreFilter.
+
+    - Check whether childes in Gang has met the requirements of minimum number under each Gang, and reject the pod if
+      negative.
+    - Check whether the Gang has been timeout (check the pod's annotation, later introduced at Permit section), and reject
+      the pod if positive.
+
+The first is seed 000's Pre-Filter 1 (`coscheduling.pre_filter.too_few`), for all dialects alike. The second is asked of
+the gang, not of each pod: a gang of which one pod waits that has the annotation is rejected whole. It is rejected once,
+and no time ends that; `services.state.timeouts` says what does. The third and fourth check are the schedule cycle's
+(`koordinator.schedule_cycle`).
+"""
+
+from __future__ import annotations
+
+from events.dialects import TIMEOUT_ANNOTATION
+from services.state import timeouts
+from services.state.fold import State
+from services.state.records import Group
+
+
+def timed_out(state: State, group: Group) -> str:
+    """Why the group is rejected, and what its user may do; empty if it is not."""
+    gangs = [key for key in group.gangs if timeouts.gang_stands(state, state.gangs[key])]
+    if not gangs:
+        return ""
+    named = f"gang {gangs[0]}" if len(gangs) == 1 else f"gangs {', '.join(gangs)}"
+    return (
+        f"{named}: the waiting time is over; to have it tried again, delete its pods, remove their annotation "
+        f"{TIMEOUT_ANNOTATION}, or declare it otherwise"
+    )

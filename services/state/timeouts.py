@@ -1,0 +1,113 @@
+"""Koordinator's timeout (seed 002, Permit and Un-reserve): which gangs ran out of waiting time and wait for their user.
+
+    scheduler will roll back all assumed pods, update each pod's annotation with
+    `gang.scheduling.koordinator.sh/timeout=true`, and won't schedule these pods anymore.
+
+The fact is the annotation: a gang has timed out while a pod of it that waits to be scheduled has it, whoever wrote it, be
+it another scheduler or a Muster whose log is gone. Between the binder's word (`GangTimedOut`) and the fact that shows the
+annotation, the word counts as if it were there.
+
+A user acts by one of these, and the gang may be tried again:
+
+- all pods that have the annotation are deleted, or are bound by somebody else;
+- the annotation is removed from all of them;
+- what declares the gang changes: its PodGroup, or the annotations of the pod that speaks for it. The annotations that are
+  on the pods already mean nothing from then on; one that is added later counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from events import dialects, objects
+from services.state.records import BOUND, PENDING, Gang, Group, Mark, Pod
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def apply(state: State, group: Group) -> bool:
+    """Whether these rules are the group's: its gangs are Koordinator's."""
+    gangs = (state.gangs[key] for key in group.gangs)
+    return bool(group.gangs) and all(dialects.family(gang.dialect) == "koordinator" for gang in gangs)
+
+
+def stands(state: State, group: Group) -> bool:
+    """Whether a gang of the group has timed out and its user did nothing since."""
+    return any(gang_stands(state, state.gangs[key]) for key in group.gangs)
+
+
+def gang_stands(state: State, gang: Gang) -> bool:
+    return any(state.pods[uid].status == PENDING for uid in gang.timed_out)
+
+
+def says(fact: ev.PodObserved) -> bool:
+    """Whether the pod has the annotation."""
+    return fact.gang is not None and fact.gang.timed_out is True
+
+
+# ---------------------------------------------------------------------------------------------------------- transitions
+
+
+def timed_out(state: State, event: ev.GangTimedOut) -> None:
+    group = state.groups.get(event.group)
+    if group is None:
+        return
+    for key in group.gangs:
+        gang = state.gangs[key]
+        gang.timed_out.update(dict.fromkeys(gang.members))
+    for uid, resource_version in event.pods:
+        pod = state.pods.get(uid)
+        if pod is not None and pod.status in (PENDING, BOUND) and not says(pod.fact):
+            state.marks[uid] = Mark(resource_version)
+
+
+def joined(gang: Gang, uid: str, pod: Pod) -> None:
+    if says(pod.fact):
+        gang.timed_out[uid] = None
+
+
+def observed_again(state: State, uid: str, pod: Pod, before: ev.PodObserved) -> None:
+    """The annotation appeared, which is news unless the binder wrote it; or its user removed it."""
+    gang = state.gangs.get(pod.gang)
+    if not says(pod.fact):
+        if says(before):
+            _act(state, uid, gang)
+        else:
+            _compare(state, uid, pod)
+    elif not says(before) and state.marks.pop(uid, None) is None and gang is not None:
+        gang.timed_out[uid] = None
+
+
+def written(state: State, uid: str, pod: Pod, resource_version: str) -> None:
+    """The binder wrote it. A fact that shows it may have been here first: then nothing is open any more."""
+    mark = state.marks.get(uid)
+    if mark is not None:
+        mark.written = resource_version
+        _compare(state, uid, pod)
+
+
+def _compare(state: State, uid: str, pod: Pod) -> None:
+    """A fact without it that is newer than our write: somebody removed it before anyone saw it."""
+    mark = state.marks.get(uid)
+    version = objects.version
+    if mark is not None and mark.written and version(pod.fact.resource_version) >= version(mark.written):
+        _act(state, uid, state.gangs.get(pod.gang))
+
+
+def _act(state: State, uid: str, gang: Gang | None) -> None:
+    state.marks.pop(uid, None)
+    if gang is not None:
+        gang.timed_out.pop(uid, None)
+
+
+def renewed(state: State, event: ev.TimeoutMarkRenewed) -> None:
+    for uid, resource_version in event.pods:
+        mark = state.marks.get(uid)
+        if mark is not None and not mark.written:
+            mark.resource_version = resource_version
+
+
+def failed(state: State, event: ev.TimeoutMarkFailed) -> None:
+    state.marks.pop(event.uid, None)

@@ -1,0 +1,358 @@
+"""Seed 002, GangPlugin, Permit and Un-reserve: what it means that a gang ran out of waiting time."""
+
+import msgspec
+import pytest
+
+import events as ev
+from events.objects import Declaration
+from services.state import timeouts
+from services.state.snapshot import decode, digest, encode
+from tests.world import World, of_type
+
+KOORDINATOR = "koordinator/v1alpha1"
+TRAIN = Declaration(min_member=3, waiting_time_ms=5_000, said=("min_member", "waiting_time_ms"))
+
+
+def member(world: World, number: int, declared: Declaration = TRAIN, **of: bool) -> str:
+    return world.pod(f"train-{number}", "train", dialect=KOORDINATOR, declared=declared, **of)
+
+
+def waiting(held: int = 2, pods: int = 3) -> tuple[World, list[str]]:
+    """A Koordinator gang of a minimum of three, of which `held` pods wait at permit, for five seconds."""
+    world = World()
+    world.node("n0")
+    uids = [member(world, number) for number in range(pods)]
+    world.propose("default/train", dict.fromkeys(uids[:held], "n0"))
+    assert [event.waiting_ms for event in of_type(world.judge(), ev.GangHeld)] == [5_000]
+    return world, uids
+
+
+def over() -> tuple[World, list[str]]:
+    """Its time is over, its pods say so, and the planner knows."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    world.mark()
+    world.plan()
+    return world, uids
+
+
+def refusals(events: list[ev.Event]) -> list[str]:
+    return [event.reason for event in of_type(events, ev.GroupsRefused)]
+
+
+# ----------------------------------------------------------------------------------------------------- when it is over
+
+
+def test_all_held_pods_are_released_and_all_pods_are_to_say_so() -> None:
+    """If `WaitTime` is timeout, scheduler will roll back all assumed pods, update each pod's annotation."""
+    world, uids = waiting()
+    versions = [world.state.pods[uid].resource_version for uid in uids]
+    world.pass_s(6)
+    over, released = world.judge()
+    assert over == ev.GangTimedOut(group="default/train", pods=tuple(zip(uids, versions, strict=True)))
+    assert released == ev.GangReleased(group="default/train", reason="Timeout", pods=(uids[0], uids[1]))
+    assert not world.state.claims
+    assert list(world.state.marks) == uids
+
+
+def test_the_time_runs_from_the_first_pod_in_permit() -> None:
+    """`WaitTime` is the max wait time since first pod comes to permit stage: also when that one waits no longer."""
+    world, uids = waiting(held=1, pods=4)
+    world.pass_s(3)
+    world.propose("default/train", {uids[1]: "n0"})
+    assert of_type(world.judge(), ev.GangHeld)
+    world.deleted(uids[0])
+    assert of_type(world.judge(), ev.GangReleased) == []
+    world.pass_s(1.5)
+    assert world.judge() == []
+    world.pass_s(1)
+    assert [type(event) for event in world.judge()] == [ev.GangTimedOut, ev.GangReleased]
+
+
+def test_a_hold_that_ended_and_began_again_has_all_of_its_time() -> None:
+    """Since first pod comes to permit stage: of the pods that are assumed now, not of some that were."""
+    world, uids = waiting(held=1)
+    world.pass_s(3)
+    world.deleted(uids[0])
+    world.judge()
+    assert not world.state.holding
+    member(world, 7)
+    world.propose("default/train", {uids[1]: "n0"})
+    world.judge()
+    world.pass_s(4)
+    assert world.judge() == []
+    world.pass_s(2)
+    assert of_type(world.judge(), ev.GangTimedOut)
+
+
+def test_pods_that_are_on_their_way_out_say_nothing() -> None:
+    """To all the pods belong to the Gang: those that still are."""
+    world, uids = waiting(pods=5)
+    world.terminating(uids[3])
+    world.pass_s(6)
+    (event,) = of_type(world.judge(), ev.GangTimedOut)
+    assert [uid for uid, _ in event.pods] == [uids[0], uids[1], uids[2], uids[4]]
+
+
+def test_a_gang_whose_minimum_is_broken_did_not_time_out() -> None:
+    """Both permit stage is timeout and binding failed will lead the pod to un-reserve stage: so will a member that goes,
+    and the gang is tried again."""
+    world, uids = waiting()
+    world.deleted(uids[2])
+    assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["MemberDeleted"]
+    assert not world.state.marks
+    member(world, 8)
+    world.pass_s(2)
+    world.settle()
+    assert len(world.bound()) == 3
+
+
+def test_a_gang_of_coscheduling_is_released_and_tried_again() -> None:
+    """Seed 000, Unreserve, has no such annotation: only Koordinator's gangs are not scheduled anymore."""
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 3, 3)
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(11)
+    assert [type(event) for event in world.judge()] == [ev.GangReleased]
+    world.pass_s(2)
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 3
+
+
+def test_the_gangs_of_a_group_that_the_pod_group_makes_koordinators_time_out() -> None:
+    """By the CRD way the PodGroup's annotations say whose gang it is."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2, 5_000, dialect=KOORDINATOR)
+    uids = [world.pod(f"train-{i}", "train", dialect="coscheduling/v0.19") for i in range(2)]
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(6)
+    assert of_type(world.judge(), ev.GangTimedOut)
+
+
+# ----------------------------------------------------------------------------------------- it is not scheduled any more
+
+
+def test_the_gang_is_refused_once_and_never_tried_by_time() -> None:
+    """The Gang will not be scheduled anymore, user should manually handle the timeout event."""
+    world, _ = waiting()
+    world.pass_s(6)
+    world.judge()
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    world.mark()
+    world.node("n1")
+    world.pass_s(700)
+    assert not world.plan_would()
+    assert world.bound() == []
+
+
+def test_its_refusal_names_what_its_user_may_do() -> None:
+    """A refused pod has a reason that names what is missing (design, 7.9)."""
+    world, _ = waiting()
+    world.pass_s(6)
+    world.judge()
+    (refused,) = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.detail == (
+        "gang default/train: the waiting time is over; to have it tried again, delete its pods, remove their annotation "
+        "gang.scheduling.koordinator.sh/timeout, or declare it otherwise"
+    )
+
+
+def test_a_pod_that_comes_later_waits_with_the_others() -> None:
+    """Where the text is silent: it has no annotation, and its gang is planned as a whole."""
+    world, _ = over()
+    late = member(world, 9)
+    assert not world.plan_would()
+    assert world.where(late) == [""]
+
+
+def test_a_proposal_that_was_on_its_way_comes_too_late() -> None:
+    """Won't schedule these pods anymore: the binder judges by the state at its place."""
+    world, uids = waiting()
+    basis = world.state.sequence
+    world.pass_s(6)
+    world.judge()
+    world.propose("default/train", dict.fromkeys(uids, "n0"), basis=basis)
+    assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["GangTimedOut"]
+    assert not world.state.claims
+
+
+def test_it_outlives_a_start_from_a_snapshot() -> None:
+    """The word stands in the log, and what follows from it in every snapshot."""
+    world, _ = waiting()
+    world.pass_s(6)
+    world.judge()
+    again = decode(encode(world.state))
+    assert digest(again) == digest(world.state)
+    assert timeouts.stands(again, again.groups["default/train"])
+    assert list(again.marks) == list(world.state.marks)
+
+
+def test_a_log_that_begins_anew_knows_it_from_the_pods() -> None:
+    """Check whether the Gang has been timeout (check the pod's annotation)."""
+    world = World()
+    world.node("n0")
+    for number in range(3):
+        member(world, number, timed_out=number == 1)
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    world.says("train-1", timed_out=False)
+    world.settle()
+    assert len(world.bound()) == 3
+
+
+def test_a_pod_that_says_so_may_be_seen_before_the_pod_group() -> None:
+    """The fact is the annotation: that a declaration is first heard of is nobody's act."""
+    world = World()
+    world.node("n0")
+    uids = [world.pod(f"train-{i}", "train", dialect=KOORDINATOR, timed_out=True) for i in range(2)]
+    world.pod_group("train", 2, dialect=KOORDINATOR)
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    assert world.where(*uids) == ["", ""]
+
+
+# ---------------------------------------------------------------------------------------------------- the user acts
+
+
+def test_deleting_the_pods_ends_it() -> None:
+    """User should pay attention to this status and delete pods timely: the gang that is made anew is tried."""
+    world, uids = over()
+    for uid in uids:
+        world.deleted(uid)
+    assert "default/train" not in world.state.groups
+    for number in range(3, 6):
+        member(world, number)
+    world.settle()
+    assert len(world.bound()) == 3
+
+
+def test_replacing_the_pods_one_by_one_ends_it_with_the_last() -> None:
+    """A gang has timed out while one of its pods says so."""
+    world, uids = over()
+    for number, uid in enumerate(uids):
+        assert world.bound() == []
+        member(world, number + 3)
+        world.deleted(uid)
+        world.settle()
+    assert world.bound() == ["train-3", "train-4", "train-5"]
+
+
+def test_removing_the_annotation_from_all_pods_ends_it() -> None:
+    """User should manually handle the timeout event."""
+    world, uids = over()
+    for uid in uids:
+        assert not world.plan_would()
+        world.says(uid, timed_out=False)
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 3
+
+
+def test_declaring_the_gang_otherwise_ends_it() -> None:
+    """What stands on the pods already means nothing from then on, and what is added later does."""
+    world, uids = over()
+    fact = world.state.pods[uids[0]].fact
+    assert fact.gang is not None
+    smaller = msgspec.structs.replace(fact.gang, declared=msgspec.structs.replace(TRAIN, min_member=4))
+    world.facts(msgspec.structs.replace(fact, gang=smaller, resource_version=world.version()))
+    assert refusals(world.plan()) == ["TooFewPods"]
+    member(world, 3)
+    world.says("train-3")
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    world.says("train-3", timed_out=False)
+    world.settle()
+    assert len(world.bound()) == 4
+
+
+def test_making_the_pod_group_anew_ends_it() -> None:
+    """By the CRD way the declaration is the PodGroup."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2, 5_000, dialect=KOORDINATOR)
+    uids = [world.pod(f"train-{i}", "train", dialect=KOORDINATOR) for i in range(2)]
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(6)
+    world.judge()
+    world.plan()
+    world.pod_group("train", 2, 60_000, dialect=KOORDINATOR)
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 2
+
+
+# --------------------------------------------------------------------------------------- intent, outcome and fact
+
+
+@pytest.mark.parametrize("order", ["outcome, fact", "fact, outcome", "fact", "renewed, outcome, fact", "failed"])
+def test_outcome_and_fact_may_come_in_any_order(order: str) -> None:
+    """Every arrival order of outcome and fact is legal and folds to the same (design, rule 6)."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    for uid in uids:
+        for step in order.split(", "):
+            about = ((uid, world.version()),)
+            if step == "fact":
+                world.says(uid)
+            elif step == "failed":
+                failed = ev.TimeoutMarkFailed(uid=uid, namespace="default", name=uid, message="no")
+                world.append("binder", [failed], cause="outcome")
+            else:
+                event = ev.TimeoutMarked(pods=about) if step == "outcome" else ev.TimeoutMarkRenewed(pods=about)
+                world.append("binder", [event], cause="outcome")
+    assert not world.state.marks
+    assert list(world.state.gangs["default/train"].timed_out) == uids
+    assert refusals(world.plan()) == ["GangTimedOut"]
+
+
+def test_what_was_written_is_not_asked_for_again() -> None:
+    """Of every pod that does not say so yet."""
+    world, uids = waiting()
+    world.says(uids[0])
+    world.pass_s(6)
+    (event,) = of_type(world.judge(), ev.GangTimedOut)
+    assert [uid for uid, _ in event.pods] == uids[1:]
+
+
+def test_our_own_annotation_that_is_seen_late_is_no_news() -> None:
+    """The user declared the gang otherwise before anyone saw what the binder wrote."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    world.append("binder", [ev.TimeoutMarked(pods=tuple((uid, world.version()) for uid in uids))], cause="outcome")
+    fact = world.state.pods[uids[0]].fact
+    assert fact.gang is not None
+    longer = msgspec.structs.replace(TRAIN, waiting_time_ms=60_000)
+    gang = msgspec.structs.replace(fact.gang, declared=longer, timed_out=True)
+    world.facts(msgspec.structs.replace(fact, gang=gang, resource_version=world.version()))
+    for uid in uids[1:]:
+        world.says(uid)
+    assert not world.state.marks
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 3
+
+
+def test_an_annotation_that_was_removed_before_it_was_seen_is_removed() -> None:
+    """A fact that is newer than our write, and does not have it."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    for uid in uids:
+        world.append("binder", [ev.TimeoutMarked(pods=((uid, world.version()),))], cause="outcome")
+        world.says(uid, timed_out=False)
+    assert not world.state.marks
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 3
+
+
+def test_a_pod_that_goes_leaves_no_intent_behind() -> None:
+    """Nothing leaks (design, 7.13)."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    world.deleted(uids[0])
+    world.terminating(uids[1])
+    world.finished(uids[2])
+    assert not world.state.marks

@@ -1,0 +1,199 @@
+"""Pods that are to say that their gang timed out: written behind, from intents, until the answer is definite."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import events as ev
+from events.dialects import TIMEOUT_ANNOTATION
+from events.envelope import decode
+from events.objects import Declaration
+from services.binder.service import Rates, WriteBehind
+from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from tests.world import World
+
+DECLARED = Declaration(min_member=3, waiting_time_ms=1_000, said=("min_member", "waiting_time_ms"))
+
+
+class Cluster:
+    """The API server's part: pods by name, with a version and annotations; `answers` come before it does anything."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, SimpleNamespace] = {}
+        self.answers: list[Exception] = []
+        self.lost: list[bool] = []
+        """Whether the next writes take hold without an answer."""
+        self.tried: list[tuple[str, str]] = []
+
+    async def annotate_pod(self, namespace: str, name: str, uid: str, version: str, annotations: dict[str, str]) -> str:
+        await asyncio.sleep(0)
+        self.tried.append((name, version))
+        if self.answers:
+            raise self.answers.pop(0)
+        pod = self.pods.get(name)
+        if pod is None:
+            raise NotFound(404, "annotate", "NotFound", "")
+        if (pod.metadata.uid, pod.metadata.resource_version) != (uid, version):
+            raise Conflict(409, "annotate", "Conflict", "")
+        pod.metadata.annotations |= annotations
+        pod.metadata.resource_version = str(int(version) + 1_000)
+        if self.lost and self.lost.pop(0):
+            raise Unreachable("annotate", "Timeout", "", sent=True)
+        return str(pod.metadata.resource_version)
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        await asyncio.sleep(0)
+        return self.pods.get(name)
+
+    def said(self) -> list[str]:
+        return sorted(
+            name for name, pod in self.pods.items() if pod.metadata.annotations.get(TIMEOUT_ANNOTATION) == "true"
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    """A Koordinator gang of three whose waiting time is over."""
+    world = World()
+    world.node("n0")
+    for i in range(3):
+        world.pod(f"p{i}", "train", dialect="koordinator/v1alpha1", declared=DECLARED)
+    world.propose("default/train", {"p0": "n0"})
+    world.judge()
+    world.pass_s(2)
+    world.judge()
+    return world
+
+
+@pytest.fixture
+def cluster(world: World) -> Cluster:
+    cluster = Cluster()
+    for uid, pod in world.state.pods.items():
+        metadata = SimpleNamespace(uid=uid, resource_version=pod.resource_version, annotations={})
+        cluster.pods[uid] = SimpleNamespace(metadata=metadata)
+    return cluster
+
+
+class Binder:
+    """The part that writes behind; what it says is appended to the log."""
+
+    def __init__(self, world: World, cluster: Cluster) -> None:
+        self.world = world
+        self.said: list[ev.Event] = []
+        decider: Any = SimpleNamespace(state=world.state, active=True, report=self.said.append)
+        client: Any = cluster
+        self.behind = WriteBehind(decider, client, holder="test", busy=lambda: False, rates=Rates(marks_per_s=1_000.0))
+
+    async def round(self) -> list[ev.Event]:
+        """One round, and its outcomes in the log."""
+        await self.behind._round(self.behind._mark_rate, self.behind._due_marks)
+        self.behind._report()
+        said, self.said[:] = list(self.said), []
+        for event in said:
+            self.world.append("binder", [event], cause="outcome")
+            self.behind.notice(decode(self.world.log.commits[-1]))
+        return said
+
+    def noticed(self) -> Binder:
+        for stored in self.world.log.commits:
+            self.behind.notice(decode(stored))
+        return self
+
+    def resumed(self) -> Binder:
+        self.behind.resume()
+        return self
+
+
+async def test_every_pod_of_the_gang_is_annotated_and_the_log_knows_their_versions(
+    world: World, cluster: Cluster
+) -> None:
+    said = await Binder(world, cluster).noticed().round()
+    assert cluster.said() == ["p0", "p1", "p2"]
+    versions = tuple((name, pod.metadata.resource_version) for name, pod in cluster.pods.items())
+    assert said == [ev.TimeoutMarked(pods=versions)]
+    assert all(world.state.pods[uid].resource_version == version for uid, version in versions)
+
+
+async def test_a_pod_that_changed_in_no_way_that_matters_has_its_intent_renewed(world: World, cluster: Cluster) -> None:
+    cluster.pods["p1"].metadata.resource_version = "500"
+    binder = Binder(world, cluster).noticed()
+    assert ev.TimeoutMarkRenewed(pods=(("p1", "500"),)) in await binder.round()
+    assert await binder.round() == [ev.TimeoutMarked(pods=(("p1", "1500"),))]
+    assert cluster.tried[-1] == ("p1", "500")
+    assert cluster.said() == ["p0", "p1", "p2"]
+
+
+async def test_what_is_in_doubt_is_repeated_with_the_same_content(world: World, cluster: Cluster) -> None:
+    """An answer that was lost: the annotation stands already, and nothing is written twice."""
+    cluster.lost = [True, True, True]
+    binder = Binder(world, cluster).noticed()
+    assert await binder.round() == []
+    assert len(world.state.marks) == 3
+    (said,) = await binder.round()
+    assert isinstance(said, ev.TimeoutMarked)
+    assert sorted(uid for uid, _ in said.pods) == ["p0", "p1", "p2"]
+    assert len(set(cluster.tried)) == 3
+    assert len(cluster.tried) == 6
+
+
+async def test_a_start_goes_on_with_what_is_not_settled(world: World, cluster: Cluster) -> None:
+    """Intended and not settled is a query on the state (design, rule 5)."""
+    world.append("binder", [ev.TimeoutMarked(pods=(("p0", "900"),))], cause="outcome")
+    await Binder(world, cluster).resumed().round()
+    assert cluster.said() == ["p1", "p2"]
+    assert all(mark.written for mark in world.state.marks.values())
+
+
+async def test_a_pod_that_is_gone_or_made_anew_is_left_alone(world: World, cluster: Cluster) -> None:
+    del cluster.pods["p0"]
+    cluster.pods["p1"].metadata.uid = "another"
+    (said,) = await Binder(world, cluster).noticed().round()
+    assert isinstance(said, ev.TimeoutMarked)
+    assert [uid for uid, _ in said.pods] == ["p2"]
+    assert cluster.said() == ["p2"]
+    world.deleted("p0")
+    assert list(world.state.marks) == ["p1", "p2"]
+
+
+async def test_a_definite_no_settles_it_and_the_gang_stays_refused(world: World, cluster: Cluster) -> None:
+    cluster.answers = [ApiError(403, "annotate", "Forbidden", "no right to patch pods")] * 3
+    said = await Binder(world, cluster).noticed().round()
+    assert [type(event) for event in said] == [ev.TimeoutMarkFailed] * 3
+    assert not world.state.marks
+    world.plan()
+    world.pass_s(400)
+    assert not world.plan_would()
+
+
+async def test_a_user_who_acts_first_finds_no_annotation(world: World, cluster: Cluster) -> None:
+    """The gang may be tried again: an intent of which no attempt is under way is given up."""
+    world.pod_group("train", 2, 9_000, dialect="koordinator/v1alpha1")
+    said = await Binder(world, cluster).noticed().round()
+    assert [type(event) for event in said] == [ev.TimeoutMarkFailed] * 3
+    assert cluster.tried == []
+    assert not world.state.marks
+
+
+async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: World, cluster: Cluster) -> None:
+    """The user acts while an attempt may still land: it is repeated, until the pod is seen to have changed."""
+    cluster.answers = [Unreachable("annotate", "Timeout", "", sent=True)] * 3
+    binder = Binder(world, cluster).noticed()
+    assert await binder.round() == []
+    world.pod_group("train", 2, 9_000, dialect="koordinator/v1alpha1")
+    cluster.pods["p0"].metadata.resource_version = "500"
+    said = await binder.round()
+    assert [event.uid for event in said if isinstance(event, ev.TimeoutMarkFailed)] == ["p0"]
+    assert cluster.said() == ["p1", "p2"]
+
+
+async def test_a_gang_of_another_time_is_not_annotated_by_an_old_notice(world: World, cluster: Cluster) -> None:
+    """What is written is derived from the state when its turn comes."""
+    binder = Binder(world, cluster).noticed()
+    for uid in ("p0", "p1", "p2"):
+        world.deleted(uid)
+    assert await binder.round() == []
+    assert cluster.tried == []
