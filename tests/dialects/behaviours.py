@@ -53,10 +53,16 @@ def timeout(dialect: Dialect) -> str:
 
     seconds = _seconds_until(cluster, released)
     assert not cluster.state.claims
+    marked = cluster.mark()
     waits = not cluster.plan_would()
     cluster.rest(LONG_S)
-    again = ("backs off, retried" if waits else "retried") if cluster.bound() else "never retried"
-    return f"after {seconds} s released, {again}"
+    then = ["released"]
+    if marked:
+        then.append("all pods say so" if len(marked) == len(uids) else f"{len(marked)} pods say so")
+    if waits and cluster.bound():
+        then.append("backs off")
+    then.append("retried" if cluster.bound() else "never retried")
+    return f"after {seconds} s {', '.join(then)}"
 
 
 def group(dialect: Dialect) -> str:
