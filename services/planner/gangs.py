@@ -14,7 +14,7 @@ from events import GangPlaced, RoomRequested
 from events.objects import Declaration, NodeAssignment
 from services.planner.placement import Placed
 from services.planner.rules.coscheduling.pre_filter import too_few
-from services.planner.rules.koordinator import gang_group
+from services.planner.rules.koordinator import gang_group, schedule_cycle
 from services.planner.rules.koordinator.pre_filter import timed_out
 from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
@@ -214,6 +214,7 @@ def _place(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], nee
             why = cycle.why_not(lacking.info)
         attempt.undo()
     detail = f"{_name(group)}: {best} of the {needed} pods that must start together have a node."
+    detail += schedule_cycle.unfinished(cycle.state, group)
     if needs and not taken:
         detail += _ask_for_room(cycle, group, parts, needs, orders)
     return Refusal("InsufficientRoom", detail, needed, best, why)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events import dialects
-from services.state import declarations, timeouts
+from services.state import declarations, schedule_cycle, timeouts
 from services.state.membership import incomplete, placeable, unplaced
 from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
@@ -60,7 +60,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
         found.priority = fact.priority
     if found.phase == READY:
         found.changed = state.sequence
-    else:
+    elif not schedule_cycle.goes_on(state, found):
         wake(state, found, uid)
 
 

@@ -1,0 +1,29 @@
+"""Koordinator's schedule cycle (seed 002, Data-Structure), as far as the fold asks: which gangs still miss children.
+
+The rule itself, with its text, stands in `services.planner.rules.koordinator.schedule_cycle`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.state import membership, timeouts
+from services.state.records import PARKED, Gang, Group
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def missing(state: State, gang: Gang) -> int:
+    """Children that a Strict gang of Koordinator's has fewer than its total-number; 0 where that says nothing."""
+    declaration = gang.declaration
+    if declaration is None or declaration.mode != "Strict" or not declaration.total_member:
+        return 0
+    return max(0, declaration.total_member - membership.total(state, gang))
+
+
+def goes_on(state: State, group: Group) -> bool:
+    """Whether the cycle in which the group failed is not over: it found no room, and one of its gangs misses children."""
+    if group.phase != PARKED or state.cohorts[group.cohort].reason != "InsufficientRoom":
+        return False
+    return timeouts.apply(state, group) and any(missing(state, state.gangs[key]) for key in group.gangs)

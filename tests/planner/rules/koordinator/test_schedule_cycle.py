@@ -1,0 +1,139 @@
+"""Seed 002, Data-Structure: a Strict gang's schedule cycles, by the events that begin, spoil and end them."""
+
+import events as ev
+from events.objects import Declaration
+from tests.world import World, of_type
+
+KOORDINATOR = "koordinator/v1alpha1"
+
+
+def child(world: World, number: int, *, total: int = 0, mode: str = "Strict", cpu: float = 4) -> str:
+    said = ("min_member", "mode", "total_member")
+    declared = Declaration(min_member=2, waiting_time_ms=0, total_member=total, mode=mode, said=said)
+    return world.pod(f"train-{number}", "train", dialect=KOORDINATOR, declared=declared, cpu=cpu)
+
+
+def crowded(total: int = 0) -> World:
+    """A gang with two children that has no room, and whose backoff is over."""
+    world = World()
+    world.node("n0", cpu=4)
+    for number in range(2):
+        child(world, number, total=total)
+    assert refusals(world) == ["InsufficientRoom"]
+    world.pass_s(2)
+    return world
+
+
+def refusals(world: World) -> list[str]:
+    return [event.reason for event in of_type(world.plan(), ev.GroupsRefused)]
+
+
+def test_each_child_is_scheduled_once_in_a_cycle() -> None:
+    """If result is negative, means the pod has been scheduled in this cycle, so we should reject it."""
+    world = World()
+    world.node("n0", cpu=8)
+    uids = [child(world, number) for number in range(2)]
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    assert sorted(uid for one in placed.required for uid in one.pods) == uids
+    assert not world.plan_would()
+
+
+def test_a_failed_child_makes_the_cycle_invalid_and_the_remaining_are_rejected() -> None:
+    """When a pod failed at Filter stage, we will set ScheduleCycleValid to false: any pod in this Gang shouldn't be
+    scheduled until it is set to "true"."""
+    world = crowded()
+    assert not world.plan_would()
+    assert not world.state.claims
+
+
+def test_a_failed_child_releases_all_assumed_pods() -> None:
+    """PostFilter: if `Strict`, we will set `scheduleCycleValid` to false and release all assumed pods."""
+    world = World()
+    world.node("n0", cpu=4)
+    uids = [child(world, number) for number in range(2)]
+    world.propose("default/train", {uids[0]: "n0"})
+    assert of_type(world.judge(), ev.GangHeld)
+    assert refusals(world) == ["InsufficientRoom"]
+    assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["LeftQueue"]
+    assert not world.state.claims
+
+
+def test_after_permit_said_wait_the_rest_is_scheduled_at_once() -> None:
+    """Permit: we will run the `ActiveGang` method, so that the pod of Gang can be continuously scheduled."""
+    world = World()
+    world.node("n0", cpu=8)
+    uids = [child(world, number) for number in range(2)]
+    world.propose("default/train", {uids[0]: "n0"})
+    assert of_type(world.judge(), ev.GangHeld)
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    assert [uid for one in placed.required for uid in one.pods] == [uids[1]]
+
+
+def test_a_new_cycle_is_valid_again() -> None:
+    """Only When `scheduleCycle` added by 1, we will reset the `scheduleCycleValid` to true: room begins one."""
+    world = crowded()
+    world.node("n1", cpu=4)
+    world.settle()
+    assert len(world.bound()) == 2
+
+
+def test_when_all_children_came_the_next_begins_a_new_cycle() -> None:
+    """Default equals to `min-available`: the two that there are were all; the third is in a new cycle."""
+    world = crowded()
+    child(world, 2, cpu=0)
+    world.settle()
+    assert len(world.bound()) == 2
+
+
+def test_a_child_that_comes_into_an_invalid_cycle_is_rejected() -> None:
+    """With `totalChildrenNum`'s help: as long as not all came, the cycle is the same."""
+    world = crowded(total=4)
+    child(world, 2, total=4, cpu=0)
+    assert not world.plan_would()
+
+
+def test_the_last_child_ends_the_cycle() -> None:
+    """When the last pod comes to make all values equal to `scheduleCycle`, Gang's `scheduleCycle` will be added by 1."""
+    world = crowded(total=4)
+    child(world, 2, total=4, cpu=0)
+    child(world, 3, total=4, cpu=4)
+    world.settle()
+    assert len(world.bound()) == 2
+
+
+def test_room_begins_a_cycle_before_all_children_came() -> None:
+    """Where the text would never have another: a gang with fewer children than total-number whose minimum fits by now."""
+    world = crowded(total=4)
+    world.node("n1", cpu=4)
+    world.settle()
+    assert len(world.bound()) == 2
+
+
+def test_so_does_the_retry() -> None:
+    """A refused group is tried again every five minutes (design, section 3)."""
+    world = crowded(total=4)
+    child(world, 2, total=4, cpu=0)
+    world.pass_s(301)
+    world.settle()
+    assert len(world.bound()) == 2
+
+
+def test_the_refusal_says_who_is_yet_to_come() -> None:
+    """A refused pod has a reason that names what is missing (design, 7.9)."""
+    world = World()
+    world.node("n0", cpu=4)
+    for number in range(2):
+        child(world, number, total=4)
+    (refused,) = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.detail.endswith(
+        "Of gang default/train 2 more pods are to come; before, only room has it tried again."
+    )
+
+
+def test_a_minimum_that_is_there_is_enough_for_the_first_cycle() -> None:
+    """Total-number helps to calculate the cycle; PreFilter asks for the minimum alone."""
+    world = World()
+    world.node("n0", cpu=8)
+    uids = [child(world, number, total=4) for number in range(2)]
+    world.settle()
+    assert world.where(*uids) == ["n0", "n0"]
