@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def priority(state: State, group: Group) -> int:
-    """Higher goes first."""
+    """Higher goes first. A pod alone, which most groups are, is answered first: every cycle asks for all that wait."""
+    if group.pod:
+        return group.priority
     declared = (state.gangs[key].declaration for key in group.gangs)
     own = (found.priority for found in declared if found is not None and found.priority is not None)
     return max(own, default=group.priority)
