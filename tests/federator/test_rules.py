@@ -1,5 +1,8 @@
 """Seed 001's rules by name (`services.federator.rules`): given these answers, these decisions."""
 
+import re
+from pathlib import Path
+
 import events as ev
 from services.federator import rules
 from services.federator.backends import Accepted, Described, InDoubt, NotSent, Owner, Refused, Run
@@ -110,6 +113,15 @@ def test_r2_a_state_that_is_not_known_is_like_silence() -> None:
     world.at(20, a="running")
     assert world.at(24.9) == []
     assert scheduled(world.at(25)) == ["a"]
+
+
+def test_r2_a_state_that_is_not_known_before_it_runs_earns_nothing() -> None:
+    world = equal()
+    world.at(0, a="unknown")
+    world.at(5, a="running")
+    assert world.place("a").started_ns > 0
+    assert world.at(14.9) == []
+    assert scheduled(world.at(15)) == ["a"]
 
 
 # -------------------------------------------------------------------------------------------- R3, R4: first available
@@ -503,8 +515,15 @@ def test_r19_the_winner_as_well() -> None:
 
 
 def test_every_rule_has_its_tests() -> None:
-    import re
-
     numbers = set(re.findall(r"^ ?(R\d+)\. ", rules.__doc__ or "", re.MULTILINE))
     tested = {name.split("_")[1].upper() for name in globals() if name.startswith("test_r") and name[6].isdigit()}
     assert numbers == tested == {f"R{number}" for number in range(1, 20)}
+
+
+def test_the_documentation_has_the_rules_word_by_word() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8").split())
+    stated = rules.__doc__ or ""
+    for rule in re.split(r"\n(?= ?R\d+\. )", stated[stated.index("\n R1.") : stated.index("\n\n`guard`")]):
+        number, _, words = " ".join(rule.split()).partition(". ")
+        title, _, words = words.partition(". ")
+        assert f"- **{number}. {title}.** {words}" in text or not number

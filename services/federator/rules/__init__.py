@@ -14,7 +14,7 @@ has one, and what was decided where it is silent.
  R5. Lower priorities. "When a job is successfully scheduled in cluster C_i with priority p_i, then all jobs submitted to
      clusters whose priority is smaller than p_i will be cancelled intermediately" (read: immediately). Equal ones are
      FAC's "all other jobs" and are cancelled as well.
- R6. Extra time. "if C_j's job will not be cancelled until (p_j-p_i)*timeScale later": later than the end of C_i's guard
+ R6. Extra time. "then C_j's job will not be cancelled until (p_j-p_i)*timeScale later": later than the end of C_i's guard
      time, in log time.
  R7. Within it. "If C_j's job is successfully scheduled in this time": its guard time ends within it, or with it. That it
      is over is decided on an answer of C_j's from after its end, or while C_j is silent.
@@ -32,9 +32,9 @@ R14. A cluster that does not answer earns no guard time and is not elected. As a
 R15. After the decision. It is final. How the winner's run ends is the job's end; nothing is started again.
 R16. A submission in doubt is repeated with the same content until the answer is definite, even when it is not wanted any
      more: then it is stopped. So whatever was sent before must fail, however late it arrives.
-R17. A name that somebody else has is left alone: the job gets the next name there, at most three.
+R17. A name that is taken. What somebody else has is left alone: the job gets the next name there, at most three.
 R18. Settled. Only when each loser was seen to have ended, or can never come to be.
-R19. Cancelled by its user: every run is stopped, the winner's as well.
+R19. Cancelled by its user. Every run is stopped, the winner's as well.
 
 `guard` has R2 and R4's order, `priority` R6 to R9, `race` the rest of the decision, `ending` R10, R13, R18 and R19,
 `names` R17. The life of a place, with R16, is the table `services.federator.records.TRANSITIONS`.
