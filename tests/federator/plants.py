@@ -89,6 +89,18 @@ def _gives_up(folded: state.State, event: Any) -> None:
         folded.move(event.job, place, "withdrawn")
 
 
+def _withdrawn_anyway() -> None:
+    """Both lines of defence: who says it, and the fold."""
+
+    def withdrawn(folded: state.State, event: Any) -> None:
+        place = folded.place(event.job, event.cluster)
+        assert place is not None
+        folded.move(event.job, place, "withdrawn")
+
+    core.is_withdrawn = lambda place, tried: place.phase == records.ABANDONED
+    state.APPLY[ev.SubmissionWithdrawn] = withdrawn
+
+
 def _all_names_are_ours(job: Any, place: Any, owner: Any, described: Any) -> ev.Event:
     return ev.SubmissionAccepted(job=job.uid, cluster=place.cluster, uid="", adopted=True)
 
@@ -200,9 +212,7 @@ PLANTS: dict[str, Plant] = {
     "R15 started again": _then(ev.ClusterObserved, _winner_is_lost),
     "R16 a refusal settles doubt": _then(ev.FederatorTaken, _nothing_in_doubt),
     "R16 an unwanted one in doubt is given up": _then(ev.SubmissionDoubted, _gives_up),
-    "R16 withdrawn although it was sent": _replaced(
-        core, "is_withdrawn", lambda place, tried: place.phase == records.ABANDONED
-    ),
+    "R16 withdrawn although it was sent": _withdrawn_anyway,
     "R16 its own is not adopted": _replaced(core, "name_described", _no_name_is_ours),
     "R17 a foreign one is adopted": _replaced(core, "name_described", _all_names_are_ours),
     "R17 one name and no more": _replaced(names, "MOST_NAMES", 1),

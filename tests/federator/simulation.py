@@ -35,6 +35,8 @@ EPOCH_MS = 1_700_000_000_000
 FAULTS_END_MS = 240_000
 LONGEST_MS = 3_600_000
 """By then everything must have settled: faults end after four minutes."""
+MOST_COMMITS = 5_000
+"""Hundreds are usual: more is somebody who repeats himself."""
 TIMEOUT_MS = 6_000
 MOST_SKEW_MS = 300_000
 
@@ -413,6 +415,8 @@ class World:
     def run(self) -> None:
         """To the end. Raises Violation."""
         while self.queue and self.now_ms < LONGEST_MS:
+            if len(self.log) > MOST_COMMITS:
+                raise Violation(f"{MOST_COMMITS} commits, and it goes on")
             self.now_ms, _, what, about = heapq.heappop(self.queue)
             what(*about)
             if self.is_over():
