@@ -156,7 +156,10 @@ class ProposalRefused(Decision, frozen=True):
 
 
 class GangReleased(Decision, frozen=True):
-    """Held assignments were given back (seed 000, Unreserve): Timeout, LeftQueue, MemberDeleted, HoldBroken."""
+    """Held assignments were given back (seed 000, Unreserve): Timeout, LeftQueue, MemberDeleted, HoldBroken.
+
+    NotTaken: pods of a proposal that had no impact on its others, and that nobody has to hold (seed 002, NonStrict).
+    """
 
     group: str
     reason: str

@@ -18,6 +18,7 @@ from services.binder.rules.koordinator.unreserve import timed_out
 from services.binder.rules.starvation.ending import end_reservations
 from services.binder.rules.starvation.reserving import answer_requests
 from services.state.fold import State
+from services.state.records import AWAITING
 
 BinderEvent = ev.BinderEvents
 CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
@@ -42,7 +43,7 @@ def decide(state: State) -> list[BinderEvent]:
     judged = _judged_groups(verdicts)
     decided += end_group_nominations(state, judged)
     decided += _reserve(state, state.policy, verdicts, judged)
-    decided += _unreserve(state, judged)
+    decided += _waiting(state, bench, judged)
     return decided
 
 
@@ -79,14 +80,15 @@ def _reserve(state: State, policy: Policy, verdicts: list[Verdict], judged: set[
     return [*ended, *answer_requests(state, policy, over)]
 
 
-def _unreserve(state: State, judged: set[str]) -> list[BinderEvent]:
-    """Held groups that this decision did not judge and that cannot, or may not, wait any longer."""
-    released: list[BinderEvent] = []
+def _waiting(state: State, bench: Bench, judged: set[str]) -> list[BinderEvent]:
+    """Held groups that this decision did not judge: those that wait for nobody any more, and those that cannot, or may
+    not, wait any longer."""
+    decided: list[BinderEvent] = []
     for key in state.holding:
         group = state.groups.get(key)
         if group is not None and group.held and key not in judged:
-            release = unreserve(state, group)
-            if release is not None:
-                over = timed_out(state, group, release)
-                released += [release] if over is None else [over, release]
-    return released
+            permit = bench.permit_held(group) if group.phase != AWAITING else None
+            release = None if permit is not None else unreserve(state, group)
+            over = timed_out(state, group, release) if release is not None else None
+            decided += [event for event in (permit, over, release) if event is not None]
+    return decided

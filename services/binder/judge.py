@@ -8,14 +8,14 @@ log or on this bench, is a disagreement between planner and binder about one and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
+from services.binder import quorum
 from services.binder.kept import Kept
 from services.binder.rules.coscheduling import permit
-from services.binder.rules.koordinator import gang_group
 from services.state import fits, reservations, timeouts
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
@@ -82,10 +82,11 @@ class Bench:
         kept = self._spend_group_nomination(group)
         good, broken = self._held_again(group)
         required, optional = proposal.required, proposal.optional
-        if optional and not self._reached(group, good, required):
-            required, optional = (*required, *optional), ()
-        fault = self._accept(proposal, required)
-        if fault is not None:
+        if optional and not quorum.reached(self.state, group, (*good, *required)):
+            loose, together = quorum.split_loose(self.state, group, optional)
+            required, optional = (*required, *together), tuple(loose)
+        accepted, dropped, fault = self._take_what_stands(proposal, required, optional)
+        if fault is not None and not accepted and (required or not quorum.reached(self.state, group, good)):
             for nomination in spent:
                 self._move(nomination, -1)
             for claim in broken:
@@ -93,18 +94,27 @@ class Bench:
             refused = self._refuse(proposal, place, fault)
             others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
             return refused + self._nominate(group, proposal, required if others_were_faster else (), kept)
-        accepted = list(required)
-        dropped: list[str] = []
+        return self._taken(group, spent) + self._permit(group, place, good, accepted, dropped, broken)
+
+    def _take_what_stands(
+        self, proposal: Proposal, required: tuple[NodeAssignment, ...], optional: tuple[NodeAssignment, ...]
+    ) -> tuple[list[NodeAssignment], list[str], Fault | None]:
+        """(what is accepted: all that is required and of the rest what can be, or nothing; UIDs of the rest that cannot;
+        the first fault)."""
+        fault = self._accept(proposal, required)
+        if fault is not None:
+            return [], [], fault
+        accepted, dropped = list(required), []
         for assignment in optional:
             for uid in assignment.pods:
                 alone = NodeAssignment(assignment.node, (uid,))
-                if self._accept(proposal, (alone,)) is None:
+                lacks = self._accept(proposal, (alone,))
+                if lacks is None:
                     accepted.append(alone)
                 else:
                     dropped.append(uid)
-        if broken:
-            dropped += [claim.uid for claim in broken]
-        return self._taken(group, spent) + self._permit(group, place, good, accepted, dropped)
+                    fault = fault or lacks
+        return accepted, dropped, fault
 
     def _taken(self, group: Group, spent: list[Nomination]) -> list[Verdict]:
         """The group has a place: what was kept for it has no other use."""
@@ -117,31 +127,53 @@ class Bench:
             taken.append(ev.ReservationEnded(group=group.key, reason="Taken"))
         return taken
 
-    def _reached(self, group: Group, good: Sequence[NodeAssignment], proposed: Sequence[NodeAssignment]) -> bool:
-        """Whether each gang of the group has its minimum with these; what is optional is optional beyond that only."""
-        if not group.gangs:
-            return True
-        pods = self.state.pods
-        assumed: dict[str, list[str]] = {key: [] for key in ("", *group.gangs)}
-        for assignment in (*good, *proposed):
-            for uid in assignment.pods:
-                pod = pods.get(uid)
-                if pod is not None and pod.gang in assumed:
-                    assumed[pod.gang].append(uid)
-        return gang_group.all_reached(self.state, group, assumed)
-
     def _permit(
-        self, group: Group, place: Place, good: list[NodeAssignment], accepted: list[NodeAssignment], lost: list[str]
+        self,
+        group: Group,
+        place: Place,
+        good: list[NodeAssignment],
+        accepted: list[NodeAssignment],
+        dropped: list[str],
+        broken: list[Claim],
     ) -> list[Verdict]:
-        """Seed 000, Permit. `lost`: UIDs that were proposed or held before and cannot stand."""
-        if self._reached(group, good, accepted):
+        """Seeds 000 and 002, Permit. `dropped`: UIDs that were proposed and cannot stand; `broken`: what was held, and
+        cannot."""
+        fallen = tuple(claim.uid for claim in broken)
+        if quorum.reached(self.state, group, (*good, *accepted)):
             bindings = self._bindings([*good, *accepted])
-            return [ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=tuple(lost))]
+            lost = (*dropped, *fallen)
+            return [ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=lost)]
         verdicts: list[Verdict] = []
-        if lost:
-            verdicts.append(ev.GangReleased(group=group.key, reason="HoldBroken", pods=tuple(lost)))
-        waiting_ms = permit.waiting_ms(self.state, group)
-        return [*verdicts, ev.GangHeld(group=group.key, proposal=place, waiting_ms=waiting_ms)]
+        if fallen:
+            verdicts.append(ev.GangReleased(group=group.key, reason="HoldBroken", pods=fallen))
+        if dropped:
+            verdicts.append(ev.GangReleased(group=group.key, reason="NotTaken", pods=tuple(dropped)))
+        free, waiting = quorum.split_free(self.state, group, accepted)
+        free += quorum.split_free(self.state, group, good)[0]
+        if free or not waiting:
+            settles = () if waiting else (place,)
+            bindings = self._bindings(free)
+            verdicts.append(ev.GangPermitted(group=group.key, proposals=settles, bindings=bindings, dropped=()))
+        if waiting:
+            waiting_ms = permit.waiting_ms(self.state, group)
+            verdicts.append(ev.GangHeld(group=group.key, proposal=place, waiting_ms=waiting_ms))
+        return verdicts
+
+    def permit_held(self, group: Group) -> ev.GangPermitted | None:
+        """Permit for what waits, where no proposal has to come any more: a minimum was lowered, or others run now."""
+        held = [NodeAssignment(self.state.claims[uid].node, (uid,)) for uid in group.held]
+        everybody = quorum.reached(self.state, group, held)
+        if not everybody and not quorum.split_free(self.state, group, held)[0]:
+            return None
+        good, broken = self._held_again(group)
+        if not everybody or not quorum.reached(self.state, group, good):
+            for claim in broken:
+                self._move(claim, -1)
+            good, broken = quorum.split_free(self.state, group, good)[0], []
+        if not good:
+            return None
+        lost = tuple(claim.uid for claim in broken)
+        return ev.GangPermitted(group=group.key, proposals=(), bindings=self._bindings(good), dropped=lost)
 
     def _held_again(self, group: Group) -> tuple[list[NodeAssignment], list[Claim]]:
         """Held assignments that still stand, and the claims of the rest, whose room is given back on the bench.

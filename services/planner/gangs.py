@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from events import GangPlaced, RoomRequested
-from events.objects import Declaration, NodeAssignment
+from events.objects import NodeAssignment
 from services.planner.placement import Placed
 from services.planner.rules.coscheduling.pre_filter import too_few
-from services.planner.rules.koordinator import gang_group, schedule_cycle
+from services.planner.rules.koordinator import after_gang, gang_group, non_strict, schedule_cycle
 from services.planner.rules.koordinator.pre_filter import timed_out
 from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
@@ -36,13 +36,16 @@ class Part(NamedTuple):
     gang: str
     info: ClassInfo
     uids: list[str]
+    free: bool
+    """Whether its gang's rules are off: it is placed whatever others lack."""
 
 
 class Need(NamedTuple):
-    """So many pods of these parts (by index) must have a node together."""
+    """So many pods of these parts (by index) must have a node: `together` now, or as they find one."""
 
     parts: tuple[int, ...]
     pods: int
+    together: bool
     of_task: bool = False
 
 
@@ -53,11 +56,13 @@ class Quota(NamedTuple):
     """In words."""
     minimum: int
     census: Census
+    have: int
+    """How many of them count for it already."""
 
     @property
     def lacks(self) -> int:
         """Members that must have a node yet; none, or fewer, when the minimum is reached."""
-        return self.minimum - self.census.have
+        return self.minimum - self.have
 
     @property
     def placeable(self) -> int:
@@ -70,11 +75,19 @@ class Roll(NamedTuple):
     gang: Gang
     whole: Quota
     tasks: tuple[Quota, ...]
+    constrained: bool
+    """Whether its rules are on for the pods that it has to place."""
+    together: bool
+    """Whether its minimum is placed together or not at all."""
 
     @property
     def lacks(self) -> int:
-        """Members that must have a node together."""
-        return max(self.whole.lacks, sum(max(task.lacks, 0) for task in self.tasks), 0)
+        """Members that must have a node before any of the group is bound."""
+        return max(self.whole.lacks, sum(max(task.lacks, 0) for task in self.tasks), 0) if self.constrained else 0
+
+    @property
+    def all_or_none(self) -> bool:
+        return self.constrained and self.together
 
 
 class Refusal(NamedTuple):
@@ -92,24 +105,28 @@ Taken = list[tuple[str, int, str]]
 
 
 def plan(cycle: Cycle, group: Group) -> None:
-    """The whole group, or why not."""
+    """The whole group; else those whose gang's rules are off; else why not."""
     rolls = [_roll(cycle.state, cycle.state.gangs[key]) for key in group.gangs]
-    refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls)
-    if refusal is None:
-        parts, needs = _demand(cycle, rolls)
-        refusal = _place(cycle, group, parts, needs, sum(roll.lacks for roll in rolls))
+    refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls) or _place(cycle, group, rolls)
+    free = [roll for roll in rolls if not roll.constrained and roll.whole.placeable]
+    if refusal is not None and free and len(free) < len(rolls) and not timed_out(cycle.state, group):
+        refusal = _place(cycle, group, free)
     if refusal is not None:
         cycle.refuse(group, *refusal)
 
 
 def _roll(state: State, gang: Gang) -> Roll:
     minimum = gang.declaration.min_member if gang.declaration is not None else 1
-    whole = Quota(f"gang {gang.key}", minimum, membership.census(state, gang.members))
+    whole = _quota(f"gang {gang.key}", minimum, gang, membership.census(state, gang.members))
     tasks = [
-        Quota(f"task {name} of gang {gang.key}", least, membership.census(state, members))
+        _quota(f"task {name} of gang {gang.key}", least, gang, membership.census(state, members))
         for name, (members, least) in task_minimums.tasks(state, gang).items()
     ]
-    return Roll(gang, whole, tuple(tasks))
+    return Roll(gang, whole, tuple(tasks), after_gang.constrained(gang), non_strict.together(gang))
+
+
+def _quota(of: str, minimum: int, gang: Gang, census: Census) -> Quota:
+    return Quota(of, minimum, census, membership.counted(gang, census))
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
@@ -118,6 +135,8 @@ def _roll(state: State, gang: Gang) -> Roll:
 def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     """A gang that is not there with its minimum, or is not to be tried before its user acts. Its whole group waits."""
     for roll in rolls:
+        if not roll.constrained:
+            continue
         if roll.gang.declaration is None:
             return Refusal("GangNotDeclared", f"gang {roll.gang.key} waits for its PodGroup")
         for quota in (roll.whole, *roll.tasks):
@@ -134,15 +153,15 @@ def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None
 def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     """What of a complete group cannot be placed wherever there is room."""
     for roll in rolls:
-        unsupported = _unsupported(cycle, roll)
-        if unsupported:
-            return Refusal("UnsupportedConstraint", f"not supported yet: {unsupported}")
+        unsupported = [unfit for digest in roll.whole.census.placeable if (unfit := _unsupported(cycle, digest))]
+        if unsupported and roll.all_or_none:
+            return _not_supported(unsupported[0])
     pods = sum(roll.whole.placeable for roll in rolls)
     if pods > cycle.policy.gang_pods:
         detail = f"{_name(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
         return Refusal("GangTooLarge", detail, pods)
     for roll in rolls:
-        for quota in (roll.whole, *roll.tasks):
+        for quota in (roll.whole, *roll.tasks) if roll.all_or_none or not pods else ():
             lacks = max(quota.lacks, 0 if pods else 1)
             if quota.placeable < lacks:
                 some = f"{quota.placeable} may be scheduled, others are gated or done"
@@ -150,22 +169,13 @@ def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | Non
     return None
 
 
-def _unsupported(cycle: Cycle, roll: Roll) -> str:
-    """What the gang's pods or its declaration ask for and no rule here does yet."""
-    for digest in roll.whole.census.placeable:
-        unsupported = cycle.state.table.classes[digest].fact.unsupported
-        if unsupported:
-            return ", ".join(unsupported)
-    return _not_honoured(roll.gang.declaration) if roll.gang.declaration is not None else ""
+def _unsupported(cycle: Cycle, digest: str) -> tuple[str, ...]:
+    """What pods of the class ask for and no rule here does yet."""
+    return cycle.state.table.classes[digest].fact.unsupported
 
 
-def _not_honoured(declaration: Declaration) -> str:
-    """What the declaration asks for and no rule here does yet: such a gang waits, and is never placed without it."""
-    if declaration.mode != "Strict":
-        return f"mode {declaration.mode}"
-    if declaration.match_policy == "only-waiting":
-        return f"match policy {declaration.match_policy}"
-    return ""
+def _not_supported(unsupported: tuple[str, ...]) -> Refusal:
+    return Refusal("UnsupportedConstraint", f"not supported yet: {', '.join(unsupported)}")
 
 
 def _name(group: Group) -> str:
@@ -178,7 +188,8 @@ def _name(group: Group) -> str:
 
 
 def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
-    """What there is to place, and how much of it must have a node together."""
+    """What there is to place, and how much of it must have a node. What can never have one is left out here: it keeps
+    nobody, or its gang was refused for it."""
     parts: list[Part] = []
     needs: list[Need] = []
     for roll in rolls:
@@ -186,33 +197,47 @@ def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
         for quota in roll.tasks or (roll.whole,):
             before = len(parts)
             for digest, uids in quota.census.placeable.items():
-                parts.append(Part(roll.gang.key, cycle.state.table.classes[digest], uids))
-            if roll.tasks and quota.lacks > 0:
-                needs.append(Need(tuple(range(before, len(parts))), quota.lacks, of_task=True))
-        if roll.whole.lacks > 0:
-            needs.append(Need(tuple(range(first, len(parts))), roll.whole.lacks))
+                if not _unsupported(cycle, digest):
+                    info = cycle.state.table.classes[digest]
+                    parts.append(Part(roll.gang.key, info, uids, not roll.constrained))
+            if roll.tasks and roll.constrained and quota.lacks > 0:
+                needs.append(Need(tuple(range(before, len(parts))), quota.lacks, roll.together, of_task=True))
+        if roll.constrained and roll.whole.lacks > 0:
+            needs.append(Need(tuple(range(first, len(parts))), roll.whole.lacks, roll.together))
     return parts, needs
 
 
-def _place(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], needed: int) -> Refusal | None:
-    """Propose a node for each pod that finds one, if all needs are met; else why not."""
+def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
+    """Propose a node for each pod that finds one, if all are met who have to be together; else why not."""
+    parts, needs = _demand(cycle, rolls)
+    if not parts:
+        digests = (digest for roll in rolls for digest in roll.whole.census.placeable)
+        return _not_supported(_unsupported(cycle, next(digests)))
     taken = _take_nominated(cycle, group, parts)
-    needed = max(1, needed)
+    needed = max(1, sum(roll.lacks for roll in rolls))
     best, lacking = -1, parts[0]
     why: dict[str, int] = {}
     orders = _orders(cycle, parts)
+    partial: list[int] | None = None
     for order in orders:
         attempt = Attempt(cycle, group, parts, taken)
-        if attempt.place(order, needs):
-            if not cycle.silent:
-                cycle.placed.append(attempt.proposal())
+        placed = attempt.place(order, needs)
+        if placed and attempt.complete:
+            attempt.propose()
             return None
+        if placed and partial is None:
+            partial = order
         found = sum(attempt.used)
         if found > best:
             best = found
             lacking = next((parts[index] for index in order if attempt.full[index]), parts[order[0]])
             why = cycle.why_not(lacking.info)
         attempt.undo()
+    if partial is not None:
+        attempt = Attempt(cycle, group, parts, taken)
+        attempt.place(partial, needs)
+        attempt.propose()
+        return None
     detail = f"{_name(group)}: {best} of the {needed} pods that must start together have a node."
     detail += schedule_cycle.unfinished(cycle.state, group)
     if needs and not taken:
@@ -262,29 +287,37 @@ class Attempt:
             self.used[index] += 1
         self.full = [False] * len(parts)
         """Of each part, whether one of its pods found none."""
+        self.complete = True
+        """Whether all needs are met."""
         self._placed: list[tuple[int, Placed, bool]] = []
         self._needs: list[Need] = []
 
     def place(self, order: list[int], needs: list[Need]) -> bool:
-        """Needs first, those of tasks before their gang's, then the rest.
+        """Needs first, those of tasks before their gang's; then the rest, as far as it waits for nobody.
 
-        Whether all needs are met, and any pod has a node.
+        Whether those needs are met that must be together, and any pod has a node.
         """
         self._needs = needs
         place = {index: at for at, index in enumerate(order)}
         unmet: set[int] = set()
-        for need in sorted(needs, key=lambda need: (not need.of_task, min(place[index] for index in need.parts))):
+        broken = False
+        for need in sorted(
+            needs, key=lambda need: (not need.of_task, min(map(place.__getitem__, need.parts), default=0))
+        ):
             if not unmet.isdisjoint(need.parts):
                 continue  # a task of the gang lacks what its other pods cannot stand in for
             left = need.pods - sum(self.used[index] for index in need.parts)
             for index in sorted(need.parts, key=place.__getitem__):
-                left -= self._put(index, left, required=True)
+                left -= self._put(index, left, required=need.together)
             if left > 0:
                 unmet.update(need.parts)
-        if unmet:
+                self.complete = False
+                broken = broken or need.together
+        if broken:
             return False
         for index in order:
-            self._put(index, len(self.parts[index].uids), required=False)
+            if self.complete or self.parts[index].free:
+                self._put(index, len(self.parts[index].uids), required=False)
         return any(self.used)
 
     def _put(self, index: int, pods: int, *, required: bool) -> int:
@@ -304,8 +337,12 @@ class Attempt:
         for index, rows, _ in self._placed:
             self.cycle.room.undo(self.parts[index].info, rows)
 
-    def proposal(self) -> GangPlaced:
-        """What a need asks for is required together; the rest is optional, one by one."""
+    def propose(self) -> None:
+        if not self.cycle.silent:
+            self.cycle.placed.append(self._proposal())
+
+    def _proposal(self) -> GangPlaced:
+        """What must be together is required; the rest is optional, one by one."""
         must: list[NodeAssignment] = []
         may: list[NodeAssignment] = []
         left = [need.pods for need in self._needs]
@@ -314,7 +351,8 @@ class Attempt:
             wanted = [at for at, need in enumerate(self._needs) if index in need.parts and left[at] > 0]
             for at in wanted:
                 left[at] -= 1
-            (must if wanted else may).append(NodeAssignment(node, (uid,)))
+            together = any(self._needs[at].together for at in wanted)
+            (must if together else may).append(NodeAssignment(node, (uid,)))
             done[index] += 1
         names = self.cycle.state.table.names
         for index, rows, required in self._placed:

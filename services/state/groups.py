@@ -97,6 +97,7 @@ def leave(state: State, uid: str, pod: Pod) -> None:
         return
     gang.members.pop(uid, None)
     gang.timed_out.pop(uid, None)
+    gang.started = gang.started and bool(gang.members)
     before = named_by(gang)
     declarations.left(state, gang, uid)
     _declared(state, gang, before)
@@ -311,6 +312,15 @@ def _redeclare(state: State, gang: Gang) -> None:
 def _declared(state: State, gang: Gang, before: tuple[str, ...]) -> None:
     """The gang's declaration was settled anew; `before` is what it named."""
     names_changed(state, gang, before)
+    may_have_reached(state, gang)
+
+
+def started(state: State, gang: Gang) -> None:
+    """A pod of the gang is bound, by whomever. With the first its rules may be off for the others."""
+    group = state.groups.get(gang.group)
+    if not gang.started and group is not None:
+        gang.started = True
+        wake(state, group)
     may_have_reached(state, gang)
 
 

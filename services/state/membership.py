@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from events import dialects
 from services.state.naming import named_by
 from services.state.records import BOUND, HELD, PENDING, PERMITTED, SUCCEEDED, TERMINATING, Gang, Group
 
@@ -40,16 +41,23 @@ class Census(NamedTuple):
 
     total: int
     """Seed 000, Pre-Filter 1: the gang's pods, terminating ones excluded."""
-    have: int
-    """Seed 000, Permit: Running and WaitingPods. Bound or succeeded, and those whose permit or hold stands."""
+    running: int
+    """Bound or succeeded."""
+    waiting: int
+    """Those whose permit or hold stands."""
     placeable: dict[str, list[str]]
     """UIDs that may be proposed now, by scheduling class, in the order in which the log first saw them."""
+
+    @property
+    def have(self) -> int:
+        """Seed 000, Permit: Running and WaitingPods."""
+        return self.running + self.waiting
 
 
 def census(state: State, members: Collection[str]) -> Census:
     """One pass over members of a gang."""
     pods, claims = state.pods, state.claims
-    leaving = have = 0
+    leaving = running = waiting = 0
     by_class: dict[str, list[str]] = {}
     for uid in members:
         pod = pods[uid]
@@ -57,7 +65,7 @@ def census(state: State, members: Collection[str]) -> Census:
         if status == PENDING:
             claim = claims.get(uid)
             if claim is not None:
-                have += claim.stage in (HELD, PERMITTED)
+                waiting += claim.stage in (HELD, PERMITTED)
             elif not (fact := pod.fact).gated:
                 of_class = by_class.get(fact.scheduling_class)
                 if of_class is None:
@@ -67,8 +75,27 @@ def census(state: State, members: Collection[str]) -> Census:
         elif status == TERMINATING:
             leaving += 1
         else:
-            have += status in (BOUND, SUCCEEDED)
-    return Census(len(members) - leaving, have, by_class)
+            running += status in (BOUND, SUCCEEDED)
+    return Census(len(members) - leaving, running, waiting, by_class)
+
+
+def counted(gang: Gang, census: Census) -> int:
+    """How many of these count for the gang's minimum, by its match policy."""
+    return census.waiting if match_policy(gang) == dialects.ONLY_WAITING else census.have
+
+
+def match_policy(gang: Gang) -> str:
+    return gang.declaration.match_policy if gang.declaration is not None else dialects.WAITING_AND_RUNNING
+
+
+def free(gang: Gang) -> bool:
+    """Whether the gang's rules are off for its later pods (seed 002, After Gang)."""
+    return gang.started and match_policy(gang) == dialects.ONCE_SATISFIED
+
+
+def strict(gang: Gang) -> bool:
+    """Whether a pod that finds no place keeps the others of its gang from theirs (seed 002, Strict and NonStrict)."""
+    return gang.declaration is None or gang.declaration.mode == "Strict"
 
 
 def running(state: State, gang: Gang) -> tuple[int, int]:
@@ -91,8 +118,9 @@ def total(state: State, gang: Gang) -> int:
 
 def outside(state: State, group: Group) -> list[str]:
     """Keys of the gangs that the group's gangs name and that do not belong to it, sorted: they are not there, or name
-    none of these back."""
-    named = {name for key in group.gangs for name in named_by(state.gangs[key])}
+    none of these back. Who is free of its rules waits for none."""
+    gangs = (state.gangs[key] for key in group.gangs)
+    named = {name for gang in gangs if not free(gang) for name in named_by(gang)}
     return sorted(named.difference(group.gangs))
 
 
@@ -101,7 +129,7 @@ def reached(state: State, key: str) -> bool:
     gang = state.gangs.get(key)
     if gang is None or gang.declaration is None:
         return False
-    return running(state, gang)[0] >= gang.declaration.min_member
+    return free(gang) or running(state, gang)[0] >= gang.declaration.min_member
 
 
 def awaited(state: State, group: Group) -> str:
@@ -111,7 +139,7 @@ def awaited(state: State, group: Group) -> str:
 
 def too_few(state: State, gang: Gang) -> bool:
     """Whether a declared gang is short of pods, or one of its tasks is."""
-    if gang.declaration is None:
+    if gang.declaration is None or free(gang):
         return False
     if total(state, gang) < gang.declaration.min_member:
         return True
@@ -123,18 +151,24 @@ def too_few(state: State, gang: Gang) -> bool:
 
 
 def incomplete(state: State, group: Group) -> bool:
-    """Whether one of its gangs is short of pods by its declaration as it is now, or it waits for another gang."""
+    """Whether one of its gangs is short of pods by its declaration as it is now, or it waits for another gang; and no
+    pod may go before."""
+    gangs = [state.gangs[key] for key in group.gangs]
+    if any(free(gang) and any(placeable(state, uid) for uid in gang.members) for gang in gangs):
+        return False
     return any(too_few(state, state.gangs[key]) for key in group.gangs) or bool(awaited(state, group))
 
 
 def lacks(state: State, gang: Gang) -> int:
-    """Members that must have a node together before any of them is bound: of the gang's minimum, or of its tasks'."""
+    """Members that must have a node before any of them is bound: of the gang's minimum, or of its tasks'."""
+    if free(gang):
+        return 0
     minimum = gang.declaration.min_member if gang.declaration is not None else 1
     of_tasks = 0
     for name, least in task_minimums(gang).items():
         of_task = [uid for uid in gang.members if task(state, uid) == name]
-        of_tasks += max(0, least - census(state, of_task).have)
-    return max(0, minimum - census(state, gang.members).have, of_tasks)
+        of_tasks += max(0, least - counted(gang, census(state, of_task)))
+    return max(0, minimum - counted(gang, census(state, gang.members)), of_tasks)
 
 
 def task_minimums(gang: Gang) -> dict[str, int]:

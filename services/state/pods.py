@@ -129,7 +129,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
         take(state, Claim(uid, node, pod.fact.scheduling_class, BOUND_CLAIM, pod.group))
         groups.shrunk(state, pod)
     if pod.gang:
-        groups.may_have_reached(state, state.gangs[pod.gang])
+        groups.started(state, state.gangs[pod.gang])
     group = state.groups.get(pod.group)
     if group is not None:
         # What fails next fails for the first time. A permit alone is no success; bindings fail, too.

@@ -79,6 +79,8 @@ class Gang(msgspec.Struct, gc=False):
     members: dict[str, None] = {}
     satisfied: bool = False
     """Whether it ever reached its minimum."""
+    started: bool = False
+    """Whether a pod of it was ever permitted or bound, by whomever, since it last had none."""
     timed_out: dict[str, None] = {}
     """UIDs of members that say, or are to say, that it ran out of waiting time (Koordinator)."""
 

@@ -26,4 +26,7 @@ def goes_on(state: State, group: Group) -> bool:
     """Whether the cycle in which the group failed is not over: it found no room, and one of its gangs misses children."""
     if group.phase != PARKED or state.cohorts[group.cohort].reason != "InsufficientRoom":
         return False
-    return timeouts.apply(state, group) and any(missing(state, state.gangs[key]) for key in group.gangs)
+    gangs = [state.gangs[key] for key in group.gangs]
+    if any(membership.free(gang) for gang in gangs):
+        return False  # seed 002, After Gang: what came may go before the others
+    return timeouts.apply(state, group) and any(missing(state, gang) for gang in gangs)

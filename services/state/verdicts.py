@@ -131,7 +131,7 @@ def _satisfied(state: State, permits: list[str]) -> None:
     for key in dict.fromkeys(state.pods[uid].gang for uid in permits):
         if key:
             gang = state.gangs[key]
-            gang.satisfied = True
+            gang.satisfied = gang.started = True
             groups.may_have_reached(state, gang)
 
 
@@ -150,7 +150,8 @@ def refused(state: State, event: ev.ProposalRefused) -> None:
 def released(state: State, event: ev.GangReleased) -> None:
     """Held pods are rejected; when none is left, the group is tried again after its backoff (seed 000, Unreserve)."""
     group = state.groups.get(event.group)
-    given_back = [uid for uid in event.pods if (claim := state.claims.get(uid)) is not None and claim.stage == HELD]
+    stages = (PROPOSED, HELD) if event.reason == "NotTaken" else (HELD,)
+    given_back = [uid for uid in event.pods if (claim := state.claims.get(uid)) is not None and claim.stage in stages]
     _release(state, given_back)
     if group is not None:
         for uid in event.pods:

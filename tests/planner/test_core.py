@@ -230,26 +230,6 @@ def test_an_unsupported_constraint_is_named_and_never_placed(gang: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("declared", "named"),
-    [
-        ({"mode": "NonStrict"}, "mode NonStrict"),
-        ({"match_policy": "only-waiting"}, "match policy only-waiting"),
-    ],
-)
-def test_a_declaration_that_no_rule_honours_is_named_and_never_placed(declared: dict[str, object], named: str) -> None:
-    world = World()
-    world.node("n0")
-    for i in range(3):
-        world.pod(f"train-{i}", "train")
-    fact = pod_group("train", world.version(), 2)
-    world.facts(msgspec.structs.replace(fact, declaration=msgspec.structs.replace(fact.declaration, **declared)))
-    (refused,) = world.plan()
-    assert (refused.reason, refused.detail) == ("UnsupportedConstraint", f"not supported yet: {named}")
-    world.pod_group("train", 2)
-    assert len(of_type(world.plan(), ev.GangPlaced)) == 1
-
-
-@pytest.mark.parametrize(
     "declared",
     [{"groups": ("default/train",)}, {"task_minimums": {"worker": 3}}],
 )

@@ -46,7 +46,7 @@ PLANTS: dict[str, Plant] = {
     "minimum off by one": Plant(
         "the planner thinks that a gang may start one pod short",
         "services.planner.gangs",
-        (("return self.minimum - self.census.have", "return self.minimum - self.census.have - 1"),),
+        (("return self.minimum - self.have", "return self.minimum - self.have - 1"),),
     ),
     "permit before capacity": Plant(
         "the binder permits without looking for room",

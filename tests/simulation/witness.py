@@ -40,7 +40,8 @@ class Before:
 
     def __init__(self, state: State, decides: bool) -> None:
         self.epoch, self.owners = state.epoch, state.owners
-        self.satisfied = {key for key, gang in state.gangs.items() if gang.satisfied} if decides else set()
+        gangs = state.gangs.items() if decides else ()
+        self.satisfied = {key for key, gang in gangs if gang.satisfied or membership.free(gang)}
         self.ticked_ns = {writer: clock.time_ns for writer, clock in state.clocks.items()}
 
 

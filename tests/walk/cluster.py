@@ -157,8 +157,13 @@ class Cluster:
         minimum = rnd.choice([pods, pods, max(1, pods - 1), pods + 1])
         declared: Declaration | None = Declaration(min_member=minimum, waiting_time_ms=rnd.choice([0, 0, 2000]))
         if dialect == KOORDINATOR:
-            said = ("groups", "min_member", "waiting_time_ms")
-            declared = msgspec.structs.replace(declared, groups=self.gang_group(name), said=said)
+            declared = msgspec.structs.replace(
+                declared,
+                groups=self.gang_group(name),
+                mode=rnd.choice(["Strict", "Strict", "NonStrict"]),
+                match_policy=rnd.choice(["once-satisfied", "once-satisfied", "waiting-and-running", "only-waiting"]),
+                said=("groups", "match_policy", "min_member", "mode", "waiting_time_ms"),
+            )
         elif rnd.random() < 0.3:
             declared = None
         for _ in range(pods):
@@ -187,6 +192,11 @@ class Cluster:
     def declare(self, name: str, minimum: int) -> None:
         self.made += 1
         self.inbox.append([pod_group(name, self.version(), minimum)])
+
+    def delete_gang(self, gang: str) -> None:
+        """With all of its pods."""
+        for kept in [pod for pod in self.pods.values() if pod.membership is not None and pod.membership.gang == gang]:
+            self.delete(kept)
 
     def says(self, kept: Kept) -> bool:
         """Whether the pod has the annotation that its gang timed out."""
@@ -254,9 +264,7 @@ class Cluster:
     def step_delete_gang(self) -> None:
         names = sorted({pod.membership.gang for pod in self.pods.values() if pod.membership is not None})
         if names:
-            name = self.random.choice(names)
-            for kept in [p for p in self.pods.values() if p.membership is not None and p.membership.gang == name]:
-                self.delete(kept)
+            self.delete_gang(self.random.choice(names))
 
     def step_finish(self) -> None:
         kept = self.pick(lambda pod: pod.status == "bound")

@@ -314,10 +314,18 @@ class Walk:
         """Faults end: everything is delivered and answered, and time passes, less than the five minutes of a retry."""
         if not self.state.shards:
             self.join(SHARDS[0])
-        for _ in range(seconds):
+        for second in range(seconds):
             self._rest()
+            if second > seconds // 3:
+                self._give_up_what_holds()
             self.world.pass_s(1.0)
         self._rest()
+
+    def _give_up_what_holds(self) -> None:
+        """A NonStrict gang that lacks pods for good holds, is released and holds again, until its user acts."""
+        for key in list(self.state.holding):
+            for gang in self.state.groups[key].gangs:
+                self.cluster.delete_gang(gang)
 
     def _rest(self) -> None:
         for _ in range(200):

@@ -11,6 +11,7 @@ and Pre-Filter 2, for a group that was left behind in the queue:
 from __future__ import annotations
 
 from events import GangReleased
+from services.binder.rules.koordinator import non_strict
 from services.state import membership
 from services.state.fold import State
 from services.state.records import PARKED, PENDING, Group
@@ -31,7 +32,7 @@ def unreserve(state: State, group: Group) -> GangReleased | None:
         return GangReleased(group=group.key, reason="MemberDeleted", pods=held)
     if group.permit_due:
         return GangReleased(group=group.key, reason="Timeout", pods=held)
-    if group.phase == PARKED:
+    if group.phase == PARKED and not non_strict.accumulates(state, group):
         return GangReleased(group=group.key, reason="LeftQueue", pods=held)
     return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.binder.rules.coscheduling import permit
+from services.binder.rules.koordinator import match_policy
 from services.binder.rules.volcano import task_minimums
 from services.state import membership
 from services.state.fold import State
@@ -22,6 +22,6 @@ def all_reached(state: State, group: Group, assumed: Mapping[str, Sequence[str]]
     """Whether each gang has its minimum with its waiting and proposed pods: `assumed`, UIDs by gang."""
     for key in group.gangs:
         gang, pods = state.gangs[key], assumed.get(key, ())
-        if not (permit.quorum(state, gang, len(pods)) and task_minimums.reached(state, gang, pods)):
+        if not (match_policy.quorum(state, gang, len(pods)) and task_minimums.reached(state, gang, pods)):
             return False
     return not membership.awaited(state, group)

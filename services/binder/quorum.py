@@ -1,0 +1,63 @@
+"""Who may be bound now: of a group's assignments, those that wait at permit and those that are proposed.
+
+The rules stand in `services.binder.rules`; here is what a judgement asks of them, in its own terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from events.objects import NodeAssignment
+from services.binder.rules.koordinator import gang_group
+from services.state import membership
+from services.state.fold import State
+from services.state.records import Group
+
+
+def reached(state: State, group: Group, assignments: Iterable[NodeAssignment]) -> bool:
+    """Whether each gang of the group has its minimum with these."""
+    if not group.gangs:
+        return True
+    pods = state.pods
+    assumed: dict[str, list[str]] = {key: [] for key in group.gangs}
+    for assignment in assignments:
+        for uid in assignment.pods:
+            pod = pods.get(uid)
+            if pod is not None and pod.gang in assumed:
+                assumed[pod.gang].append(uid)
+    return gang_group.all_reached(state, group, assumed)
+
+
+def split_free(
+    state: State, group: Group, assignments: Iterable[NodeAssignment]
+) -> tuple[list[NodeAssignment], list[NodeAssignment]]:
+    """(of gangs whose rules are off: bound whatever becomes of the others; the rest)."""
+    return _split(state, {key for key in group.gangs if membership.free(state.gangs[key])}, assignments)
+
+
+def split_loose(
+    state: State, group: Group, assignments: Iterable[NodeAssignment]
+) -> tuple[list[NodeAssignment], list[NodeAssignment]]:
+    """(of gangs of which a pod that cannot stand has no impact on others; the rest)."""
+    gangs = [state.gangs[key] for key in group.gangs]
+    loose = {gang.key for gang in gangs if membership.free(gang) or not membership.strict(gang)}
+    return _split(state, loose, assignments)
+
+
+def _split(
+    state: State, gangs: set[str], assignments: Iterable[NodeAssignment]
+) -> tuple[list[NodeAssignment], list[NodeAssignment]]:
+    """(of these gangs, of others)."""
+    if not gangs:
+        return [], list(assignments)
+    ours: list[NodeAssignment] = []
+    others: list[NodeAssignment] = []
+    for assignment in assignments:
+        mine = tuple(uid for uid in assignment.pods if (pod := state.pods.get(uid)) is not None and pod.gang in gangs)
+        if mine:
+            ours.append(NodeAssignment(assignment.node, mine))
+        if len(mine) < len(assignment.pods):
+            taken = set(mine)
+            left = tuple(uid for uid in assignment.pods if uid not in taken)
+            others.append(NodeAssignment(assignment.node, left))
+    return ours, others

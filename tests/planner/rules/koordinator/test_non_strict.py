@@ -1,0 +1,98 @@
+"""Seed 002, Strict and NonStrict: what is proposed when not all of a gang finds a node."""
+
+import events as ev
+from tests.world import World, of_type
+
+LOOSE = {"mode": "NonStrict"}
+
+
+def proposed(events: list[ev.Event]) -> list[str]:
+    [event] = of_type(events, ev.GangPlaced)
+    return sorted(uid for one in (*event.required, *event.optional) for uid in one.pods)
+
+
+def refused(events: list[ev.Event]) -> list[str]:
+    return [event.reason for event in of_type(events, ev.GroupsRefused)]
+
+
+def test_if_a_pod_failed_to_be_scheduled_it_has_no_impact_on_any_other_pod() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 3, 3, LOOSE)
+    assert proposed(world.plan()) == ["a-0", "a-1"]
+
+
+def test_in_strict_a_pod_that_failed_keeps_all() -> None:
+    """If Strict, we will set scheduleCycleValid to false and release all assumed pods."""
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 3, 3)
+    assert refused(world.plan()) == ["InsufficientRoom"]
+
+
+def test_we_will_continue_to_accumulate_until_the_condition_of_gang_is_met() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 5, 4, LOOSE | {"waiting_time_ms": 60_000})
+    for nodes in range(1, 3):
+        world.settle()
+        assert len(world.state.groups["default/a"].held) == nodes + 1
+        assert world.bound() == []
+        world.pass_s(2)
+        world.node(f"n{nodes}", cpu=1)
+    world.pass_s(5)
+    world.settle()
+    assert len(world.bound()) == 4
+    assert not world.state.holding
+
+
+def test_beyond_its_minimum_nothing_waits_with_it() -> None:
+    """What is beyond a minimum could only wait: it takes its room once the gang is complete."""
+    world = World()
+    world.node("n0", cpu=3)
+    world.koordinator("default/a", 4, 1, LOOSE | {"groups": ("default/a", "default/b")})
+    world.koordinator("default/b", 3, 3, LOOSE | {"groups": ("default/a", "default/b")})
+    assert proposed(world.plan()) == ["a-0", "b-0", "b-1"]
+
+
+def test_check_whether_childes_in_gang_has_met_the_requirements_of_minimum_number() -> None:
+    """If NonStrict, we only do step1 and step2."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 2, 3, LOOSE)
+    assert refused(world.plan()) == ["TooFewPods"]
+
+
+def test_a_gated_or_impossible_pod_is_one_that_failed() -> None:
+    world = World()
+    world.node("n0")
+    [first, second, third] = world.koordinator("default/a", 3, 3, LOOSE)
+    declared = world.state.pods[first].fact.gang
+    assert declared is not None
+    of = {"dialect": "koordinator/v1alpha1", "declared": declared.declared}
+    world.pod(second, "a", gated=True, **of)
+    world.pod(third, "a", unsupported=("volumes",), **of)
+    assert proposed(world.plan()) == ["a-0"]
+    world.judge()
+    [event] = of_type(world.plan(), ev.GroupsRefused)
+    assert (event.reason, event.detail) == ("UnsupportedConstraint", "not supported yet: volumes")
+
+
+def test_a_strict_gang_that_does_not_fit_keeps_its_whole_group() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    groups = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2, LOOSE | groups)
+    world.koordinator("default/b", 4, 4, groups)
+    assert refused(world.plan()) == ["InsufficientRoom"]
+
+
+def test_a_non_strict_gang_that_does_not_fit_keeps_nobody_of_its_group() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    groups = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2, groups)
+    world.koordinator("default/b", 4, 4, LOOSE | groups)
+    [event] = of_type(world.plan(), ev.GangPlaced)
+    assert [uid for one in event.required for uid in one.pods] == ["a-0", "a-1"]
+    assert [uid for one in event.optional for uid in one.pods] == ["b-0"]
