@@ -31,11 +31,13 @@ def minimum(dialect: Dialect) -> str:
     incomplete = cluster.bound()
     cluster.member(TRAIN, "train-2")
     cluster.rest()
-    short = cluster.bound()
+    short, held = cluster.bound(), list(cluster.state.claims)
     cluster.nodes("n2")
     cluster.rest(20)
     assert len(cluster.bound()) == 3
-    return "all or none" if not incomplete and not short else f"{len(incomplete or short)} of 3 start"
+    if incomplete or short:
+        return f"{len(incomplete or short)} of 3 start"
+    return f"all or none, {len(held)} hold room meanwhile" if held else "all or none"
 
 
 def timeout(dialect: Dialect) -> str:

@@ -80,6 +80,11 @@ def _koordinators_annotations(asked: Asked) -> Object:
     return {"annotations": said | ({K + "waiting-time": f"{asked.timeout_s}s"} if asked.timeout_s else {})}
 
 
+def _non_strict(asked: Asked) -> Object:
+    annotations = _koordinators_annotations(asked)["annotations"]
+    return {"annotations": {**annotations, K + "mode": "NonStrict"}}
+
+
 # -------------------------------------------------------------------------------------------------- kube-batch, Volcano
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -149,6 +154,7 @@ DIALECTS = (
         _koordinators_pod_group,
     ),
     Dialect("Koordinator, annotations", "koordinator", _koordinators_annotations),
+    Dialect("Koordinator, NonStrict", "koordinator", _non_strict),
     Dialect("kube-batch, v1alpha1", "kube-batch", _named, _batch("scheduling.incubator.k8s.io/v1alpha1")),
     Dialect("kube-batch, v1alpha2", "kube-batch", _named, _batch("scheduling.sigs.dev/v1alpha2")),
     Dialect("kube-batch, group-min-member", "kube-batch", _of_one_owner("scheduling.k8s.io/group-min-member")),

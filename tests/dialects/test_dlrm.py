@@ -18,7 +18,7 @@ from events.policy import DEFAULT_POLICY
 from services.console.profiles import profile
 from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
-from services.simulator.traces import DLRM, KOORDINATORS_LABEL, dlrm
+from services.simulator.traces import DLRM, KOORDINATORS_LABEL, MODES, dlrm
 from services.state.validate import validate_state
 from tests.manifests import Object
 
@@ -79,7 +79,7 @@ def check(simulation: Simulation, objects: list[Object]) -> Counter[str]:
     return fates
 
 
-@pytest.mark.parametrize("mode", ["strict"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(4))
 async def test_services_of_two_roles_are_placed_whole_or_wait_for_a_reason(
     mode: str, seed: int, tmp_path: Path
@@ -91,7 +91,7 @@ async def test_services_of_two_roles_are_placed_whole_or_wait_for_a_reason(
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="../shared is not there")
-@pytest.mark.parametrize("mode", ["strict"])
+@pytest.mark.parametrize("mode", MODES)
 def test_the_services_of_a_real_cluster(mode: str) -> None:
     fates = check(*run(SHARED, mode, "binpack"))
     assert fates.total() == 156
