@@ -29,6 +29,7 @@ from events.decisions import (
     BindingFailed,
     BindingRenewed,
     ConditionsReported,
+    DeadlockFound,
     Decision,
     DisagreementDetected,
     EvictionFailed,
@@ -130,6 +131,7 @@ BinderEvents = (
     | GangHeld
     | GangPermitted
     | ProposalRefused
+    | DeadlockFound
     | GangReleased
     | GangTimedOut
     | TimeoutMarked
@@ -188,6 +190,7 @@ __all__ = [
     "ClusterSilent",
     "ClusterSynced",
     "ConditionsReported",
+    "DeadlockFound",
     "Decision",
     "DeclarationRejected",
     "DisagreementDetected",

@@ -155,8 +155,18 @@ class ProposalRefused(Decision, frozen=True):
     pod: str
 
 
+class DeadlockFound(Decision, frozen=True):
+    """Groups hold room and block each other (seed 002, NonStrict): `group`, the last of them by priority and age, gives
+    its room back for the others by the `GangReleased` that follows.
+    """
+
+    group: str
+    blocked: tuple[str, ...]
+    """The others, first in line first."""
+
+
 class GangReleased(Decision, frozen=True):
-    """Held assignments were given back (seed 000, Unreserve): Timeout, LeftQueue, MemberDeleted, HoldBroken.
+    """Held assignments were given back (seed 000, Unreserve): Timeout, LeftQueue, MemberDeleted, HoldBroken, Deadlock.
 
     NotTaken: pods of a proposal that had no impact on its others, and that nobody has to hold (seed 002, NonStrict).
     """

@@ -14,6 +14,7 @@ from services.binder.judge import Bench, Verdict
 from services.binder.nominations import end_group_nominations
 from services.binder.replacement import end_nominations, keep_room
 from services.binder.rules.coscheduling.unreserve import unreserve
+from services.binder.rules.koordinator import deadlock
 from services.binder.rules.koordinator.unreserve import timed_out
 from services.binder.rules.starvation.ending import end_reservations
 from services.binder.rules.starvation.reserving import answer_requests
@@ -23,6 +24,7 @@ from services.state.records import AWAITING
 BinderEvent = ev.BinderEvents
 CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
 """Attributes of the state of which the binder may have something to say; all of them are empty most of the time."""
+ABOUT_HOLDS = ev.GangHeld | ev.GangPermitted | ev.GangReleased | ev.ProposalRefused
 
 
 def decide(state: State) -> list[BinderEvent]:
@@ -44,6 +46,7 @@ def decide(state: State) -> list[BinderEvent]:
     decided += end_group_nominations(state, judged)
     decided += _reserve(state, state.policy, verdicts, judged)
     decided += _waiting(state, bench, judged)
+    decided += _unlock(state, decided)
     return decided
 
 
@@ -92,3 +95,9 @@ def _waiting(state: State, bench: Bench, judged: set[str]) -> list[BinderEvent]:
             over = timed_out(state, group, release) if release is not None else None
             decided += [event for event in (permit, over, release) if event is not None]
     return decided
+
+
+def _unlock(state: State, decided: list[BinderEvent]) -> list[BinderEvent]:
+    """Of groups that block each other, and of which nothing else is said, one gives its room back."""
+    said = {event.group for event in decided if isinstance(event, ABOUT_HOLDS)}
+    return [*deadlock.release(state, said)]

@@ -19,9 +19,11 @@ from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
 if TYPE_CHECKING:
     from services.state.fold import State
 
-ROOM_REASONS = frozenset({"InsufficientRoom", "Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "BindingFailed"})
+ROOM_REASONS = frozenset(
+    {"InsufficientRoom", "Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "Deadlock", "BindingFailed"}
+)
 """Refusals that count as a failed attempt: they back off and move the group behind in the queue order."""
-WAKES_AT_ONCE = frozenset({"Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "BindingFailed"})
+WAKES_AT_ONCE = frozenset({"Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "Deadlock", "BindingFailed"})
 """Refusals after which nothing but the backoff has to pass."""
 NEVER_RETRIED = frozenset({"SetAside", "GangTimedOut"})
 """Refusals that no time ends: a fact about the group itself does."""

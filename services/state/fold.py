@@ -218,6 +218,10 @@ def _renewed(state: State, event: ev.Renewed) -> None:
     """Only that it stands there matters."""
 
 
+def _deadlock_found(state: State, event: ev.DeadlockFound) -> None:
+    """It says why; what changes is said by the `GangReleased` behind it."""
+
+
 def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
     if event.sequence >= state.sequence:
         state.ignore(event)
@@ -321,6 +325,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.GangHeld: verdicts.held,
     ev.GangPermitted: verdicts.permitted,
     ev.ProposalRefused: verdicts.refused,
+    ev.DeadlockFound: _deadlock_found,
     ev.GangReleased: verdicts.released,
     ev.GangTimedOut: timeouts.timed_out,
     ev.TimeoutMarked: pods.timeout_marked,

@@ -12,6 +12,7 @@ from services.state.nominations import replacement_key
 from services.state.records import (
     AWAITING,
     HELD,
+    PARKED,
     PERMITTED,
     PROPOSED,
     Claim,
@@ -160,9 +161,24 @@ def released(state: State, event: ev.GangReleased) -> None:
             if timeouts.stands(state, group):
                 groups.make_ready(state, group)  # to be refused for that, by its planner
             else:
-                text = f"{len(event.pods)} pods were given back: {event.reason}"
+                with_whom = f" with {', '.join(_blocked(state))}" if event.reason == "Deadlock" else ""
+                text = f"{len(event.pods)} pods were given back: {event.reason}{with_whom}"
                 cohorts.give_up(state, group, event.reason, text)
     _settled(state, given_back)
+    if event.reason == "Deadlock":
+        _try_holders(state)
+
+
+def _try_holders(state: State) -> None:
+    """Room was given back for those that hold some and lack more: they are tried at once, before whoever gave it."""
+    for key in _blocked(state):
+        groups.make_ready(state, state.groups[key])
+
+
+def _blocked(state: State) -> list[str]:
+    """Groups that hold room and were refused for lack of more."""
+    parked = [group for key in state.holding if (group := state.groups[key]).phase == PARKED]
+    return [group.key for group in parked if state.cohorts[group.cohort].reason == "InsufficientRoom"]
 
 
 def _release(state: State, uids: list[str]) -> None:

@@ -1,0 +1,226 @@
+"""Seed 002, NonStrict: gangs that hold room and block each other.
+
+"The quota of the quota group is 10, and the user submits three Gangs with 5 pods. Due to various plugin constraints,
+Gang1\\2\\3 may allocate resources of 3\\3\\4 respectively. Since the quota group's quota is full, there will be no new
+resource scheduling. We call this is resource deadlock of resource Gang."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import events as ev
+from services.console.summary import why_waiting
+from tests.walk.checks import refold
+from tests.world import World, of_type
+
+
+def submit(
+    world: World, gang: str, *, pods: int = 5, minimum: int = 5, mode: str = "NonStrict", **facts: Any
+) -> list[str]:
+    says = {"mode": mode, "waiting_time_ms": 600_000}
+    uids = world.koordinator(f"default/{gang}", pods, minimum, says)
+    if facts:
+        for uid in uids:
+            fact = world.state.pods[uid].fact
+            world.facts(msgspec.structs.replace(fact, resource_version=world.version(), **facts))
+    return uids
+
+
+def allocate(world: World, gang: str, nodes: Sequence[str]) -> None:
+    """So many of the gang's pods get these nodes, and wait at permit."""
+    world.propose(f"default/{gang}", {}, {f"{gang}-{i}": node for i, node in enumerate(nodes)})
+    assert [type(event) for event in world.judge()] == [ev.GangHeld]
+
+
+def held(world: World) -> dict[str, int]:
+    return {key.removeprefix("default/"): len(world.state.groups[key].held) for key in world.state.holding}
+
+
+def the_texts_example(**facts: dict[str, Any]) -> World:
+    """Room for ten, three gangs of five that hold 3, 3 and 4 of it. The first is the oldest."""
+    world = World()
+    world.node("quota", cpu=10)
+    for age, gang in enumerate(("gang1", "gang2", "gang3"), start=1):
+        submit(world, gang, created_ns=age, **facts.get(gang, {}))
+    for gang, pods in (("gang1", 3), ("gang2", 3), ("gang3", 4)):
+        allocate(world, gang, ["quota"] * pods)
+    assert held(world) == {"gang1": 3, "gang2": 3, "gang3": 4}
+    return world
+
+
+def released(world: World) -> list[tuple[str, str]]:
+    """(gang, reason) of what is given back now."""
+    return [(event.group.removeprefix("default/"), event.reason) for event in of_type(world.judge(), ev.GangReleased)]
+
+
+def test_the_youngest_of_the_lowest_priority_gives_its_room_back() -> None:
+    world = the_texts_example()
+    assert [event.reason for event in of_type(world.plan(), ev.GroupsRefused)] == ["InsufficientRoom"] * 3
+    pods = ("gang3-0", "gang3-1", "gang3-2", "gang3-3")
+    assert world.judge() == [
+        ev.DeadlockFound(group="default/gang3", blocked=("default/gang1", "default/gang2")),
+        ev.GangReleased(group="default/gang3", reason="Deadlock", pods=pods),
+    ]
+    assert held(world) == {"gang1": 3, "gang2": 3}
+
+
+def test_the_others_get_it_before_it_is_tried_again() -> None:
+    world = the_texts_example()
+    world.settle()
+    assert len(world.bound()) == 10
+    assert not any(uid.startswith("gang3") for uid in world.bound())
+    why = why_waiting(world.state, world.state.pods["gang3-0"])
+    assert why == "4 pods were given back: Deadlock with default/gang1, default/gang2"
+    for uid in world.bound():
+        world.finished(uid)
+    world.pass_s(11)
+    world.settle()
+    assert len([uid for uid in world.bound() if uid.startswith("gang3")]) == 5
+    refold(world)
+
+
+def test_a_lower_priority_gives_back_before_a_younger_one() -> None:
+    world = the_texts_example(gang1={"priority": -1})
+    world.plan()
+    assert released(world) == [("gang1", "Deadlock")]
+
+
+def test_one_at_a_time_and_only_while_one_is_blocked() -> None:
+    """Three hold a third of what each needs: the third gives back, and as that is not enough, the second."""
+    world = World()
+    world.node("n0", cpu=6)
+    for age, gang in enumerate(("a", "b", "c"), start=1):
+        submit(world, gang, pods=6, minimum=6, created_ns=age)
+        allocate(world, gang, ["n0"] * 2)
+    world.plan()
+    assert released(world) == [("c", "Deadlock")]
+    world.plan()
+    assert released(world) == []
+    assert held(world) == {"a": 4, "b": 2}, "what c gave back goes to the first"
+    world.plan()
+    assert released(world) == [("b", "Deadlock")]
+    world.settle()
+    assert sorted(world.bound()) == [f"a-{i}" for i in range(6)]
+
+
+def test_nobody_gives_back_for_a_gang_that_would_not_fit_all_the_same() -> None:
+    world = World()
+    world.node("n0", cpu=10)
+    world.pod("other", node="n0", cpu=4, candidate=False)
+    for age, (gang, holds) in enumerate((("a", 3), ("b", 3)), start=1):
+        submit(world, gang, pods=9, minimum=9, created_ns=age)
+        allocate(world, gang, ["n0"] * holds)
+    world.plan()
+    assert released(world) == []
+    assert held(world) == {"a": 3, "b": 3}
+
+
+def test_nobody_loses_his_room_to_a_gang_behind_him() -> None:
+    """The second would fit if the first gave back; the first waits for a pod that runs."""
+    world = World()
+    world.node("n0", cpu=10)
+    world.pod("other", node="n0", cpu=4, candidate=False)
+    submit(world, "first", pods=9, minimum=9, created_ns=1)
+    allocate(world, "first", ["n0"] * 3)
+    submit(world, "second", pods=5, minimum=5, created_ns=2)
+    allocate(world, "second", ["n0"] * 3)
+    world.plan()
+    assert released(world) == []
+
+
+def test_who_holds_what_no_other_can_use_is_in_nobodys_way() -> None:
+    world = World()
+    world.node("left", cpu=3)
+    world.node("right", cpu=3)
+    for age, (gang, node) in enumerate((("a", "left"), ("b", "right")), start=1):
+        uids = submit(world, gang, pods=4, minimum=4, created_ns=age)
+        digest = world.scheduling_class(selector={"side": node})
+        world.node(node, cpu=3, labels={"side": node})
+        for uid in uids:
+            fact = world.state.pods[uid].fact
+            world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=digest))
+        allocate(world, gang, [node] * 3)
+    world.plan()
+    assert released(world) == []
+    assert held(world) == {"a": 3, "b": 3}
+
+
+def test_who_may_be_tried_again_is_not_in_a_deadlock_yet() -> None:
+    world = the_texts_example()
+    world.plan()
+    world.node("more", cpu=1)
+    assert released(world) == []
+    world.pass_s(2)
+    world.plan()
+    world.judge()
+    world.pass_s(2)
+    world.settle()
+    assert len(world.bound()) >= 5
+
+
+def test_one_holder_alone_blocks_nobody() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    submit(world, "a")
+    allocate(world, "a", ["n0"] * 3)
+    world.plan()
+    assert released(world) == []
+
+
+def test_of_strict_gangs_the_hold_ends_with_the_refusal_as_ever() -> None:
+    world = World()
+    world.node("n0", cpu=6)
+    for gang in ("a", "b"):
+        submit(world, gang, mode="Strict")
+    for gang in ("a", "b"):
+        world.propose(f"default/{gang}", {f"{gang}-{i}": "n0" for i in range(3)})
+        world.judge()
+    world.plan()
+    assert {reason for _, reason in released(world)} == {"LeftQueue"}
+
+
+def test_a_deadlock_is_a_failed_attempt_and_backs_off() -> None:
+    world = the_texts_example()
+    world.plan()
+    world.judge()
+    group = world.state.groups["default/gang3"]
+    cohort = world.state.cohorts[group.cohort]
+    assert (cohort.reason, cohort.backing_off, group.attempts) == ("Deadlock", True, 2)
+
+
+@given(
+    st.lists(st.integers(2, 6), min_size=2, max_size=4),
+    st.lists(st.integers(1, 6), min_size=4, max_size=4),
+    st.lists(st.integers(0, 2), min_size=4, max_size=4),
+)
+@settings(deadline=None, max_examples=30)
+def test_gangs_that_fit_one_by_one_all_run_however_the_room_is_split(
+    sizes: list[int], holds: list[int], priorities: list[int]
+) -> None:
+    """Long before anybody's waiting time is over: in each round somebody runs, and ends."""
+    world = World()
+    for node in ("n0", "n1"):
+        world.node(node, cpu=3)
+    room = ["n0", "n1"] * 3
+    for age, (size, holding, priority) in enumerate(zip(sizes, holds, priorities, strict=False), start=1):
+        submit(world, f"g{age}", pods=size, minimum=size, created_ns=age, priority=priority)
+        mine = [room.pop() for _ in range(min(holding, size - 1, len(room)))]
+        if mine:
+            allocate(world, f"g{age}", mine)
+    rounds = 0
+    while any(pod.status != "succeeded" for pod in world.state.pods.values()):
+        world.settle()
+        running = world.bound()
+        assert running, "nobody goes on"
+        for uid in running:
+            world.finished(uid)
+        world.pass_s(11)
+        rounds += 1
+    assert rounds <= len(sizes)
+    assert not world.state.claims
