@@ -130,7 +130,7 @@ class Decider:
         try:
             if turn is not None and not await self._stand_by(turn, reading):
                 return
-            await self.writer.take(taken)
+            await self.writer.take(taken, self.state.sequence)
             while not reading.done():
                 await self._fold()
                 if self.state.sequence >= self.writer.last:

@@ -51,14 +51,16 @@ class Writer:
         self._clock_ns = clock_ns
         self._in_flight = asyncio.Lock()
 
-    async def take(self, taken: Event) -> int:
+    async def take(self, taken: Event, basis: int = 0) -> int:
         """Append the ``…Taken`` event behind whatever stands last on the subject; its sequence.
+
+        `basis`: how far this process has read the log, which may be less far than its subject goes.
 
         Raises SteppedDown when another process took it at the same moment, LogError.
         """
         before = await self.log.last(self.subject)
         self.last = before.sequence if before is not None else 0
-        return await self.append([taken], basis=self.last, cause="taken")
+        return await self.append([taken], basis=basis, cause="taken")
 
     async def append(self, events: Sequence[Event], *, basis: int, cause: str, traceparent: str = "") -> int:
         """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError.
