@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -181,10 +181,10 @@ class Field:
         _, others = await self.placement(subjects.stream(CLUSTER))
         return self.servers.servers[others[0]["name"]]
 
-    async def whole(self) -> None:
+    async def whole(self, streams: Sequence[str] = STREAMS) -> None:
         """Until each stream has a leader and two replicas that have everything."""
         async with asyncio.timeout(WITHIN_S):
-            while not all([await self.is_whole(name) for name in STREAMS]):  # noqa: ASYNC110
+            while not all([await self.is_whole(name) for name in streams]):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     async def is_whole(self, stream: str) -> bool:
