@@ -1,12 +1,12 @@
 """Writes the manifests that are generated: NATS with its users and permissions, and the services.
 
     python -m deploy.render [--cluster NAME] [--image IMAGE] [--servers N] [--shards A,B,…]
-                                        writes deploy/manifests/30-nats.yaml and 40-services.yaml
+                                        writes deploy/manifests/30-nats.yaml, 40-services.yaml and 50-federator.yaml
     python -m deploy.render --secrets | kubectl apply -f -        new passwords, one for each user
     python -m deploy.render --certificates | kubectl apply -f -   the servers' certificate, where cert-manager makes none
 
 The permissions come from the table of writers (`events.permissions`); a test fails when the committed manifests are
-stale. `deploy.nats` has NATS' part.
+stale. `deploy.nats` has NATS' part. The federator stands in a file of its own: only who federates applies it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from deploy import nats
-from events.permissions import PLANNER
+from events.permissions import FEDERATOR, PLANNER
+from events.subjects import FEDERATION
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CLUSTER = "default"
@@ -34,7 +36,42 @@ SERVICES = {
     "binder": (2, ("500m", "512Mi"), ("4", "4Gi")),
     "feed": (1, ("50m", "128Mi"), ("1", "1Gi")),
 }
+FEDERATORS = (2, ("100m", "256Mi"), ("2", "2Gi"))
+"""As a service's, in `SERVICES`."""
 USES_API = ("ingest", "binder")
+
+
+Size = tuple[int, tuple[str, str], tuple[str, str]]
+
+
+class Files(NamedTuple):
+    """What a service reads besides: lines for its environment, its mounts and its pod's volumes."""
+
+    settings: str
+    mounts: str
+    volumes: str
+
+
+NO_FILES = Files("", "", "")
+FEDERATOR_FILES = Files(
+    """\
+            - {name: MUSTER_CLUSTERS_FILE, value: /etc/federator/clusters.yaml}
+            - {name: MUSTER_BODY_KEYS_FILE, value: /etc/federator-keys/keys}
+""",
+    """\
+            - {name: clusters, mountPath: /etc/federator, readOnly: true}
+            - {name: tokens, mountPath: /etc/federator-tokens, readOnly: true}
+            - {name: keys, mountPath: /etc/federator-keys, readOnly: true}
+""",
+    """\
+        - name: clusters
+          configMap: {name: federator-clusters}
+        - name: tokens
+          secret: {secretName: federator-tokens}
+        - name: keys
+          secret: {secretName: federator-keys}
+""",
+)
 
 
 def main() -> None:
@@ -63,15 +100,26 @@ def rendered(
     planners = [(PLANNER, f"{PLANNER}-{shard}", ["--shard", shard]) for shard in shards]
     planners = planners or [(PLANNER, PLANNER, ["--shard", "auto"])]
     running = [one for role in SERVICES for one in (planners if role == PLANNER else [(role, role, [])])]
-    services = [service(role, user, flags, cluster, image, servers) for role, user, flags in running]
+    services = [service(role, user, flags, cluster, image, servers, SERVICES[role]) for role, user, flags in running]
+    federator = service(FEDERATOR, FEDERATOR, [], FEDERATION, image, servers, FEDERATORS, FEDERATOR_FILES)
     return {
         "30-nats.yaml": NOTE + nats.manifest(cluster, image, servers, shards, SECURITY),
         "40-services.yaml": NOTE + "---\n".join(services),
+        "50-federator.yaml": NOTE + FEDERATOR_NOTE + federator,
     }
 
 
-def service(role: str, user: str, flags: Sequence[str], cluster: str, image: str, servers: int) -> str:
-    count, (cpu, memory), (most_cpu, most_memory) = SERVICES[role]
+def service(
+    role: str,
+    user: str,
+    flags: Sequence[str],
+    cluster: str,
+    image: str,
+    servers: int,
+    size: Size,
+    files: Files = NO_FILES,
+) -> str:
+    count, (cpu, memory), (most_cpu, most_memory) = size
     return SERVICE.format(
         name=nats.secret_name(user).removeprefix("nats-user-"),
         role=role,
@@ -90,6 +138,9 @@ def service(role: str, user: str, flags: Sequence[str], cluster: str, image: str
         most_cpu=most_cpu,
         most_memory=most_memory,
         security=SECURITY,
+        file_settings=files.settings,
+        file_mounts=files.mounts,
+        file_volumes=files.volumes,
     )
 
 
@@ -131,7 +182,7 @@ spec:
             - {{name: MUSTER_LOG_REPLICAS, value: "{log_replicas}"}}
             - {{name: MUSTER_CLUSTER, value: {cluster}}}
             - {{name: MUSTER_HEALTH_PORT, value: "8080"}}
-          ports:
+{file_settings}          ports:
             - {{name: health, containerPort: 8080}}
           startupProbe:
             httpGet: {{path: /healthz, port: health}}
@@ -150,11 +201,18 @@ spec:
           volumeMounts:
             - {{name: tmp, mountPath: /tmp}}
             - {{name: nats-ca, mountPath: /etc/nats-ca, readOnly: true}}
-      volumes:
+{file_mounts}      volumes:
         - name: tmp
           emptyDir: {{sizeLimit: 64Mi}}
         - name: nats-ca
           secret: {{secretName: {certificate}, items: [{{key: ca.crt, path: ca.crt}}]}}
+{file_volumes}"""
+
+FEDERATOR_NOTE = """\
+# For who federates (docs/federation.md). It needs, in this namespace, and starts when they are there:
+#   ConfigMap federator-clusters, key clusters.yaml: which clusters there are, with what stands in the Secret as files
+#   Secret federator-tokens: a token (or a kubeconfig) in each key, mounted in /etc/federator-tokens
+#   Secret federator-keys, key keys: the Fernet keys with which jobs' bodies are kept, one a line
 """
 
 if __name__ == "__main__":

@@ -49,6 +49,11 @@ def bucket(cluster: str) -> str:
     return f"muster-snapshots-{cluster}"
 
 
+def bodies_bucket(federation: str) -> str:
+    """Where the federator keeps what jobs have in them."""
+    return f"muster-bodies-{federation}"
+
+
 def stream(cluster: str) -> str:
     """The stream behind the bucket."""
     return stream_of(bucket(cluster))

@@ -1,6 +1,7 @@
 """The NATS server's accounts and permissions, generated from the table of writers in `events.subjects`.
 
-One account for a cluster, so that nothing of another cluster can even be named; in it one user for a role. A role may
+One account for a cluster, so that nothing of another cluster can even be named; in it one user for a role. A federation
+has an account too: in it `federator`, and `jobs`, who may ask the federator and hear the answers, no more. A role may
 publish onto its own subject in the log, onto its own lease, and what reading the log asks of JetStream; what it keeps
 besides (the feed, the snapshots) it may keep. It may not delete the log, nor change a stream; only `keeper`, as whom
 ``muster retention`` runs, may purge it, and that user writes nothing. Answers come to an inbox of the user's own, so that
@@ -9,12 +10,15 @@ nobody overhears what another was told; to the log's subjects nobody subscribes.
 Planner shards share a user, unless they are named here: ``--shard auto`` finds out which shard it is when it runs. A
 named shard has a user that can write for no other.
 
-Two users are people's: ``operator`` may do everything in the account (import a log, change a stream's replicas), and
-``system``, in the servers' own account, sees the servers. No service has their passwords.
+Three users are people's: ``operator`` and ``federation-operator`` may do everything in their account (import a log,
+change a stream's replicas), and ``system``, in the servers' own account, sees the servers. No service has their
+passwords.
 
 What the server cannot hold back: who may make consumers may have them deliver copies of what they read onto another
 subject of the account. Such a message is no commit (its header is missing, or names another writer), but it costs the
-subject's writer a conflict. Subscribers of the feed that nobody vouches for belong into an account of their own.
+subject's writer a conflict. Who asks the federator names where the answer goes, and can so have it put onto a subject of
+the federation's account: the same holds of it. Subscribers of the feed that nobody vouches for belong into an account of
+their own.
 
 ``python -m events.permissions CLUSTER [SHARD ...]`` prints the text; the server reads passwords from its environment.
 """
@@ -34,6 +38,10 @@ SUBSCRIBER = "subscriber"
 OPERATOR = "operator"
 SYSTEM = "system"
 PLANNER = "planner"
+FEDERATOR = "federator"
+JOBS = "jobs"
+FEDERATION_OPERATOR = "federation-operator"
+FEDERATION_USERS = (FEDERATOR, JOBS, FEDERATION_OPERATOR)
 ROLES = (*(role for role in subjects.WRITES if role not in subjects.FEDERATION_ROLES), FEED, READER, KEEPER, SUBSCRIBER)
 """The writers; the feed; who only reads the log (console, export); who purges it; who subscribes to the feed."""
 
@@ -46,9 +54,17 @@ MAY = {
     READER: "read restore look",
     KEEPER: "read restore purge",
     SUBSCRIBER: "subscribe",
+    FEDERATOR: "read write lease keep answer",
+    JOBS: "request",
 }
 """What each role does. What that asks of the server stands in `PUBLISH` and `SUBSCRIBE`."""
 
+DISCOVERY = tuple(
+    f"$SRV.{verb}{of}"
+    for verb in ("PING", "INFO", "STATS")
+    for of in ("", f".{subjects.FEDERATOR_SERVICE}", f".{subjects.FEDERATOR_SERVICE}.*")
+)
+"""On which every micro service says what it is: all of them, those of a name, one of these."""
 PUBLISH = {
     "read": (
         "$JS.API.STREAM.INFO.{log}",
@@ -87,18 +103,27 @@ PUBLISH = {
         "$JS.API.CONSUMER.MSG.NEXT.{feed}.>",
         "$JS.ACK.{feed}.>",
     ),
+    "keep": (
+        "$O.{bodies}.>",
+        "$JS.API.STREAM.CREATE.{kept}",
+        "$JS.API.STREAM.INFO.{kept}",
+        "$JS.API.STREAM.PURGE.{kept}",
+        "$JS.API.STREAM.MSG.GET.{kept}",
+    ),
+    "request": (*(f"{{jobs}}.{verb}" for verb in ("submit", "status", "list", "cancel")), *DISCOVERY),
 }
 SUBSCRIBE = {
+    "answer": ("{jobs}.*", *DISCOVERY),
     "lease": ("muster-leases.{cluster}.{writer}",),  # a standby hears at once that its lease was given back
     "watch": ("muster-leases.{cluster}.planner.*",),
 }
 
 
 def users(shards: Sequence[str] = ()) -> tuple[str, ...]:
-    """One for each role, or for each of these shards in the planners' place; then people's."""
+    """One for each role, or for each of these shards in the planners' place; people's; the federation's."""
     planners = [f"{PLANNER}-{shard}" for shard in shards] or [PLANNER]
     roles = [user for role in ROLES for user in (planners if role == PLANNER else [role])]
-    return (*roles, OPERATOR, SYSTEM)
+    return (*roles, OPERATOR, *FEDERATION_USERS, SYSTEM)
 
 
 def password_variable(user: str) -> str:
@@ -114,10 +139,12 @@ def inbox(user: str) -> str:
 def configuration(cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = ()) -> str:
     """The ``accounts`` block of nats-server's configuration. Without `passwords` (by user) the server's environment.
 
+    The federation's account is that of `subjects.FEDERATION`: it costs nothing where nobody federates.
     Raises ValueError for a name that is no cluster's, and for shards that are no names, or would share a password.
     """
+    federation = federation_account(subjects.FEDERATION, passwords)
     account_of_system = f"  $SYS {{ users: [ {_sign_in(SYSTEM, passwords)} }} ] }}\n"
-    return f"accounts {{\n{account(cluster, passwords, shards)}{account_of_system}}}\n"
+    return f"accounts {{\n{account(cluster, passwords, shards)}{federation}{account_of_system}}}\n"
 
 
 def account(cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = ()) -> str:
@@ -125,9 +152,20 @@ def account(cluster: str, passwords: Mapping[str, str] | None = None, shards: Se
     for name in (cluster, *shards):
         if not subjects.valid_cluster(name):
             raise ValueError(f"cluster or shard {name!r}: expected letters, digits, '-' and '_', at most 64")
-    within = [user for user in users(shards) if user != SYSTEM]
+    if cluster == subjects.FEDERATION:
+        raise ValueError(f"cluster {cluster!r}: expected another name: the federation has this one")
+    within = [user for user in users(shards) if user not in (*FEDERATION_USERS, SYSTEM)]
     if len({password_variable(user) for user in within}) < len(within):
         raise ValueError(f"shards {', '.join(shards)}: expected names that differ in more than case, '-' and '_'")
+    return _account(cluster, within, passwords)
+
+
+def federation_account(federation: str, passwords: Mapping[str, str] | None = None) -> str:
+    """The account of a federation's log."""
+    return _account(federation, FEDERATION_USERS, passwords)
+
+
+def _account(cluster: str, within: Sequence[str], passwords: Mapping[str, str] | None) -> str:
     listed = "\n".join(_user(cluster, user, passwords) for user in within)
     return f"  muster-{cluster} {{\n    jetstream: enabled\n    users: [\n{listed}\n    ]\n  }}\n"
 
@@ -152,18 +190,23 @@ def _granted(table: Mapping[str, Sequence[str]], cluster: str, user: str) -> lis
         "feed": cloudevents.stream(cluster),
         "bucket": object_store.bucket(cluster),
         "snapshots": object_store.stream(cluster),
+        "jobs": subjects.jobs(cluster),
+        "bodies": object_store.bodies_bucket(cluster),
+        "kept": object_store.stream_of(object_store.bodies_bucket(cluster)),
     }
     return [subject.format_map(names) for grant in MAY[role].split() for subject in table.get(grant, ())]
 
 
 def _user(cluster: str, user: str, passwords: Mapping[str, str] | None) -> str:
-    if user == OPERATOR:
+    if user in (OPERATOR, FEDERATION_OPERATOR):
         return f"      {_sign_in(user, passwords)} }}"
     publish, subscribe = (json.dumps(allowed) for allowed in (may_publish(cluster, user), may_subscribe(cluster, user)))
+    # where an answer goes only the request says: for two minutes the server lets one message go there
+    answers = "\n          allow_responses: true" if "answer" in MAY.get(user, "").split() else ""
     return (
         f"      {_sign_in(user, passwords)}, permissions: {{\n"
         f"          publish: {{ allow: {publish} }}\n"
-        f"          subscribe: {{ allow: {subscribe} }} }} }}"
+        f"          subscribe: {{ allow: {subscribe} }}{answers} }} }}"
     )
 
 

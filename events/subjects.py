@@ -43,6 +43,13 @@ WRITES: dict[str, frozenset[type]] = {
 FEDERATION = "federation"
 """The federation's log is that of a cluster of this name. It has one writer, and no cluster has that one."""
 FEDERATION_ROLES = frozenset(("federator",))
+FEDERATOR_SERVICE = "muster-federator"
+"""As NATS knows the micro service that answers on `jobs`."""
+
+
+def jobs(federation: str) -> str:
+    """What stands before the verb of a request to the federator: ``muster-jobs.<federation>``."""
+    return f"muster-jobs.{federation}"
 
 
 def may_write(role: str, event: Event) -> bool:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from events import micro
+from events import micro, subjects
 from events.connection import Connection
 from events.micro import Unfit
 from services import settings
@@ -16,7 +16,6 @@ from services.console.commands import told_errors
 from services.federator.backends import Owner
 from services.federator.mcc import InvalidJob, load
 from services.federator.records import SETTLED
-from services.federator.requests import prefix
 from services.federator.specialize import specialize, to_yaml
 
 WATCH_S = 0.5
@@ -115,7 +114,7 @@ class _Asking:
     """Requests to the federator of a federation."""
 
     def __init__(self, connection: Connection, federation: str) -> None:
-        self._connection, self._prefix = connection, prefix(federation)
+        self._connection, self._prefix = connection, subjects.jobs(federation)
 
     @classmethod
     async def open(cls, nats: str | None, federation: str) -> _Asking:

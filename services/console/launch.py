@@ -289,13 +289,14 @@ async def _run_feed(settings: Settings, log: Any) -> None:
 
 async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
     from events import micro
-    from events.object_store import Bucket
-    from services.federator import bodies, requests, service
+    from events.object_store import Bucket, bodies_bucket
+    from events.subjects import FEDERATOR_SERVICE, jobs
+    from services.federator import bodies, service
     from services.federator.backends import opening
 
     clusters = opening.load(Path(settings.clusters_file))
     keys = opening.read_keys(Path(settings.body_keys_file))
-    bucket = Bucket(log.connection, bodies.bucket_name(settings.cluster), settings.log_replicas)
+    bucket = Bucket(log.connection, bodies_bucket(settings.cluster), settings.log_replicas)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         reaches = opening.reaches(clusters, Path(settings.clusters_file).parent)
         for reach in reaches.values():
@@ -310,8 +311,8 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
         running = tasks.create_task(federator.run())
         await asyncio.wait({running, tasks.create_task(federator.ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
         described = "Multi-cluster jobs: submit, status, list, cancel"
-        prefix = requests.prefix(settings.cluster)
-        async with micro.served(log.connection, requests.SERVICE, VERSION, described, prefix, federator.handlers()):
+        prefix = jobs(settings.cluster)
+        async with micro.served(log.connection, FEDERATOR_SERVICE, VERSION, described, prefix, federator.handlers()):
             await running
 
 

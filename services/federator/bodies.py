@@ -149,9 +149,5 @@ class BucketBlobs:
         return [found.name for found in await self._bucket.listed()]
 
 
-def bucket_name(federation: str) -> str:
-    return f"muster-bodies-{federation}"
-
-
 def _digest(data: bytes) -> Digest:
     return hashlib.sha256(data).hexdigest()

@@ -17,13 +17,6 @@ import msgspec
 from services.federator.records import ENDED, Job, Place
 from services.federator.state import State
 
-SERVICE = "muster-federator"
-
-
-def prefix(federation: str) -> str:
-    """Of the subjects on which requests are answered."""
-    return f"muster-jobs.{federation}"
-
 
 class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     document: str

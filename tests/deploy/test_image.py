@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from deploy.render import IMAGE, SERVICES, rendered
+from events.permissions import FEDERATOR
 from services.__main__ import app
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +113,7 @@ def test_the_entry_point_is_the_projects_command() -> None:
     (entry,) = said("ENTRYPOINT")
     (command,) = json.loads(entry)
     assert command in PROJECT["project"]["scripts"]
-    assert set(SERVICES) <= set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert {*SERVICES, FEDERATOR} <= set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
 def test_the_nats_server_of_the_manifests_is_in_the_image() -> None:

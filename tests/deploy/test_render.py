@@ -29,6 +29,7 @@ from events.homes import open_log
 from events.permissions import password_variable, users
 from events.server import find_binary
 from events.server_cluster import reserve_port
+from events.subjects import FEDERATION
 from services.settings import read
 
 DEPLOY = MANIFESTS.parent
@@ -96,6 +97,38 @@ def test_each_service_is_given_the_authority_and_no_key() -> None:
         volumes = document["spec"]["template"]["spec"]["volumes"]
         (certificates,) = [volume["secret"] for volume in volumes if "secret" in volume]
         assert certificates == {"secretName": "nats-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+
+
+def test_the_federator_reads_its_files_where_they_are_mounted() -> None:
+    (deployment,) = documents("50-federator.yaml", cluster="prod")
+    (volumes, found) = deployment["spec"]["template"]["spec"]["volumes"], container(deployment)
+    sources = {one["name"]: one.get("configMap", {}).get("name") or one.get("secret", {}) for one in volumes}
+    mounts = {one["name"]: one["mountPath"] for one in found["volumeMounts"]}
+    assert sources.keys() == mounts.keys()
+    assert all(one.get("readOnly") or one["name"] == "tmp" for one in found["volumeMounts"])
+    assert sources["clusters"] == "federator-clusters"
+    assert (sources["tokens"], sources["keys"]) == (
+        {"secretName": "federator-tokens"},
+        {"secretName": "federator-keys"},
+    )
+    assert sources["nats-ca"] == {"secretName": "nats-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    chosen = read({}, {entry["name"]: entry["value"] for entry in found["env"] if "value" in entry})
+    assert (chosen.cluster, chosen.nats_user) == (FEDERATION, "federator")
+    assert chosen.clusters_file == f"{mounts['clusters']}/clusters.yaml"
+    assert chosen.body_keys_file == f"{mounts['keys']}/keys"
+    secrets = [entry["valueFrom"]["secretKeyRef"]["name"] for entry in found["env"] if "valueFrom" in entry]
+    assert secrets == [secret_name("federator")]
+
+
+def test_the_federators_pod_is_held_as_every_services_is() -> None:
+    (federator,) = documents("50-federator.yaml")
+    for other in documents("40-services.yaml"):
+        for key in ("securityContext", "startupProbe", "readinessProbe", "livenessProbe", "ports"):
+            assert container(federator)[key] == container(other)[key]
+        pods = [one["spec"]["template"]["spec"] for one in (federator, other)]
+        assert pods[0]["securityContext"] == pods[1]["securityContext"]
+    assert container(federator)["resources"].keys() == {"requests", "limits"}
+    assert federator["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 @pytest.mark.parametrize(("servers", "replicas"), [(1, 1), (3, 3), (5, 3)])
@@ -169,7 +202,7 @@ async def test_three_servers_as_they_are_configured_hold_a_replicated_log(
     """Opened as each service's own environment says."""
     url, secrets = as_configured
     trusted = {"ca_file": str(tmp_path / "ca.crt")}
-    for document in documents("40-services.yaml"):
+    for document in (*documents("40-services.yaml"), *documents("50-federator.yaml")):
         given = {entry["name"]: entry["value"] for entry in container(document)["env"] if "value" in entry}
         chosen = read({}, given | {"MUSTER_NATS_PASSWORD": secrets[secret_name(given["MUSTER_NATS_USER"])]})
         options = chosen.nats_options() | trusted

@@ -49,6 +49,7 @@ ALLOWED = {
     },
     "planner": set(),
     "feed": set(),
+    "federator": set(),
     "nats": set(),
 }
 
@@ -99,4 +100,4 @@ async def test_the_pods_pass_the_restricted_pod_security_standard(api: Api) -> N
                 del pod["spec"]["securityContext"]
                 with pytest.raises(ApiError, match="violates PodSecurity"):
                     await api.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", pod)
-    assert sorted(admitted) == ["binder", "feed", "ingest", "nats", "planner"]
+    assert sorted(admitted) == ["binder", "federator", "feed", "ingest", "nats", "planner"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from events import permissions, subjects
+from events import micro, object_store, permissions, subjects
 from events.cloudevents import FeedMessage
 from events.connection import Connection, Denied, Refused
 from events.feed import Feed
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, holder_of
-from events.log import LogError
+from events.log import LogError, Unavailable
 from events.server import EmbeddedServer
 from events.snapshots import Kept
 from events.subscription import subscribe
@@ -78,6 +79,14 @@ async def opened(server: EmbeddedServer, user: str, *, create: bool = True) -> J
 OF_STREAM = ("CREATE", "INFO", "UPDATE", "DELETE", "PURGE", "MSG.GET", "MSG.DELETE", "SNAPSHOT", "RESTORE")
 OF_STREAM += ("PEER.REMOVE", "LEADER.STEPDOWN")
 OF_CONSUMER = ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT", "LEADER.STEPDOWN", "PAUSE")
+JOB_VERBS = ("submit", "status", "list", "cancel")
+FEDERATION_STREAMS = {
+    "federation's log": "muster-federation",
+    "federation's leases": "muster-leases-federation",
+    "federation's feed": "muster-feed-federation",
+    "federation's snapshots": "OBJ_muster-snapshots-federation",
+    "bodies": "OBJ_muster-bodies-federation",
+}
 NEVER_LAST = {"Nats-Expected-Last-Subject-Sequence": "1000000"}
 """Whoever may publish is refused by the stream: trying changes nothing."""
 
@@ -96,6 +105,26 @@ PUBLISHES: dict[str, str] = {
         for name, stream in STREAMS.items()
         for verb in OF_CONSUMER
     },
+    **{
+        f"{verb} {name}": f"$JS.API.STREAM.{verb}.{stream}"
+        for name, stream in FEDERATION_STREAMS.items()
+        for verb in OF_STREAM
+    },
+    **{
+        f"consumer {verb} {name}": f"$JS.API.CONSUMER.{verb}.{stream}.c"
+        for name, stream in FEDERATION_STREAMS.items()
+        for verb in OF_CONSUMER
+    },
+    "append federator": "muster.federation.federator",
+    "append federation's binder": "muster.federation.binder",
+    "lease federator": "muster-leases.federation.federator",
+    "body chunk": "$O.muster-bodies-federation.C.x",
+    "body meta": "$O.muster-bodies-federation.M.x",
+    **{f"job {verb}": f"muster-jobs.federation.{verb}" for verb in (*JOB_VERBS, "other")},
+    "another federation's job": "muster-jobs.other.submit",
+    **{f"service {asked}": f"$SRV.{asked}" for asked in ("PING", "INFO.muster-federator", "STATS.muster-federator.x")},
+    "another service": "$SRV.INFO.other",
+    "answer to whoever asks for jobs": "_INBOX_jobs.x.y",
     **{f"JetStream {verb}": f"$JS.API.{verb}" for verb in ("INFO", "STREAM.LIST", "STREAM.NAMES", "SERVER.REMOVE")},
     "servers": "$SYS.REQ.SERVER.PING",
 }
@@ -111,8 +140,19 @@ SUBSCRIBES = {
     "hear all inboxes": "_INBOX.>",
     "hear the binder's inbox": "_INBOX_binder.>",
     "hear the reader's inbox": "_INBOX_reader.>",
+    "hear the federator": "muster.federation.federator",
+    "hear lease federator": "muster-leases.federation.federator",
+    "hear the bodies": "$O.muster-bodies-federation.>",
+    "hear jobs": "muster-jobs.federation.*",
+    "hear all jobs": "muster-jobs.>",
+    "hear service PING": "$SRV.PING",
+    "hear service INFO": "$SRV.INFO.muster-federator.x",
+    "hear all services": "$SRV.>",
+    "hear the federator's inbox": "_INBOX_federator.>",
+    "hear the inbox of jobs": "_INBOX_jobs.>",
 }
 
+DISCOVERS = {"service PING", "service INFO.muster-federator", "service STATS.muster-federator.x"}
 READS = {"INFO log", "MSG.GET log", "consumer CREATE log", "consumer MSG.NEXT log", "consumer DELETE log"}
 KEEPS_A_LEASE = {"CREATE leases", "MSG.GET leases"}
 RESTORES = {"MSG.GET snapshots"}
@@ -138,6 +178,14 @@ ALLOWED: dict[str, set[str]] = {
     "keeper": READS | RESTORES | {"PURGE log"},
     "subscriber": {"consumer CREATE feed", "consumer DURABLE.CREATE feed", "consumer INFO feed"}
     | {"consumer MSG.NEXT feed", "ack of the feed"},
+    "federator": {f"{one} federation's log" for one in ("INFO", "MSG.GET", "CREATE")}
+    | {f"consumer {one} federation's log" for one in ("CREATE", "MSG.NEXT", "DELETE")}
+    | {"append federator", "lease federator", "hear lease federator"}
+    | {f"{one} federation's leases" for one in ("CREATE", "MSG.GET")}
+    | {f"{one} bodies" for one in ("CREATE", "INFO", "PURGE", "MSG.GET")}
+    | {"body chunk", "body meta"}
+    | {"hear jobs", "hear service PING", "hear service INFO", "hear the federator's inbox"},
+    "jobs": {f"job {verb}" for verb in JOB_VERBS} | DISCOVERS | {"hear the inbox of jobs"},
     "planner-blue": READS
     | RESTORES
     | KEEPS_A_LEASE
@@ -155,7 +203,11 @@ async def test_a_user_may_do_this_and_no_more(guarded: EmbeddedServer, sharded: 
 
 def test_every_user_is_tried_but_peoples() -> None:
     everybody = {*permissions.users(), *permissions.users(("blue",))}
-    assert set(ALLOWED) == everybody - {permissions.OPERATOR, permissions.SYSTEM}
+    assert set(ALLOWED) == everybody - {
+        permissions.OPERATOR,
+        permissions.FEDERATION_OPERATOR,
+        permissions.SYSTEM,
+    }
     assert set(WRITERS) == set(subjects.WRITES) - subjects.FEDERATION_ROLES
 
 
@@ -252,6 +304,67 @@ async def test_the_system_user_sees_the_servers_and_no_log(guarded: EmbeddedServ
             await connection.ask(f"$JS.API.STREAM.INFO.{LOG}")
 
 
+# ------------------------------------------------------------------------------------------------------- the federation
+
+
+@asynccontextmanager
+async def answering(connection: Connection) -> AsyncIterator[None]:
+    """The federator's service, which answers a submission with what was submitted."""
+
+    async def echo(data: bytes) -> Any:
+        return json.loads(data)
+
+    prefix, service = subjects.jobs(subjects.FEDERATION), subjects.FEDERATOR_SERVICE
+    async with micro.served(connection, service, "0.0.0", "", prefix, dict.fromkeys(JOB_VERBS, echo)):
+        yield
+
+
+async def test_jobs_asks_and_hears_its_own_answers_only(guarded: EmbeddedServer) -> None:
+    prefix = subjects.jobs(subjects.FEDERATION)
+    async with (
+        connected(guarded, "federator") as federator,
+        answering(federator),
+        connected(guarded, "jobs") as client,
+        connected(guarded, "federation-operator") as operator,
+    ):
+        for asking in (client, operator):
+            for verb in JOB_VERBS:
+                assert await micro.ask(asking, prefix, verb, {"name": "x"}) == {"name": "x"}
+            info = json.loads((await asking.request(f"$SRV.INFO.{subjects.FEDERATOR_SERVICE}", b"")).data)
+            assert len(info["endpoints"]) == len(JOB_VERBS)
+        with pytest.raises(Denied, match="_INBOX_jobs"):  # nobody asked
+            await federator.ask("_INBOX_jobs.x.y", b"{}")
+        assert federator.last_error is not None
+        assert "_inbox_jobs.x.y" in str(federator.last_error).lower()
+
+
+async def test_nobody_of_a_cluster_reaches_the_federator(guarded: EmbeddedServer) -> None:
+    """Not even who may do everything in the cluster's account."""
+    async with (
+        connected(guarded, "federator") as federator,
+        answering(federator),
+        connected(guarded, "operator") as operator,
+    ):
+        with pytest.raises(Unavailable, match="is `muster federator` running"):
+            await micro.ask(operator, subjects.jobs(subjects.FEDERATION), "list", {})
+
+
+async def test_bodies_are_the_federators_alone(guarded: EmbeddedServer) -> None:
+    name = object_store.bodies_bucket(subjects.FEDERATION)
+    async with connected(guarded, "federator") as federator, connected(guarded, "jobs") as client:
+        bucket = object_store.Bucket(federator, name)
+        for body in ("one", "two"):
+            await bucket.put(body, body.encode())
+        found = await bucket.find("one")
+        assert found is not None
+        with pytest.raises(Denied):
+            await object_store.Bucket(client, name).find("one")
+        assert await bucket.get(found) == b"one"
+        await bucket.delete(found)
+        await bucket.sweep()
+        assert [one.name for one in await bucket.listed()] == ["two"]
+
+
 # ---------------------------------------------------------------------------------------------------------- ways around
 
 
@@ -331,6 +444,11 @@ def test_shards_that_are_no_names_or_would_share_a_password(shards: tuple[str, .
 def test_a_name_that_is_no_cluster() -> None:
     with pytest.raises(ValueError, match="expected letters"):
         permissions.configuration("a b")
+
+
+def test_no_cluster_has_the_federations_name() -> None:
+    with pytest.raises(ValueError, match="the federation has this one"):
+        permissions.configuration(subjects.FEDERATION)
 
 
 def test_the_text_is_what_the_server_takes(tmp_path: Path) -> None:

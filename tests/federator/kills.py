@@ -22,11 +22,11 @@ from typing import Any
 from events.connection import Connection
 from events.log import LogError
 from events.micro import Unfit, ask
-from events.object_store import Bucket
+from events.object_store import Bucket, bodies_bucket
 from events.server import EmbeddedServer
-from services.federator.bodies import Cipher, bucket_name
+from events.subjects import jobs as jobs_subject
+from services.federator.bodies import Cipher
 from services.federator.records import SETTLED
-from services.federator.requests import prefix
 from services.federator.specialize import to_yaml
 from services.simulator.openpai.jobs import Life
 from services.simulator.openpai.limits import Limits
@@ -99,7 +99,7 @@ class Run:
             text = self.text(name)
             while True:
                 try:
-                    await ask(connection, prefix(FEDERATION), "submit", {"document": text}, 2.0)
+                    await ask(connection, jobs_subject(FEDERATION), "submit", {"document": text}, 2.0)
                 except Unfit as refused:
                     if "already" not in refused.message:  # else the answer before was lost
                         raise
@@ -123,7 +123,7 @@ class Run:
         while True:
             assert time.monotonic() < deadline, "not everything settles"
             try:
-                jobs: list[dict[str, Any]] = await ask(connection, prefix(FEDERATION), "list", {}, 5.0)
+                jobs: list[dict[str, Any]] = await ask(connection, jobs_subject(FEDERATION), "list", {}, 5.0)
             except LogError:
                 await asyncio.sleep(0.2)
                 continue
@@ -179,7 +179,7 @@ async def run(directory: Path, *, kills: int, jobs: int, clusters: int, seed: in
 
 async def _bodies_gone(connection: Connection) -> None:
     """Bodies of settled jobs are forgotten soon."""
-    bucket = Bucket(connection, bucket_name(FEDERATION))
+    bucket = Bucket(connection, bodies_bucket(FEDERATION))
     deadline = time.monotonic() + 60.0
     while await bucket.listed():
         assert time.monotonic() < deadline, "bodies are left"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from events.object_store import CHUNK_BYTES, Bucket, stream_of
+from events.object_store import CHUNK_BYTES, Bucket, bodies_bucket, stream_of
 from events.server import EmbeddedServer
 from services.federator.bodies import (
     Blobs,
@@ -16,7 +16,6 @@ from services.federator.bodies import (
     Cipher,
     InvalidKey,
     MemoryBlobs,
-    bucket_name,
 )
 from tests.nats_server import cluster, connected, server
 
@@ -33,7 +32,7 @@ async def blobs(request: pytest.FixtureRequest, cluster: str) -> AsyncIterator[B
     else:
         running: EmbeddedServer = request.getfixturevalue("server")
         async with connected(running.url) as connection:
-            yield BucketBlobs(Bucket(connection, bucket_name(cluster)))
+            yield BucketBlobs(Bucket(connection, bodies_bucket(cluster)))
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_a_key_that_is_none_is_not_shown(keys: list[str]) -> None:
 
 async def test_unfinished_chunks_are_cleared_away(server: EmbeddedServer, cluster: str) -> None:
     async with connected(server.url) as connection:
-        bucket = Bucket(connection, bucket_name(cluster))
+        bucket = Bucket(connection, bodies_bucket(cluster))
         bodies = Bodies(BucketBlobs(bucket), Cipher([KEY]))
         digest = await bodies.keep(BODY)
         await connection.publish(f"$O.{bucket.name}.C.orphan", b"half")
@@ -115,8 +114,8 @@ async def test_unfinished_chunks_are_cleared_away(server: EmbeddedServer, cluste
 
 async def test_nats_own_client_can_read_what_is_there(server: EmbeddedServer, cluster: str) -> None:
     async with connected(server.url) as connection:
-        digest = await Bodies(BucketBlobs(Bucket(connection, bucket_name(cluster))), Cipher([KEY])).keep(BODY)
-        store = await connection.client.jetstream().object_store(bucket_name(cluster))
+        digest = await Bodies(BucketBlobs(Bucket(connection, bodies_bucket(cluster))), Cipher([KEY])).keep(BODY)
+        store = await connection.client.jetstream().object_store(bodies_bucket(cluster))
         found = await store.get(digest)
         assert found.data is not None
         assert Cipher([KEY]).opened(found.data) == BODY

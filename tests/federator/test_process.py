@@ -6,12 +6,19 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from events import permissions
+from events.connection import Connection
+from events.log import Unavailable
+from events.micro import ask
+from events.object_store import Bucket, bodies_bucket
 from events.server import EmbeddedServer
+from events.subjects import FEDERATION, jobs
 from services.simulator.openpai.server import OpenPai
 from tests.federator import kills
 from tests.nats_server import connected, own_server
@@ -43,6 +50,28 @@ class Running:
         file = self.directory / f"{name}.yaml"
         file.write_text(self.run.text(name))
         return str(file)
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    """On a server that knows users: the federator runs as its own, ``muster job`` as `jobs`."""
+    text = permissions.configuration("default", {user: f"of {user}" for user in permissions.users()})
+    with EmbeddedServer(tmp_path / "nats", extra=text) as server:
+        async with OpenPai() as pai:
+            run = kills.Run(server.url, pai, tmp_path, jobs=0, clusters=2, seed=1)
+            sign_in(monkeypatch, "federator")
+            await run.start()
+            sign_in(monkeypatch, "jobs")
+            try:
+                yield Running(run, tmp_path)
+            finally:
+                await run.kill()
+
+
+def sign_in(monkeypatch: pytest.MonkeyPatch, user: str) -> None:
+    """What is started from now on."""
+    monkeypatch.setenv("MUSTER_NATS_USER", user)
+    monkeypatch.setenv("MUSTER_NATS_PASSWORD", f"of {user}")
 
 
 @pytest.fixture
@@ -79,6 +108,35 @@ async def test_a_job_by_the_command_line(running: Running) -> None:
     assert (code, "there was a job 'train' already" in err) == (2, True)
     code, _, err = await running.muster("status", "other")
     assert (code, "there is no job 'other'" in err) == (2, True)
+
+
+async def test_each_as_its_own_user(guarded: Running) -> None:
+    """From the submission to the body that is forgotten, nothing that is needed is denied."""
+    url = guarded.run.url
+    async with asyncio.timeout(60), signed_in(url, "jobs") as client:
+        while True:
+            try:
+                assert await ask(client, jobs(FEDERATION), "list", {}) == []
+                break
+            except Unavailable:
+                await asyncio.sleep(0.1)
+    code, out, err = await guarded.muster("submit", guarded.file("train"), "--watch")
+    assert code == 0, err
+    assert out.splitlines()[-1].startswith("settled on c")
+    assert [job["name"] for job in await guarded.answer("list")] == ["train"]
+    async with asyncio.timeout(60), signed_in(url, "federation-operator") as operator:
+        bucket = Bucket(operator, bodies_bucket(FEDERATION))
+        while await bucket.listed():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    said = (guarded.directory / "federator.log").read_text()
+    assert ("denies" in said, "violation" in said.lower()) == (False, False)
+
+
+@asynccontextmanager
+async def signed_in(url: str, user: str) -> AsyncIterator[Connection]:
+    connection = await Connection(url).connect(user=user, password=f"of {user}")
+    yield connection
+    await connection.close()
 
 
 async def test_where_no_federator_runs(own_server: EmbeddedServer, tmp_path: Path) -> None:
