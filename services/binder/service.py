@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import events as ev
@@ -247,6 +248,11 @@ class Rate:
         self._saved -= writes
 
 
+Write = Callable[[], Coroutine[None, None, int]]
+"""Of one object, to be made when its turn comes: a round that is cancelled before leaves nothing unawaited. Returns how
+many requests it took."""
+
+
 class WriteBehind:
     """What users read. Four queues without duplicates, the oldest first, one write at a time in each: pods whose
     condition may have changed, PodGroups whose status may have, pods that are to say that their gang timed out, and
@@ -347,10 +353,10 @@ class WriteBehind:
                 )
                 self._report()
 
-    async def _round(self, rate: Rate, due: Callable[[int], Iterator[Coroutine[None, None, int]]]) -> None:
+    async def _round(self, rate: Rate, due: Callable[[int], Iterator[Write]]) -> None:
         rate.spend(sum(await asyncio.gather(*map(self._write, due(rate.allowance())))))
 
-    def _due_gangs(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+    def _due_gangs(self, most: int) -> Iterator[Write]:
         """Statuses that differ from what was written last."""
         state = self._decider.state
         while self._gangs and most > 0:
@@ -362,9 +368,9 @@ class WriteBehind:
             status = group_status(state, gang)
             if status and self._written.get(key) != (gang.source, status):
                 most -= 1
-                yield self._write_gang(key, state.pod_groups[gang.pod_group], status)
+                yield partial(self._write_gang, key, state.pod_groups[gang.pod_group], status)
 
-    def _due_marks(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+    def _due_marks(self, most: int) -> Iterator[Write]:
         """Intents that are not settled."""
         state = self._decider.state
         while self._marks and most > 0:
@@ -372,20 +378,20 @@ class WriteBehind:
             mark, pod = state.marks.get(uid), state.pods.get(uid)
             if mark is not None and pod is not None and not mark.written:
                 most -= 1
-                yield self._write_mark(uid, pod, mark.resource_version)
+                yield partial(self._write_mark, uid, pod, mark.resource_version)
 
-    def _due_events(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+    def _due_events(self, most: int) -> Iterator[Write]:
         for _ in range(min(most, len(self._events))):
-            yield self._write_event(self._events.popleft())
+            yield partial(self._write_event, self._events.popleft())
 
-    def _due_conditions(self, most: int) -> Iterator[Coroutine[None, None, int]]:
+    def _due_conditions(self, most: int) -> Iterator[Write]:
         """Conditions that the log does not know as written yet."""
         while self._pods and most > 0:
             uid = _first(self._pods)
             due = condition(self._decider.state, uid)
             if due is not None:
                 most -= 1
-                yield self._write_condition(uid, due)
+                yield partial(self._write_condition, uid, due)
 
     def _report(self) -> None:
         """What was written goes into the log together: of conditions, one event for a reason."""
@@ -398,10 +404,10 @@ class WriteBehind:
             self._decider.report(ev.TimeoutMarkRenewed(pods=tuple(self._renewed.items())))
         self._marked, self._renewed = {}, {}
 
-    async def _write(self, write: Coroutine[None, None, int]) -> int:
+    async def _write(self, write: Write) -> int:
         """How many requests it took. Its failure costs only itself."""
         try:
-            return await write
+            return await write()
         except NotFound:
             return 1
         except ApiError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 import events as ev
 from events.envelope import decode
-from services.binder.service import Rates, WriteBehind
+from services.binder.service import Rate, Rates, WriteBehind
 from tests.world import World
 
 
@@ -73,8 +75,26 @@ async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: Worl
         writer.notice(decode(stored))
     chosen = list(writer._due_conditions(10))
     world.deleted("waits")
-    assert [await write for write in chosen] == [0]
+    assert [await write() for write in chosen] == [0]
     assert client.conditions == []
+
+
+async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_unawaited(world: World) -> None:
+    """The simulator of faults warned of it, now and then: a binder that ends in the middle of a round."""
+    writer, _ = behind(world, Client())
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        running = asyncio.create_task(writer._round(Rate(1_000.0), writer._due_conditions))
+        await asyncio.sleep(0)
+        assert not writer._pods  # chosen, and not begun
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        del running
+        gc.collect()
+    assert [str(one.message) for one in heard if "never awaited" in str(one.message)] == []
 
 
 async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) -> None:

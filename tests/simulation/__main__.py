@@ -74,10 +74,11 @@ def _plants(names: list[str], within: int, workers: int) -> int:
     """One line for each: after how many seeds it was found, and by what."""
     missed = 0
     for name in names:
-        found = run_many(0, within, extra=("--plant", name), until_failure=True, workers=workers).failed
+        first = plants.PLANTS[name].first
+        found = run_many(first, within, extra=("--plant", name), until_failure=True, workers=workers).failed
         missed += not found
-        seed = min(found, default=0)
-        by = f"{seed + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {within} seeds"
+        seed = min(found, default=first)
+        by = f"{seed - first + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {within} seeds"
         print(f"{name:32} {by}", flush=True)
     print(f"{len(names) - missed} of {len(names)} planted bugs found")
     return 1 if missed else 0

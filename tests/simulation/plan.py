@@ -7,7 +7,7 @@ import random
 import msgspec
 
 from tests.simulation import faults as faulty
-from tests.simulation import workload
+from tests.simulation import koordinator, workload
 from tests.simulation.faults import Fault
 from tests.simulation.workload import Step
 
@@ -53,4 +53,7 @@ def plan(seed: int) -> Plan:
         begin_s = TROUBLE_S + window * WINDOW_S
         steps += workload.draw(source, 4, begin_s, begin_s + WINDOW_S)
         faults += faulty.draw(source, 1, begin_s, begin_s + WINDOW_S)
+    if seed >= koordinator.FROM:
+        users = random.Random(f"{seed}/koordinator")
+        steps += workload.draw(users, users.randint(2, 5), 0.2, TROUBLE_S, koordinator.WEIGHTS)
     return Plan(seed, steps, faults)

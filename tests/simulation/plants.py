@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
+from tests.simulation import koordinator
+
 
 class Plant(NamedTuple):
     """One planted bug."""
@@ -23,6 +25,8 @@ class Plant(NamedTuple):
     changes: tuple[tuple[str, str], ...]
     elsewhere: tuple[tuple[str, str, str], ...] = ()
     """(module, old, new): a second line of defence that has to go as well."""
+    first: int = 0
+    """The seed to begin with: what comes later is about what earlier ones have not."""
 
     def changes_of(self, module: str) -> tuple[tuple[str, str], ...]:
         own = self.changes if module == self.module else ()
@@ -318,6 +322,31 @@ PLANTS: dict[str, Plant] = {
         "the room of a failed member is kept although its time is over",
         "services.binder.replacement",
         (("        elif nomination.due:", "        elif False:"),),
+    ),
+    "free from the start": Plant(
+        "a gang's pods are as ordinary ones before it ever had its minimum",
+        "services.state.membership",
+        (("    return gang.started and match_policy(gang)", "    return match_policy(gang)"),),
+        first=koordinator.FROM,
+    ),
+    "acted in vain": Plant(
+        "that a user took the annotation off changes nothing for a gang that has timed out",
+        "services.state.timeouts",
+        (("        gang.timed_out.pop(uid, None)\n", "        pass\n"),),
+        first=koordinator.FROM,
+    ),
+    "waves of any size": Plant(
+        "a gang that counts only those that wait counts those that run as well",
+        "services.state.membership",
+        (("    return census.waiting if match_policy(gang) == dialects.ONLY_WAITING else", "    return"),),
+        (
+            (
+                "services.binder.rules.koordinator.match_policy",
+                "    if gang.declaration is not None and membership.match_policy(gang) == ONLY_WAITING:",
+                "    if False:",
+            ),
+        ),
+        first=koordinator.FROM,
     ),
 }
 

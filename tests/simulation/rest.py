@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from events.dialects import TIMEOUT_ANNOTATION as MARK
 from services.console.settled import log_at_rest
 from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
 from services.planner.core import Cycle
 from services.simulator.api import Api
-from services.state import membership, snapshot
+from services.state import membership, snapshot, timeouts
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING
 from tests.simulation.witness import Violation, Witness
@@ -84,6 +85,7 @@ def check(witness: Witness, api: Api) -> None:
     _pods_agree(state, api)
     _nodes_agree(state, api)
     _nothing_that_fits_waits(state)
+    _timed_out_gangs_wait_for_their_users(witness, api)
     _no_gang_half_bound(witness)
 
 
@@ -109,7 +111,7 @@ def purged_verified(report: Report, first: int) -> None:
 
 
 def _pods_agree(state: State, api: Api) -> None:
-    truth = {entry.object["metadata"]["uid"]: entry.object for entry in api.pods.entries.values()}
+    truth = _pods(api)
     rejected = {one.uid for one in state.rejections.values()}
     for uid, pod in truth.items():
         status, node, known = _status(pod), pod["spec"].get("nodeName", ""), state.pods.get(uid)
@@ -144,6 +146,22 @@ def _nothing_that_fits_waits(state: State) -> None:
             raise Violation(f"{group} waits without a reason (7.9)")
 
 
+def _timed_out_gangs_wait_for_their_users(witness: Witness, api: Api) -> None:
+    """They say so, on a pod that waits; and nobody else waits for that. A mark that failed is told in the log."""
+    state = witness.state
+    marked = {uid for uid, pod in _pods(api).items() if (pod["metadata"].get("annotations") or {}).get(MARK) == "true"}
+    for group in state.groups.values():
+        cohort, stands = state.cohorts.get(group.cohort), timeouts.stands(state, group)
+        if cohort is None:
+            continue
+        if stands and not membership.incomplete(state, group) and cohort.reason not in ("GangTimedOut", "SetAside"):
+            raise Violation(f"{group.key} has timed out, and waits for {cohort.reason} (7.9, seed 002)")
+        if cohort.reason == "GangTimedOut":
+            says = any(uid in marked and state.pods[uid].status == PENDING for uid in membership.members(state, group))
+            if not stands or not (says or witness.seen["TimeoutMarkFailed"]):
+                raise Violation(f"{group.key} waits for a user who has acted (7.12, seed 002)")
+
+
 def _no_gang_half_bound(witness: Witness) -> None:
     """A gang that never reached its minimum has no pod on a node but those that came there otherwise."""
     state = witness.state
@@ -157,6 +175,10 @@ def _no_gang_half_bound(witness: Witness) -> None:
         ]
         if ours:
             raise Violation(f"{gang.key} is half bound: {ours} (7.3)")
+
+
+def _pods(api: Api) -> dict[str, dict[str, Any]]:
+    return {entry.object["metadata"]["uid"]: entry.object for entry in api.pods.entries.values()}
 
 
 def _status(pod: dict[str, Any]) -> str:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import events as ev
 from events import dialects, subjects
 from events.envelope import Commit, Stored
-from services.state import membership
+from services.state import membership, timeouts
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.records import BOUND, PERMITTED, SUCCEEDED
+from services.state.records import BOUND, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Before:
     def __init__(self, state: State, decides: bool) -> None:
         self.epoch, self.owners = state.epoch, state.owners
         gangs = state.gangs.items() if decides else ()
-        self.satisfied = {key for key, gang in gangs if gang.satisfied or membership.free(gang)}
+        self.free = {key for key, gang in gangs if membership.free(gang)}
+        self.timed_out = {key for key, gang in gangs if timeouts.gang_stands(state, gang)}
         self.ticked_ns = {writer: clock.time_ns for writer, clock in state.clocks.items()}
 
 
@@ -73,6 +74,8 @@ class Witness:
         """UID → its node, group and gang after the last fact about it."""
         self._versions: dict[str, int] = {}
         """UID → the newest resourceVersion at which the log observed the object."""
+        self._begun: set[str] = set()
+        """Gangs of which a pod was permitted, or came to a node otherwise."""
         self._taken_at = 0
         """The cluster's revision when the last IngestTaken landed."""
 
@@ -164,6 +167,8 @@ class Witness:
         self._touched[uid] = sequence
         pod = self.state.pods.get(uid)
         now = (pod.node, pod.group, pod.gang) if pod is not None else ()
+        if pod is not None and pod.node:
+            self._begun.add(pod.gang)
         for key in (*self._where.get(uid, ()), *now):
             self._touched[key] = sequence
         self._where[uid] = now
@@ -202,12 +207,22 @@ class Witness:
             if self._touched.get(assignment.node, 0) <= basis:
                 uids = [binding.uid for binding in assignment.pods]
                 self._within_allocatable(assignment.node, uids, commit.sequence)
+        pods = [binding.uid for assignment in permit.bindings for binding in assignment.pods]
+        started = {pod.gang: None for uid in pods if (pod := self.state.pods.get(uid)) is not None and pod.gang}
         if group is not None and self._touched.get(permit.group, 0) <= basis:
-            pods = [binding.uid for assignment in permit.bindings for binding in assignment.pods]
-            started = {pod.gang: None for uid in pods if (pod := self.state.pods.get(uid)) is not None and pod.gang}
             for key in started:
-                for other in (key, *named_by(self.state.gangs[key])) if key not in before.satisfied else ():
-                    self._reached(other, commit, other in before.satisfied)
+                self._started(key, group, commit, before)
+        self._begun.update(started)
+
+    def _started(self, key: str, group: Group, commit: Commit, before: Before) -> None:
+        """A gang's pods are permitted: in time, and with their gang and those that it names, or after them."""
+        _require(key not in before.timed_out, f"{commit.sequence} permits {key}, whose time is over (seed 002)")
+        if key in before.free:
+            _require(key in self._begun, f"{commit.sequence}: {key} is free of its rules, and never began (7.3)")
+            return
+        for other in (key, *named_by(self.state.gangs[key])):
+            if other not in before.free:
+                self._reached(other, commit, other in group.gangs)
 
     def _within_allocatable(self, node: str, uids: list[str], sequence: int) -> None:
         """Of what these pods ask for; something else may be overdrawn since the node shrank."""
@@ -223,7 +238,8 @@ class Witness:
         over = [column for column in sorted(asked) if table.held[row, column] > table.allocatable[row, column]]
         _require(not over, f"{sequence}: the permits exceed what {node} has (7.2)")
 
-    def _reached(self, key: str, commit: Commit, satisfied: bool) -> None:
+    def _reached(self, key: str, commit: Commit, of_group: bool) -> None:
+        """That so many of the gang run as must, or of one that counts only those that wait, are to be bound."""
         gang = self.state.gangs.get(key)
         if gang is None:
             touched = self._touched.get(key, 0) > commit.header.basis
@@ -231,11 +247,13 @@ class Witness:
             return
         touched = any(self._touched.get(uid, 0) > commit.header.basis for uid in gang.members)
         running, declared = [uid for uid in gang.members if self._runs(uid)], gang.declaration
+        if declared is not None and of_group and declared.match_policy == dialects.ONLY_WAITING:
+            running = [uid for uid in running if uid in self.state.permitted]
         reached = declared is not None and len(running) >= declared.min_member
         if declared is not None and sum(declared.task_minimums.values()) <= declared.min_member:
             tasks = Counter(membership.task(self.state, uid) for uid in running)
             reached = reached and all(tasks[task] >= least for task, least in declared.task_minimums.items())
-        _require(reached or touched or satisfied, f"{commit.sequence} permits {key} below its minimum (7.3)")
+        _require(reached or touched, f"{commit.sequence} permits {key} below its minimum (7.3)")
 
     def _runs(self, uid: str) -> bool:
         claim = self.state.claims.get(uid)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from services.simulator.errors import ApiError
+from tests.simulation import koordinator
 
 if TYPE_CHECKING:
     from tests.simulation.kube import ApiServer
@@ -84,9 +85,11 @@ class Step(msgspec.Struct, frozen=True):
     number: int
 
 
-def draw(source: random.Random, count: int, from_s: float, until_s: float) -> list[Step]:
+def draw(
+    source: random.Random, count: int, from_s: float, until_s: float, weights: Mapping[str, float] = WEIGHTS
+) -> list[Step]:
     """`count` steps between these two seconds of a history."""
-    chosen = source.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)
+    chosen = source.choices(list(weights), list(weights.values()), k=count)
     steps = [Step(round(source.uniform(from_s, until_s), 3), what, source.getrandbits(32)) for what in chosen]
     return sorted(steps, key=lambda step: step.at_s)
 
@@ -107,7 +110,11 @@ class Workload:
 
     def take(self, step: Step) -> None:
         self.random = random.Random(step.number)
-        self._try(getattr(self, step.what))
+        of_koordinator = koordinator.STEPS.get(step.what)
+        if of_koordinator is not None:
+            self._try(of_koordinator, self)
+        else:
+            self._try(getattr(self, step.what))
 
     def _try(self, what: Callable[..., object], *arguments: Any) -> None:
         """Somebody else may have been faster, or the name is taken."""
