@@ -363,6 +363,20 @@ def job_cancel(name: JobName, nats: Nats = None, federation: Federation = "feder
     raise typer.Exit(jobs.cancel(name, nats, federation, as_json=as_json))
 
 
+@job.command("explain")
+def job_explain(
+    name: JobName,
+    nats: Nats = None,
+    federation: Federation = "federation",
+    at: Annotated[str | None, typer.Option(help="as of a sequence or a time", metavar="SEQ|TIME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Why this cluster, and which were cancelled when and why: from the log, whether a federator runs or not."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.explain(name, nats, federation, at=at, as_json=as_json))
+
+
 @app.command()
 def demo(
     nodes: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with nodes", metavar="FILE")] = None,

@@ -1,21 +1,28 @@
-"""`muster job`: multi-cluster jobs, by requests to the federator."""
+"""`muster job`: multi-cluster jobs, by requests to the federator; `explain` by its log."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from events import micro, subjects
+from events import envelope, micro, subjects
 from events.connection import Connection
+from events.log import EventLog
 from events.micro import Unfit
 from services import settings
 from services.console import show
 from services.console.commands import told_errors
+from services.console.errors import Unusable
+from services.console.location import open_location
+from services.console.replay import EPOCH, read_place
 from services.federator.backends import Owner
+from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob, load
 from services.federator.records import SETTLED
+from services.federator.service import WRITER
 from services.federator.specialize import specialize, to_yaml
 
 WATCH_S = 0.5
@@ -99,6 +106,45 @@ def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
     else:
         print(f"{name}: {'is being stopped on every cluster' if answer['cancelled'] else 'nothing of it was left'}")
     return 0 if answer["cancelled"] else 1
+
+
+def explain(name: str, nats: str | None, federation: str, *, at: str | None = None, as_json: bool = False) -> int:
+    """Exit code 0, or 2: the log has no such job. Reads the log; no federator need run."""
+    with told_errors():
+        lines = explained(asyncio.run(_commits(nats, federation, at)), name)
+        if lines is None:
+            raise Unusable(
+                f"there is no job {name!r} in the log of {federation!r}: expected a name of `muster job list`"
+            )
+    if as_json:
+        show.json_line(lines)
+        return 0
+    rows = [(line.sequence, _time(line.time_ns), line.cluster, line.what, line.rule, line.reason) for line in lines]
+    show.console().print(show.table(name, ("commit", "time", "cluster", "what", "rule", "why"), rows))
+    return 0
+
+
+async def _commits(nats: str | None, federation: str, at: str | None) -> list[Said]:
+    """What the federator said, up to a place. Raises BadPlace, LogError."""
+    sequence, time_ns = read_place(at) if at else (None, None)
+    log: EventLog = await open_location(nats, federation)
+    said: list[Said] = []
+    try:
+        async for batch in log.read(0, sequence):
+            for stored in batch:
+                header = envelope.header_of(stored)
+                if header is None or header.writer != WRITER:
+                    continue
+                if time_ns is not None and header.time_ns > time_ns:
+                    return said
+                said.append(Said(stored.sequence, header.time_ns, envelope.decode_events(stored)))
+    finally:
+        await log.close()
+    return said
+
+
+def _time(time_ns: int) -> str:
+    return f"{EPOCH + timedelta(microseconds=time_ns // 1_000):%Y-%m-%d %H:%M:%S}Z"
 
 
 def _asked(nats: str | None, federation: str, verb: str, **request: str) -> Any:

@@ -99,15 +99,22 @@ async def test_a_job_by_the_command_line(running: Running) -> None:
     assert (told["name"], told["phase"]) == ("train", "settled")
     assert sorted(at["phase"] for at in told["clusters"]) == ["ended", "submitted"]
     assert [job["name"] for job in await running.answer("list")] == ["train"]
-    for command in (("status", "train"), ("list",)):
+    for command in (("status", "train"), ("list",), ("explain", "train")):
         code, out, err = await running.muster(*command)
         assert (code, err) == (0, "")
         assert "train" in out
+    story = await running.answer("explain", "train")
+    assert (story[0]["what"], story[-1]["rule"]) == ("accepted", "R18")
+    (placed,) = [line for line in story if line["what"] == "placed"]
+    assert told["cluster"] == placed["cluster"]
+    assert await running.answer("explain", "train", "--at", str(story[0]["sequence"])) == story[:1]
     assert await running.answer("cancel", "train") == {"cancelled": True}
     code, _, err = await running.muster("submit", running.file("train"))
     assert (code, "there was a job 'train' already" in err) == (2, True)
     code, _, err = await running.muster("status", "other")
     assert (code, "there is no job 'other'" in err) == (2, True)
+    code, _, err = await running.muster("explain", "other")
+    assert (code, "there is no job 'other'" in err, "expected" in err) == (2, True, True)
 
 
 async def test_each_as_its_own_user(guarded: Running) -> None:

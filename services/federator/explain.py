@@ -1,0 +1,213 @@
+"""Why a job is where it is: its story, told from the federation's log alone.
+
+The log is folded event by event, and each event that means something to the job becomes lines: when, on which cluster,
+what happened, the rule (`services.federator.rules`) and its reason. What an event means is seen from the state before it:
+the same `JobScheduled` is the first to be scheduled, or one that takes over. What the fold ignores tells nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+import events as ev
+from events import Event
+from services.federator.backends import RUNNING, SUCCEEDED, TERMINAL, UNKNOWN
+from services.federator.records import ENDED, RACING, Job, Place
+from services.federator.rules import ending, names, race
+from services.federator.state import State
+
+NS_PER_MINUTE = 60_000_000_000
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A commit of the federator's."""
+
+    sequence: int
+    time_ns: int
+    """Its writer's clock."""
+    events: Sequence[Event]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One step of a job's story."""
+
+    sequence: int
+    time_ns: int
+    cluster: str
+    """The alias; empty where it is about all of them."""
+    what: str
+    rule: str
+    """R1 to R19."""
+    reason: str
+
+
+Step = tuple[str, str, str, str]
+"""A line's cluster, what, rule, reason."""
+
+STOPS = {
+    race.LOWER_PRIORITY: ("R5", "{other} of higher priority was scheduled"),
+    race.NOT_EARLIEST: ("R3", "{other} of the same priority was scheduled, and is kept"),
+    race.EXTRA_TIME_OVER: ("R6", "it was not scheduled within its extra time; {other} holds the job"),
+    race.OTHER_SUCCEEDED: ("R10", "{other} succeeded: nothing is worth running twice"),
+    names.NO_NAME: ("R17", f"{names.MOST_NAMES} names were somebody else's"),
+    ending.CANCELLED: ("R19", "its user cancelled the job"),
+}
+"""StopIntended's reason → rule, reason."""
+
+
+def explained(commits: Iterable[Said], name: str) -> list[Line] | None:
+    """The story of the job of this name, in the log's order; None when the log has no such job."""
+    state = State()
+    lines: list[Line] = []
+    for said in commits:
+        for event in said.events:
+            lines += [Line(said.sequence, said.time_ns, *step) for step in _folded(state, said.sequence, event, name)]
+    return lines if name in state.names else None
+
+
+def _folded(state: State, sequence: int, event: Event, name: str) -> list[Step]:
+    """What an event is to the job; the state is the one behind it then."""
+    uid = state.names.get(name)
+    before = list(_before(state, state.jobs[uid], event)) if uid is not None else []
+    ignored = sum(state.ignored.values())
+    state.apply(sequence, [event])
+    if sum(state.ignored.values()) != ignored:
+        return []
+    if isinstance(event, ev.JobFederated) and event.name == name:
+        aliases = ", ".join(f"{at.cluster} ({at.priority_milli / 1000:g})" for at in event.clusters)
+        return [("", "accepted", "R1", f"submitted to all, by priority: {aliases}")]
+    return before
+
+
+def _before(state: State, job: Job, event: Event) -> Iterator[Step]:
+    """What an event is to a job, by the state before it."""
+    match event:
+        case ev.FederatorTaken():
+            for place in job.places.values():
+                if (job.uid, place.cluster) in state.submitting:
+                    yield (
+                        place.cluster,
+                        "in doubt",
+                        "R16",
+                        "another process took over; what it may have sent is repeated",
+                    )
+        case ev.ClusterObserved():
+            for place in _open_on(job, event.account):
+                if state.clusters[place.account].silent:
+                    yield place.cluster, "answers again", "R14", "its guard time goes on"
+            for run in event.runs:
+                if run.job == job.uid and run.cluster in job.places:
+                    yield from _seen(job, job.places[run.cluster], run.state, run.attempt)
+        case ev.ClusterSilent():
+            for place in _open_on(job, event.account):
+                yield _silent(job, place, event.reason)
+        case _ if getattr(event, "job", "") == job.uid:
+            yield from _decided(job, event)
+            yield from _answered(event)
+
+
+def _open_on(job: Job, account: str) -> list[Place]:
+    return [place for place in job.places.values() if place.account == account and place.phase != ENDED]
+
+
+def _decided(job: Job, event: Event) -> Iterator[Step]:
+    match event:
+        case ev.JobScheduled():
+            yield event.cluster, "scheduled", *_why_scheduled(job, job.places[event.cluster])
+        case ev.JobPlaced():
+            yield event.cluster, "placed", *_why_placed(job, event)
+        case ev.StopIntended():
+            rule, reason = STOPS.get(event.reason, ("", event.reason))  # a later version may know more
+            yield event.cluster, "to be stopped", rule, reason.format(other=job.holder or job.winner)
+        case ev.JobUnplaced():
+            yield "", "placed nowhere", "R13", "no cluster is left in the race"
+        case ev.JobCancelled():
+            yield "", "cancelled", "R19", "by its user: every run is stopped"
+        case ev.JobSettled():
+            yield "", "settled", "R18", "everything that is not kept was seen to have ended, or can never come to be"
+
+
+def _why_scheduled(job: Job, place: Place) -> tuple[str, str]:
+    ran = f"it ran for its guard time of {_minutes(job.guard_ns)}"
+    holder = job.places.get(job.holder)
+    rule, reason = ("R2", ran) if holder is None else ("R8", f"{ran} and takes over from {holder.cluster}")
+    higher = [other for other in job.contenders() if other.priority_milli > place.priority_milli]
+    if not higher:
+        return rule, reason
+    extra = ", ".join(
+        f"{other.cluster} {_minutes((other.priority_milli - place.priority_milli) * job.scale_ns // 1_000)}"
+        for other in higher
+    )
+    return rule, f"{reason}; extra time of higher priorities (R6): {extra}"
+
+
+def _why_placed(job: Job, event: ev.JobPlaced) -> tuple[str, str]:
+    if event.reason == race.SUCCEEDED:
+        return "R10", "it succeeded before anything was decided"
+    place = job.places[event.cluster]
+    if any(other.priority_milli > place.priority_milli for other in job.contenders()):
+        return "R6", "the extra time of all higher priorities is over"
+    return "R3", "it is scheduled, and nobody of higher priority is left in the race"
+
+
+def _answered(event: Event) -> Iterator[Step]:
+    match event:
+        case ev.SubmissionAccepted():
+            reason = "found there with our marker" if event.adopted else "the cluster took it"
+            yield event.cluster, "submitted", "R16" if event.adopted else "R1", reason
+        case ev.SubmissionDoubted():
+            yield event.cluster, "in doubt", "R16", f"no answer: {event.reason}"
+        case ev.SubmissionRefused():
+            yield event.cluster, "refused", "R16", f"{event.code}: {event.message}"
+        case ev.NameTaken():
+            yield event.cluster, "name taken", "R17", "what is there is somebody else's"
+        case ev.SubmissionIntended():
+            yield event.cluster, "submitted anew", "R17", f"as {event.name}"
+        case ev.SubmissionWithdrawn():
+            yield event.cluster, "withdrawn", "R18", "nothing had reached the cluster"
+        case ev.StopRefused():
+            yield event.cluster, "stop refused", "R18", f"{event.code}: {event.message}; it is asked again"
+
+
+def _seen(job: Job, place: Place, run: str, attempt: int) -> Iterator[Step]:
+    if not place.is_there or (place.run, place.attempt) == (run, attempt):
+        return
+    holds = job.phase == RACING and job.holder == place.cluster
+    if run == UNKNOWN:
+        yield place.cluster, run, "R14", "the cluster does not say how it is"
+    elif place.stopped_for or job.phase != RACING:
+        kept = job.winner == place.cluster and not job.cancelled
+        rule, reason = ("R15", "the winner's run") if kept else ("R18", "a run that is not kept")
+        if not kept and run == SUCCEEDED and job.phase == RACING:
+            rule, reason = "R10", "it succeeded while it was being cancelled"
+        yield place.cluster, run, rule, reason
+    elif run == SUCCEEDED:
+        yield place.cluster, run, "R10", "before anything was decided"
+    elif run in TERMINAL:
+        lost = ("R12", "the holder is lost: the race is open again") if holds else ("R11", "out of the race")
+        yield place.cluster, run, *lost
+    elif run == RUNNING:
+        goes_on = place.started_ns >= 0 and place.attempt == attempt
+        yield place.cluster, run, "R2", "its guard time goes on" if goes_on else "its guard time begins"
+    else:
+        yield place.cluster, run, "R12" if holds else "R2", "no guard time is earned"
+
+
+def _silent(job: Job, place: Place, why: str) -> Step:
+    if job.phase == RACING and job.holder == place.cluster:
+        return place.cluster, "silent", "R9", f"{why}; nobody is cancelled for it"
+    if job.phase == RACING and place.contends:
+        return place.cluster, "silent", "R14", f"{why}; it earns no guard time and is not elected"
+    kept = job.winner == place.cluster and not job.cancelled
+    return (
+        place.cluster,
+        "silent",
+        "R14",
+        f"{why}; {'it is kept all the same' if kept else 'it stays possibly running'}",
+    )
+
+
+def _minutes(time_ns: int) -> str:
+    return f"{time_ns / NS_PER_MINUTE:g} min"

@@ -1,0 +1,105 @@
+"""A job's story (`services.federator.explain`): given these events, these lines."""
+
+from services.federator import core
+from services.federator.explain import Line, Said, explained
+from tests.federator.world import Federation
+
+
+def story(world: Federation) -> list[Line]:
+    lines = explained([Said(n, 0, [event]) for n, event in enumerate(world.log, 1)], world.job.name)
+    assert lines is not None
+    return lines
+
+
+def told(world: Federation) -> list[tuple[str, str, str]]:
+    """Behind the submissions: cluster, what, rule."""
+    return [(at.cluster, at.what, at.rule) for at in story(world) if at.what not in ("accepted", "submitted")]
+
+
+def raced(**priorities: float) -> Federation:
+    world = Federation(**priorities)
+    world.accept()
+    return world
+
+
+def test_the_first_good_cluster_wins() -> None:
+    world = raced(a=50, b=50)
+    world.at(1, a="running", b="waiting")
+    world.at(11)
+    world.at(12, b="stopped")
+    assert told(world) == [
+        ("a", "running", "R2"),
+        ("b", "waiting", "R2"),
+        ("a", "scheduled", "R2"),
+        ("a", "placed", "R3"),
+        ("b", "to be stopped", "R3"),
+        ("b", "stopped", "R18"),
+        ("", "settled", "R18"),
+    ]
+    assert [at.reason for at in story(world) if at.what == "to be stopped"] == [
+        "a of the same priority was scheduled, and is kept"
+    ]
+
+
+def test_a_higher_priority_takes_over_within_its_extra_time() -> None:
+    world = raced(low=10, high=50)
+    world.at(1, low="running")
+    world.at(15, high="running")
+    world.at(26)
+    steps = told(world)
+    assert [step for step in steps if step[1] in ("scheduled", "placed", "to be stopped")] == [
+        ("low", "scheduled", "R2"),
+        ("high", "scheduled", "R8"),
+        ("high", "placed", "R3"),
+        ("low", "to be stopped", "R5"),
+    ]
+    first = next(at for at in story(world) if at.what == "scheduled")
+    assert first.reason.endswith("(R6): high 40 min")
+
+
+def test_an_extra_time_that_is_over() -> None:
+    world = raced(low=10, high=50)
+    world.at(1, low="running", high="waiting")
+    world.at(52)
+    assert [step for step in told(world) if step[1] in ("placed", "to be stopped")] == [
+        ("low", "placed", "R6"),
+        ("high", "to be stopped", "R6"),
+    ]
+
+
+def test_it_fails_within_its_guard_time() -> None:
+    world = raced(a=50, b=50)
+    world.at(1, a="running")
+    world.at(5, a="failed")
+    world.at(6, b="failed")
+    assert told(world) == [
+        ("a", "running", "R2"),
+        ("a", "failed", "R11"),
+        ("b", "failed", "R11"),
+        ("", "placed nowhere", "R13"),
+        ("", "settled", "R18"),
+    ]
+
+
+def test_the_holder_falls_silent_and_answers_again() -> None:
+    world = raced(low=10, high=50)
+    world.at(1, low="running")
+    world.at(12)
+    world.silent("low")
+    world.at(13)
+    world.back("low")
+    world.at(14)
+    assert told(world)[-2:] == [("low", "silent", "R9"), ("low", "answers again", "R14")]
+
+
+def test_cancelled_by_its_user() -> None:
+    world = raced(a=50, b=50)
+    cancelled = core.cancelled(world.job)
+    assert cancelled is not None
+    world.append(cancelled)
+    world.decide()
+    assert told(world) == [("", "cancelled", "R19"), ("a", "to be stopped", "R19"), ("b", "to be stopped", "R19")]
+
+
+def test_another_name() -> None:
+    assert explained([Said(1, 0, raced(a=1, b=2).log)], "other") is None
