@@ -12,7 +12,7 @@ it was seen, or unbound and not ours.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -35,9 +35,10 @@ from events.facts import (
     SchedulingClassObserved,
 )
 from events.objects import Declaration
-from services.ingest import normalise
+from services.ingest import identity, normalise
 from services.ingest.decoding import KINDS, POD, PRIORITY_CLASS, WORKLOAD, Malformed
-from services.ingest.dialects import native, of_pod_group, priority_class_of
+from services.ingest.dialects import native
+from services.ingest.identity import Key, Named
 from services.ingest.references import Reference, References
 from services.ingest.rejection import Rejection
 from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass, Workload
@@ -46,14 +47,10 @@ if TYPE_CHECKING:
     from services.state import State
     from services.state.records import Pod as PodRecord
 
-Key = tuple[str, str]
-"""(namespace, name)."""
-Named = NodeObserved | PodGroupObserved | PriorityClassObserved
 Observed = Node | Pod | PodGroup | PriorityClass | Workload | Malformed
 FINISHED = ("succeeded", "failed")
 DELETED_KEPT = 65_536
 """UIDs of deleted objects that are remembered, against events that come after their end."""
-T = TypeVar("T")
 
 
 class Declared(NamedTuple):
@@ -119,7 +116,7 @@ class Ingest:
             case SchedulingClassObserved(digest=digest):
                 self._classes.add(digest)
             case NodeObserved() | PodGroupObserved() | PriorityClassObserved():
-                kind, key = _identity(event)
+                kind, key = identity.identity(event)
                 self.named[kind][key] = event
                 self.rejected.pop((kind, *key), None)
                 self._versions[event.uid] = objects.version(event.resource_version)
@@ -137,7 +134,7 @@ class Ingest:
     def _remember(self, pod: PodObserved) -> None:
         self.pods[pod.uid] = pod
         self._holders[pod.namespace, pod.name] = pod.uid
-        self._references.put(Reference(POD.name, pod.uid), _workload_of(pod))
+        self._references.put(Reference(POD.name, pod.uid), identity.workload_of(pod))
         self._versions[pod.uid] = objects.version(pod.resource_version)
         self.rejected.pop(("Pod", pod.namespace, pod.name), None)
 
@@ -172,7 +169,7 @@ class Ingest:
     def observe(self, seen: Observed) -> list[Event]:
         """The events that bring the log up to this object, in order, already folded. Older objects give none."""
         if not seen.metadata.uid and not isinstance(seen, Malformed):
-            seen = _unidentified(seen)
+            seen = identity.unidentified(seen)
         if self._stale(seen.metadata):
             return []
         if isinstance(seen, Pod):
@@ -186,7 +183,7 @@ class Ingest:
                 return self._set_workload(seen.metadata, None) + self._reject(seen.rejected)
         events = self._observe_named(seen.metadata, self._normalised(seen))
         if isinstance(seen, PodGroup):
-            self._references.put(_reference(seen), _class_of(seen))
+            self._references.put(identity.reference(seen), identity.class_of(seen))
         return events
 
     def deleted(self, kind: str, metadata: Metadata) -> list[Event]:
@@ -194,7 +191,7 @@ class Ingest:
         self._bury(metadata.uid)
         key = (metadata.namespace, metadata.name)
         rejected = self.rejected.get((kind, *key))
-        ended: list[Event] = [] if rejected is None or rejected.uid != metadata.uid else [_ended(rejected)]
+        ended: list[Event] = [] if rejected is None or rejected.uid != metadata.uid else [identity.ended(rejected)]
         if kind == POD.name:
             self._release(key, metadata.uid)
         if kind == WORKLOAD.name:
@@ -222,7 +219,7 @@ class Ingest:
         if kind == POD.name:
             known = [(uid, key) for key, uid in self._holders.items()]
         elif kind == WORKLOAD.name:
-            known = [(workload.uid, _split(name)) for name, workload in self.workloads.items()]
+            known = [(workload.uid, identity.split_key(name)) for name, workload in self.workloads.items()]
         else:
             known = [(fact.uid, key) for key, fact in self.named[kind].items()]
         return sorted(known, key=_by_key)
@@ -237,7 +234,9 @@ class Ingest:
             for one in self._references.named(WORKLOAD.name):
                 events += self._redeclared(one.name)  # what the log says, of Workloads that went while nobody looked
         ended: list[Event] = [
-            _ended(one) for _, one in sorted(self.rejected.items()) if one.kind == kind and one.uid not in listed
+            identity.ended(one)
+            for _, one in sorted(self.rejected.items())
+            if one.kind == kind and one.uid not in listed
         ]
         return events + self._folded(ended)
 
@@ -269,12 +268,12 @@ class Ingest:
         fact = self.named[kind].get(key)
         if fact is None or fact.uid != uid:
             return []
-        return self._folded([_deletion(fact)]) + self._repriced(kind, key)
+        return self._folded([identity.deletion(fact)]) + self._repriced(kind, key)
 
     # --------------------------------------------------------------------------------------------------------- kinds
 
     def _observe_named(self, metadata: Metadata, new: Named | DeclarationRejected) -> list[Event]:
-        kind, key = _identity(new)
+        kind, key = identity.identity(new)
         old = self.named[kind].get(key)
         events: list[Event] = []
         if old is not None and old.uid != metadata.uid:
@@ -287,20 +286,20 @@ class Ingest:
             if old is not None:
                 events += self._gone(kind, old.uid, key)
             return events + self._reject(new)
-        if old is None or not _same(old, new):
+        if old is None or not identity.same(old, new):
             events += self._folded([new]) + self._repriced(kind, key)
         return events
 
     def _reject(self, rejected: DeclarationRejected) -> list[Event]:
         before = self.rejected.get((rejected.kind, rejected.namespace, rejected.name))
-        return self._folded([] if before is not None and _same(before, rejected) else [rejected])
+        return self._folded([] if before is not None and identity.same(before, rejected) else [rejected])
 
     def _normalised(self, seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:
         match seen:
             case Node():
                 return normalise.node(seen)
             case PodGroup():
-                named = _class_of(seen)
+                named = identity.class_of(seen)
                 return normalise.pod_group(seen, None if named is None else self._value(named.name))
             case PriorityClass():
                 return normalise.priority_class(seen)
@@ -320,7 +319,7 @@ class Ingest:
         events: list[Event] = []
         for name in self._references.naming(Reference(kind, key[1])):
             groups, _, group = name.partition(" ")
-            fact = self.named[groups].get(_split(group))
+            fact = self.named[groups].get(identity.split_key(group))
             if isinstance(fact, PodGroupObserved) and fact.declaration.priority != priority:
                 declaration = msgspec.structs.replace(fact.declaration, priority=priority)
                 events += self._folded([msgspec.structs.replace(fact, declaration=declaration)])
@@ -334,7 +333,7 @@ class Ingest:
             rejected = normalise.rejected(WORKLOAD.name, seen.metadata, found)
             return self._set_workload(seen.metadata, None) + self._reject(rejected)
         before = self.rejected.get((WORKLOAD.name, seen.metadata.namespace, seen.metadata.name))
-        ended = [] if before is None else self._folded([_ended(before)])
+        ended = [] if before is None else self._folded([identity.ended(before)])
         return ended + self._set_workload(seen.metadata, found)
 
     def _set_workload(self, metadata: Metadata, groups: dict[str, Declaration] | None) -> list[Event]:
@@ -416,7 +415,7 @@ class Ingest:
             return []
         if new.status in FINISHED:
             return [PodFinished(**about, succeeded=new.status == "succeeded", reason=reason)]
-        if not _same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):
+        if not identity.same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):
             return self._in_full(new, scheduling_class)
         events: list[Event] = []
         if new.node and not old.node:
@@ -436,71 +435,3 @@ def _as_observed(pod: PodRecord) -> PodObserved:
 
 def _by_key(known: tuple[str, Key]) -> Key:
     return known[1]
-
-
-def _split(name: str) -> Key:
-    namespace, _, rest = name.partition("/")
-    return namespace, rest
-
-
-def _workload_of(pod: PodObserved) -> Reference | None:
-    if pod.gang is None or pod.gang.dialect != native.OF_WORKLOADS:
-        return None
-    return Reference(WORKLOAD.name, native.workload_group(pod.gang.gang)[0])
-
-
-def _reference(seen: PodGroup) -> Reference:
-    """A PodGroup as one that names a PriorityClass."""
-    return Reference("PodGroup", f"{_kind_of(seen)} {seen.metadata.namespace}/{seen.metadata.name}")
-
-
-def _class_of(seen: PodGroup) -> Reference | None:
-    """The PriorityClass whose value is the PodGroup's priority."""
-    name = priority_class_of(seen)
-    return Reference(PRIORITY_CLASS.name, name) if isinstance(name, str) and name else None
-
-
-def _kind_of(seen: Pod | Node | PodGroup | PriorityClass | Workload) -> str:
-    """The name of its kind."""
-    if isinstance(seen, PodGroup):
-        return kind_name("PodGroup", of_pod_group(seen))
-    return WORKLOAD.name if isinstance(seen, Workload) else type(seen).__name__
-
-
-def _unidentified(seen: Pod | Node | PodGroup | PriorityClass | Workload) -> Malformed:
-    """Facts are kept by UID: two objects without one would be the same."""
-    missing = Rejection("metadata.uid", "", "a UID")
-    return Malformed(seen.metadata, normalise.rejected(_kind_of(seen), seen.metadata, missing))
-
-
-def _identity(fact: Named | DeclarationRejected) -> tuple[str, Key]:
-    """Kind and key of a fact about an object that is not a pod."""
-    match fact:
-        case DeclarationRejected():
-            return fact.kind, (fact.namespace, fact.name)
-        case NodeObserved():
-            return "Node", ("", fact.name)
-        case PodGroupObserved():
-            return kind_name("PodGroup", fact.dialect), (fact.namespace, fact.name)
-        case PriorityClassObserved():
-            return "PriorityClass", ("", fact.name)
-
-
-def _deletion(fact: Named) -> Event:
-    match fact:
-        case NodeObserved():
-            return NodeDeleted(name=fact.name, uid=fact.uid)
-        case PodGroupObserved():
-            return PodGroupDeleted(namespace=fact.namespace, name=fact.name, uid=fact.uid, dialect=fact.dialect)
-        case PriorityClassObserved():
-            return PriorityClassDeleted(name=fact.name, uid=fact.uid)
-
-
-def _ended(rejected: DeclarationRejected) -> RejectionEnded:
-    return RejectionEnded(kind=rejected.kind, namespace=rejected.namespace, name=rejected.name, uid=rejected.uid)
-
-
-def _same(old: T, new: T) -> bool:
-    """Whether two facts say the same but for the resourceVersion at which they say it."""
-    replaced: T = msgspec.structs.replace(old, resource_version=new.resource_version)  # type: ignore
-    return replaced == new

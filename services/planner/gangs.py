@@ -264,15 +264,9 @@ def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:
     """The orders in which the parts are tried: the largest class first, and then the other way round."""
     if len({part.info.fact.digest for part in parts}) == 1:
         return [list(range(len(parts)))]
-    largest = cycle.state.table.allocatable.max(axis=0, initial=1)
-
-    def size(index: int) -> tuple[int, str]:
-        """The largest share that one pod of the class takes of the largest node, in 2^-20; ties by digest."""
-        info = parts[index].info
-        shares = (((amount << 20) // max(int(largest[column]), 1)) for column, amount in info.columns)
-        return max(shares, default=0), info.fact.digest
-
-    largest_first = sorted(range(len(parts)), key=size, reverse=True)
+    table = cycle.state.table
+    sizes = [fits.share_of_largest(table, part.info) for part in parts]
+    largest_first = sorted(range(len(parts)), key=sizes.__getitem__, reverse=True)
     return [largest_first, largest_first[::-1]]
 
 

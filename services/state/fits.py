@@ -158,6 +158,13 @@ def has_room(free: Ints, info: ClassInfo) -> Mask:
     return np.ones(len(free), np.bool_) if mask is None else mask
 
 
+def share_of_largest(table: NodeTable, info: ClassInfo) -> tuple[int, str]:
+    """How large a pod of the class is: the largest share that it takes of the largest node, in 2^-20; ties by digest."""
+    largest = table.allocatable.max(axis=0, initial=1)
+    shares = (((amount << 20) // max(int(largest[column]), 1)) for column, amount in info.columns)
+    return max(shares, default=0), info.fact.digest
+
+
 def take(left: list[int], info: ClassInfo, pods: int) -> bool:
     """Take the room of `pods` pods of the class (below 0: give it back) from what one node has `left`, by column.
 

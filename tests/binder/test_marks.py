@@ -12,7 +12,7 @@ import events as ev
 from events.dialects import TIMEOUT_ANNOTATION
 from events.envelope import decode
 from events.objects import Declaration
-from services.binder.service import Rates, WriteBehind
+from services.binder.service.write_behind import Rates, WriteBehind
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from tests.world import World
 

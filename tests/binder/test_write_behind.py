@@ -12,7 +12,7 @@ import pytest
 
 import events as ev
 from events.envelope import decode
-from services.binder.service import Rate, Rates, WriteBehind
+from services.binder.service.write_behind import Rate, Rates, WriteBehind
 from tests.world import World
 
 

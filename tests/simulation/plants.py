@@ -144,12 +144,12 @@ PLANTS: dict[str, Plant] = {
     ),
     "intent given up in doubt": Plant(
         "a refusal settles an intent although an older attempt may still land",
-        "services.binder.service",
+        "services.binder.service.effects",
         (("            elif uid in self._doubtful and", "            elif False and"),),
     ),
     "outcome without effect": Plant(
         "a binding without an answer counts as bound",
-        "services.binder.service",
+        "services.binder.service.effects",
         (
             (
                 "                self._doubtful.add(uid)\n            elif",
@@ -159,7 +159,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "failed without a look": Plant(
         "a failed precondition counts as a refusal, and the pod is not read",
-        "services.binder.service",
+        "services.binder.service.effects",
         (
             (
                 "                    found = settled_by(intent, await self._look(intent))\n            if result",
@@ -169,7 +169,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "effect without intent": Plant(
         "a pod is bound when it is proposed, before anybody permitted it",
-        "services.binder.service",
+        "services.binder.service.effects",
         (
             (
                 "            if isinstance(event, ev.GangPermitted):\n",

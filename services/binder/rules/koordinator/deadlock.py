@@ -20,7 +20,7 @@ answer that is wrong costs a hold, never more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
@@ -86,21 +86,12 @@ def _fits(state: State, group: Group, free: Ints) -> bool:
         gang = state.gangs[key]
         lacks = membership.lacks(state, gang)
         placeable = membership.census(state, gang.members).placeable
-        for digest in _largest_first(state, list(placeable)):
-            lacks -= _fill(state, table.classes[digest], min(lacks, len(placeable[digest])), free)
+        infos = [table.classes[digest] for digest in placeable]
+        for info in sorted(infos, key=lambda info: fits.share_of_largest(table, info), reverse=True):
+            lacks -= _fill(state, info, min(lacks, len(placeable[info.fact.digest])), free)
         if lacks > 0:
             return False
     return True
-
-
-def _largest_first(state: State, digests: Sequence[str]) -> list[str]:
-    largest = state.table.allocatable.max(axis=0, initial=1)
-
-    def size(digest: str) -> tuple[int, str]:
-        shares = (((amount << 20) // max(int(largest[c]), 1)) for c, amount in state.table.classes[digest].columns)
-        return max(shares, default=0), digest
-
-    return sorted(digests, key=size, reverse=True)
 
 
 def _fill(state: State, info: ClassInfo, pods: int, free: Ints) -> int:

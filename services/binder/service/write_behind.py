@@ -1,9 +1,7 @@
-"""The binder as a process: its core over the log, and its effects on the cluster.
+"""What users read: conditions of waiting pods, Kubernetes events, the status of PodGroups, annotations of timed-out pods.
 
-Bindings come first: `Effects` keeps a bounded number in flight, each from an intent that stands in the log, and repeats
-what is in doubt until the answer is definite. Everything that users read is written by `WriteBehind`, while no binding
-waits and at a bounded rate: conditions of waiting pods, Kubernetes events, the status of PodGroups. What it writes is
-derived from the state when its turn comes, so a change that was overtaken costs nothing.
+Written while no binding waits and at a bounded rate. What is written is derived from the state when its turn comes, so a
+change that was overtaken costs nothing.
 """
 
 from __future__ import annotations
@@ -12,207 +10,31 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import events as ev
-from events import Event, dialects
+from events import dialects
 from events.envelope import Commit
-from events.lease import Watch
-from events.log import EventLog
-from services import telemetry
-from services.binder import core
-from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
 from services.binder.group_status import group_status
 from services.binder.report import Condition, KubernetesEvent, condition, failed_scheduling, rejected, scheduled
-from services.decider import Decider, Decision, LogTime
+from services.decider import Decider
 from services.kubernetes.annotation import annotate
 from services.kubernetes.client import Client, Regarding
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import Resource
-from services.snapshots import SnapshotKeeper, Taking
 from services.state import membership, timeouts
-from services.state.fold import State
-from services.state.records import PERMITTED, Pod
-from services.writer import Writer
+from services.state.records import Pod
 
 logger = logging.getLogger("muster.binder")
 ROUND_S = 0.5
 """How often something is written behind."""
 OVERDUE_S = 5.0
 """Under lasting load: how often all the same."""
-LULL_S = 1.0
-"""No binding for so long: the load is over."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
-REFUSALS = frozenset({"Forbidden", "Rejected"})
-"""Answers that say nothing of an earlier attempt: the pod is as it was."""
-NO_ROOM_IN_BUDGET = 429
-"""A disruption budget says: not now. Nothing was evicted."""
-FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
-WATCH_S = 0.25
-"""How often the shards' leases are looked at."""
-
-
-class Effects:
-    """Bindings and evictions: from the intents in the state to outcomes in the log."""
-
-    def __init__(self, decider: Decider, client: Client, concurrency: int) -> None:
-        self._decider = decider
-        self._client = client
-        self._queue: asyncio.Queue[str] = asyncio.Queue()
-        self._concurrency = concurrency
-        self._evicting: set[str] = set()
-        self._doubtful_evictions: set[str] = set()
-        self._doubtful: set[str] = set()
-        """Intents of which an attempt may still land: it had no answer, or was a process's before this one."""
-        self.in_flight = 0
-        self._last_s = float("-inf")
-
-    @property
-    def busy(self) -> bool:
-        """Whether bindings are on their way, or were a moment ago and more may follow."""
-        return bool(self.in_flight or self._queue.qsize()) or time.monotonic() - self._last_s < LULL_S
-
-    def intend(self, commit: Commit) -> None:
-        """Queue the intents of a commit that was just folded."""
-        for event in commit.events:
-            if isinstance(event, ev.GangPermitted):
-                for assignment in event.bindings:
-                    for binding in assignment.pods:
-                        self._put(binding.uid)
-            elif isinstance(event, ev.BindingRenewed):
-                self._put(event.uid)
-            elif isinstance(event, ev.EvictionIntended):
-                self._evict_later(event.uid)
-
-    def resume(self) -> None:
-        """Queue everything that is intended and not settled: after a start nobody knows what became of it."""
-        for uid in self._decider.state.permitted:
-            self._doubtful.add(uid)
-            self._put(uid)
-        for uid in self._decider.state.evictions:
-            self._doubtful_evictions.add(uid)
-            self._evict_later(uid)
-
-    def _put(self, uid: str) -> None:
-        self._queue.put_nowait(uid)
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(self._concurrency):
-                workers.create_task(self._bind_forever())
-
-    async def _bind_forever(self) -> None:
-        while True:
-            uid = await self._queue.get()
-            self.in_flight += 1
-            try:
-                await self._bind(uid)
-            finally:
-                self.in_flight -= 1
-                self._last_s = time.monotonic()
-
-    def _intent(self, uid: str) -> Intent | None:
-        state = self._decider.state
-        claim, pod = state.claims.get(uid), state.pods.get(uid)
-        if claim is None or pod is None or claim.stage != PERMITTED:
-            return None
-        return Intent(uid, pod.fact.namespace, pod.fact.name, claim.node, claim.resource_version)
-
-    async def _bind(self, uid: str) -> None:
-        """Try one intent until its answer is definite or the log has settled it otherwise."""
-        pause_s, began_s = FIRST_RETRY_S, time.perf_counter()
-        while (intent := self._intent(uid)) is not None:
-            result = await self._client.bind(
-                intent.namespace, intent.name, intent.uid, intent.resource_version, intent.node
-            )
-            found = outcome(intent, result.outcome, result.message, result.node)
-            if found is None and result.outcome == "precondition":
-                with suppress(ApiError):
-                    found = settled_by(intent, await self._look(intent))
-            if result.outcome == "in_doubt":
-                self._doubtful.add(uid)
-            elif uid in self._doubtful and isinstance(found, ev.BindingFailed) and found.reason in REFUSALS:
-                found = await self._fence(intent, found)
-            if found is not None:
-                telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
-                self._doubtful.discard(uid)
-                self._say(found)
-                return
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
-
-    async def _fence(self, intent: Intent, refused: ev.BindingFailed) -> Outcome | None:
-        """A refusal answers this attempt; an older one may still land. A write of our own makes it fail (design, rule 5).
-
-        The version in the message makes every such write change something: one that changes nothing raises no version.
-        """
-        message = f"binding to {intent.node} at version {intent.resource_version} was refused: {refused.message}"
-        said = {"type": "PodScheduled", "status": "False", "reason": "BindingFailed", "message": message}
-        names = (intent.namespace, intent.name, intent.uid)
-        try:
-            version = await self._client.patch_pod_status(*names, intent.resource_version, {"conditions": [said]})
-        except (Conflict, NotFound):
-            with suppress(ApiError):
-                return settled_by(intent, await self._look(intent))
-            return None
-        except ApiError:
-            return None
-        self._say(ev.ConditionsReported(reason="BindingFailed", pods=((intent.uid, version),)))
-        return refused
-
-    async def _look(self, intent: Intent) -> Seen | None:
-        pod = await self._client.get_pod(intent.namespace, intent.name)
-        if pod is None:
-            return None
-        meta = pod.metadata
-        return Seen(
-            meta.uid,
-            meta.resource_version,
-            pod.spec.node_name or "",
-            meta.deletion_timestamp is not None,
-            bool(pod.spec.scheduling_gates),
-        )
-
-    def _evict_later(self, uid: str) -> None:
-        if uid not in self._evicting:
-            self._evicting.add(uid)
-            task = asyncio.get_running_loop().create_task(self._evict(uid))
-            task.add_done_callback(lambda _: self._evicting.discard(uid))
-
-    async def _evict(self, uid: str) -> None:
-        """Try one eviction until the answer is definite; a disruption budget may keep it waiting.
-
-        A refusal answers this attempt. While an older one may still land it settles nothing: an eviction's precondition
-        is the UID alone, so that no write of our own could make that one fail, and the same eviction is tried again
-        (design, rule 5).
-        """
-        pause_s = FIRST_RETRY_S
-        while (eviction := self._decider.state.evictions.get(uid)) is not None:
-            names = {"uid": uid, "namespace": eviction.namespace, "name": eviction.name}
-            found: Event = ev.PodEvicted(**names)
-            try:
-                await self._client.evict(eviction.namespace, eviction.name, uid)
-            except (NotFound, Conflict):
-                pass
-            except ApiError as error:
-                if error.retryable and error.code != NO_ROOM_IN_BUDGET:
-                    self._doubtful_evictions.add(uid)
-                if error.retryable or uid in self._doubtful_evictions:
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, LONGEST_RETRY_S)
-                    continue
-                found = ev.EvictionFailed(**names, message=str(error))
-            self._say(found)
-            break
-        self._doubtful_evictions.discard(uid)
-
-    def _say(self, found: Event) -> None:
-        self._decider.report(found)
 
 
 class Rates(NamedTuple):
@@ -493,73 +315,3 @@ def _first(queue: dict[str, None]) -> str:
     key = next(iter(queue))
     del queue[key]
     return key
-
-
-async def watch_shards(decider: Decider, leases: Watch) -> None:
-    """The binder's eye on the planners: a shard whose lease is free is lost, said once of each process that took it."""
-    said: set[int] = set()
-    while True:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WATCH_S):
-                await leases.given_back.wait()
-        leases.given_back.clear()
-        for shard, taken in list(decider.state.shards.items()) if decider.active else ():
-            if taken not in said and await leases.is_free(f"planner.{shard}"):
-                said.add(taken)
-                decider.report(ev.ShardLost(shard=shard, taken=taken))
-
-
-async def run(
-    log: EventLog,
-    client: Client,
-    *,
-    holder: str,
-    turn: Callable[[], Awaitable[None]] | None = None,
-    leases: Watch | None = None,
-    concurrency: int = 64,
-    rates: Rates = DEFAULT_RATES,
-    snapshots: Taking | None = None,
-    clock_offset_ms: int = 0,
-) -> None:
-    """Judge and bind, once it is this process's `turn`, until another takes over (SteppedDown) or this task is cancelled.
-
-    `leases` are the planners': without them no shard is ever found lost. Without `snapshots` none are taken.
-    """
-
-    def decide(state: State) -> Decision:
-        yield from ()  # one slice: verdicts are bounded by `Policy.cycle_pods`
-        decided: Sequence[Event] = core.decide(state)
-        return decided
-
-    def applied(commit: Commit) -> None:
-        effects.intend(commit)
-        behind.notice(commit)
-
-    def started() -> None:
-        effects.resume()
-        behind.resume()
-
-    decider = Decider(
-        log,
-        Writer(log, "binder"),
-        decide,
-        clock=LogTime(clock_offset_ms),
-        applied=applied,
-        started=started,
-    )
-    effects = Effects(decider, client, concurrency)
-    behind = WriteBehind(
-        decider,
-        client,
-        holder=holder,
-        busy=lambda: effects.busy,
-        rates=rates,
-    )
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
-        if leases is not None:
-            tasks.create_task(watch_shards(decider, leases))
-        if snapshots is not None:
-            tasks.create_task(SnapshotKeeper(decider, lambda: effects.busy, snapshots).run())
-        tasks.create_task(effects.run())
-        tasks.create_task(behind.run())

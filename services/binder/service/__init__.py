@@ -1,0 +1,99 @@
+"""The binder as a process: its core over the log, and its effects on the cluster.
+
+Bindings come first (`effects`); everything that users read is written behind them (`write_behind`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import events as ev
+from events import Event
+from events.envelope import Commit
+from events.lease import Watch
+from events.log import EventLog
+from services.binder import core
+from services.binder.service.effects import Effects
+from services.binder.service.write_behind import DEFAULT_RATES, Rates, WriteBehind
+from services.decider import Decider, Decision, LogTime
+from services.kubernetes.client import Client
+from services.snapshots import SnapshotKeeper, Taking
+from services.state.fold import State
+from services.writer import Writer
+
+WATCH_S = 0.25
+"""How often the shards' leases are looked at."""
+
+__all__ = ["Rates", "run", "watch_shards"]
+
+
+async def watch_shards(decider: Decider, leases: Watch) -> None:
+    """The binder's eye on the planners: a shard whose lease is free is lost, said once of each process that took it."""
+    said: set[int] = set()
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_S):
+                await leases.given_back.wait()
+        leases.given_back.clear()
+        for shard, taken in list(decider.state.shards.items()) if decider.active else ():
+            if taken not in said and await leases.is_free(f"planner.{shard}"):
+                said.add(taken)
+                decider.report(ev.ShardLost(shard=shard, taken=taken))
+
+
+async def run(
+    log: EventLog,
+    client: Client,
+    *,
+    holder: str,
+    turn: Callable[[], Awaitable[None]] | None = None,
+    leases: Watch | None = None,
+    concurrency: int = 64,
+    rates: Rates = DEFAULT_RATES,
+    snapshots: Taking | None = None,
+    clock_offset_ms: int = 0,
+) -> None:
+    """Judge and bind, once it is this process's `turn`, until another takes over (SteppedDown) or this task is cancelled.
+
+    `leases` are the planners': without them no shard is ever found lost. Without `snapshots` none are taken.
+    """
+
+    def decide(state: State) -> Decision:
+        yield from ()  # one slice: verdicts are bounded by `Policy.cycle_pods`
+        decided: Sequence[Event] = core.decide(state)
+        return decided
+
+    def applied(commit: Commit) -> None:
+        effects.intend(commit)
+        behind.notice(commit)
+
+    def started() -> None:
+        effects.resume()
+        behind.resume()
+
+    decider = Decider(
+        log,
+        Writer(log, "binder"),
+        decide,
+        clock=LogTime(clock_offset_ms),
+        applied=applied,
+        started=started,
+    )
+    effects = Effects(decider, client, concurrency)
+    behind = WriteBehind(
+        decider,
+        client,
+        holder=holder,
+        busy=lambda: effects.busy,
+        rates=rates,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
+        if leases is not None:
+            tasks.create_task(watch_shards(decider, leases))
+        if snapshots is not None:
+            tasks.create_task(SnapshotKeeper(decider, lambda: effects.busy, snapshots).run())
+        tasks.create_task(effects.run())
+        tasks.create_task(behind.run())
