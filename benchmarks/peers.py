@@ -358,6 +358,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the rows there")
     parser.add_argument("--keep-logs", action="store_true")
     asked = parser.parse_args()
+    for name, known in ((asked.peers, PEERS), (asked.modes, MODES)):
+        if unknown := set(name.split(",")) - set(known):
+            parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}")
     rows: list[Row] = []
     with scratch(asked.keep_logs) as directory:
         for shape in asked.shapes.split(","):

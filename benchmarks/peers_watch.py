@@ -79,6 +79,8 @@ async def pods(client: aiohttp.ClientSession, url: str) -> AsyncIterator[list[Po
                     if changes:
                         version = changes[-1].object.metadata.resource_version
                         yield [change.object for change in changes if change.type in ("ADDED", "MODIFIED")]
+        except aiohttp.ClientConnectorError:  # nobody listens any more: the bench has ended
+            raise
         except aiohttp.ClientError:
             continue
 
