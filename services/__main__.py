@@ -13,11 +13,13 @@ import typer
 
 app = typer.Typer(
     name="muster",
-    help="A gang scheduler for Kubernetes whose every decision is an event in a replayable log.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+TRYING, SERVICES, LOGS, FEDERATION = "Try it", "Services", "A cluster's log", "Many clusters"
+"""Where a command stands in the help."""
 
 Nats = Annotated[str | None, typer.Option("--nats", help="NATS URL", metavar="URL")]
 Cluster = Annotated[str | None, typer.Option(help="name of the cluster in the log", metavar="NAME")]
@@ -30,6 +32,23 @@ JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on the last line of stdout")]
 PROFILE = "default, binpack, coscheduling, koordinator or kube-batch"
 Shard = Annotated[str | None, typer.Option(help="the planner's shard; auto: the first free one", metavar="NAME|auto")]
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"muster {version('muster')}")
+        raise typer.Exit
+
+
+@app.callback()
+def muster(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A gang scheduler for Kubernetes whose every decision is an event in a replayable log."""
 
 
 def _serve(role: str, as_json: bool, **flags: Any) -> None:
@@ -49,7 +68,7 @@ def _fail(message: str) -> None:
     raise typer.Exit(2)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICES)
 def ingest(
     nats: Nats = None,
     cluster: Cluster = None,
@@ -61,13 +80,13 @@ def ingest(
     _serve("ingest", as_json, nats_url=nats, cluster=cluster, kubeconfig=kubeconfig, scheduler_names=scheduler_names)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICES)
 def planner(nats: Nats = None, cluster: Cluster = None, shard: Shard = None, as_json: JsonLines = False) -> None:
     """Plan: propose nodes for gangs and pods. Talks to nothing but the log."""
     _serve("planner", as_json, nats_url=nats, cluster=cluster, shard=shard)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICES)
 def binder(
     nats: Nats = None, cluster: Cluster = None, kubeconfig: Kubeconfig = None, as_json: JsonLines = False
 ) -> None:
@@ -75,13 +94,13 @@ def binder(
     _serve("binder", as_json, nats_url=nats, cluster=cluster, kubeconfig=kubeconfig)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICES)
 def feed(nats: Nats = None, cluster: Cluster = None, as_json: JsonLines = False) -> None:
     """Publish every event of the log as a CloudEvent for outsiders."""
     _serve("feed", as_json, nats_url=nats, cluster=cluster)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICES)
 def federator(
     nats: Nats = None,
     cluster: Annotated[str, typer.Option(help="name of the federation's log", metavar="NAME")] = "federation",
@@ -97,7 +116,7 @@ def federator(
     _serve("federator", as_json, nats_url=nats, cluster=cluster, clusters_file=clusters, body_keys_file=keys)
 
 
-@app.command()
+@app.command(rich_help_panel=LOGS)
 def verify(
     log: Log,
     cluster: Cluster = None,
@@ -113,7 +132,7 @@ def verify(
     raise typer.Exit(commands.verify(log, cluster, strict=strict, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=LOGS)
 def replay(
     log: Log,
     at: Annotated[str | None, typer.Option(help="a sequence, or a time (RFC 3339)", metavar="SEQ|TIME")] = None,
@@ -126,7 +145,7 @@ def replay(
     raise typer.Exit(commands.replay(log, cluster, at=at, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=LOGS)
 def snapshot(
     log: Annotated[str | None, typer.Argument(help="default: the settings' NATS server", metavar="LOG")] = None,
     cluster: Cluster = None,
@@ -141,7 +160,7 @@ def snapshot(
     raise typer.Exit(commands.take_snapshot(log, cluster, as_json=as_json))
 
 
-@app.command("export")
+@app.command("export", rich_help_panel=LOGS)
 def export_log(
     log: Log,
     target: Annotated[str, typer.Argument(metavar="FILE.db|URL")],
@@ -154,7 +173,7 @@ def export_log(
     raise typer.Exit(commands.copy_log(log, target, cluster, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=LOGS)
 def retention(
     log: Log,
     cluster: Cluster = None,
@@ -176,7 +195,7 @@ def retention(
     raise typer.Exit(commands.retain(log, cluster, archive=archive, no_archive=no_archive, days=days, as_json=as_json))
 
 
-@app.command("import")
+@app.command("import", rich_help_panel=LOGS)
 def import_log(
     file: Annotated[str, typer.Argument(metavar="FILE.db")],
     target: Annotated[str, typer.Argument(metavar="URL")],
@@ -188,7 +207,7 @@ def import_log(
     raise typer.Exit(commands.copy_log(file, target, None, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=TRYING)
 def simulate(
     files: Annotated[
         list[Path], typer.Option("-f", "--file", help="Kubernetes YAML: nodes, workloads", metavar="FILE")
@@ -206,7 +225,7 @@ def simulate(
     raise typer.Exit(commands.simulate(files, profile=profile, log=keep, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=LOGS)
 def subscribe(
     pattern: Annotated[str, typer.Argument(help="EventType.namespace.name, with * and >", metavar="PATTERN")],
     nats: Nats = None,
@@ -225,7 +244,7 @@ def subscribe(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=LOGS)
 def status(
     log: Annotated[str | None, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="[LOG]")] = None,
     nats: Nats = None,
@@ -240,7 +259,7 @@ def status(
 
 
 policy = typer.Typer(help="The policy in the log: every bound and default that a decision depends on.")
-app.add_typer(policy, name="policy", no_args_is_help=True)
+app.add_typer(policy, name="policy", no_args_is_help=True, rich_help_panel=LOGS)
 
 
 @policy.command("show")
@@ -306,7 +325,7 @@ def policy_set(
 
 
 job = typer.Typer(help="Jobs that are described once for many clusters (docs/federation.md).")
-app.add_typer(job, name="job", no_args_is_help=True)
+app.add_typer(job, name="job", no_args_is_help=True, rich_help_panel=FEDERATION)
 
 
 @job.command("specialize")
@@ -377,7 +396,7 @@ def job_explain(
     raise typer.Exit(jobs.explain(name, nats, federation, at=at, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=TRYING)
 def demo(
     nodes: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with nodes", metavar="FILE")] = None,
     workload: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with pods", metavar="FILE")] = None,

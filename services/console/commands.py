@@ -187,10 +187,9 @@ def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as
     from events.policy import DEFAULT_POLICY
     from services.console import simulate as simulating
     from services.console.profiles import profile as named
-    from services.simulator.errors import ApiError
     from services.simulator.manifests import ManifestError, load_yaml
 
-    with told_errors(ManifestError, ApiError):
+    with told_errors(ManifestError):
         policy = msgspec.structs.replace(DEFAULT_POLICY, profile=named(profile))
         simulation = simulating.simulate(load_yaml(files), policy)
     if log is not None:

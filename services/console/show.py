@@ -22,6 +22,8 @@ LONGEST = 100
 """Rows of a table at most; --json has all."""
 SHOWN_EVENTS, SHOWN_LINES = 3, 30
 """Of a difference."""
+SHOWN_PODS = 4
+"""Lines for pods that wait for the same reason."""
 
 
 def json_line(value: Any) -> None:
@@ -200,9 +202,22 @@ def answer(found: Mapping[str, Any]) -> None:
     if found["bound"]:
         out.print(table("Bound", ("pod", "node"), found["bound"].items()))
     if found["waiting"]:
-        out.print(table("Waiting", ("pod", "why"), found["waiting"].items()))
+        out.print(table("Waiting", ("pod", "why"), _alike(found["waiting"])))
     if found["evicted"]:
         out.print(table("Evicted", ("pod",), [(pod,) for pod in found["evicted"]]))
     if found["rejected"]:
         out.print(table("Rejected", ("object",), [(rejected,) for rejected in found["rejected"]]))
     out.print(f"{len(found['bound'])} bound, {len(found['waiting'])} waiting; digest {found['digest']}", soft_wrap=True)
+
+
+def _alike(waiting: Mapping[str, str]) -> list[tuple[str, str]]:
+    """One row for all pods that wait for the same reason."""
+    pods: dict[str, list[str]] = {}
+    for pod, why in waiting.items():
+        pods.setdefault(why, []).append(pod)
+    return [(_shortened(named), why) for why, named in pods.items()]
+
+
+def _shortened(names: list[str]) -> str:
+    more = len(names) - SHOWN_PODS
+    return "\n".join(names if more <= 0 else [*names[: SHOWN_PODS - 1], f"… {more + 1} more"])

@@ -27,7 +27,8 @@ from services.console.summary import bound_pods, gangs, rejections, waiting_pods
 from services.ingest.decoding import KINDS, POD, Kind
 from services.ingest.differ import Ingest
 from services.planner import core as planner
-from services.simulator.offline import EPOCH, served
+from services.simulator.errors import ApiError
+from services.simulator.offline import EPOCH, offered
 from services.state import snapshot
 from services.state.clock import HEARTBEAT_NS, TICK_SPACING_NS
 from services.state.fold import State
@@ -48,23 +49,25 @@ class Restless(RuntimeError):
 
 
 def simulate(objects: Iterable[dict[str, Any]], policy: Policy = DEFAULT_POLICY) -> Simulation:
-    """All that can be decided about these Kubernetes objects. Raises ApiError for one that a server would refuse."""
+    """All that can be decided about these Kubernetes objects. One that a server would refuse costs itself only."""
     simulation = Simulation()
     simulation.begin(policy)
-    simulation.observe(listed(objects))
+    accepted, refused = listed(objects)
+    simulation.refused += map(str, refused)
+    simulation.observe(accepted)
     simulation.settle()
     return simulation
 
 
-def listed(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As the API server lists them, with the nodes by name: what is decided doesn't depend on their order.
+def listed(objects: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[ApiError]]:
+    """As the API server lists them, with the nodes by name: what is decided doesn't depend on their order. And refusals.
 
     Each object is created a microsecond after the one before it, which is the order in which groups are tried.
     """
-    found = served(sorted(objects, key=_nodes_by_name))
+    found, refused = offered(sorted(objects, key=_nodes_by_name))
     for place, obj in enumerate(found):
         obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=place)).isoformat()
-    return found
+    return found, refused
 
 
 def _is_of(kind: Kind[Any], obj: dict[str, Any]) -> bool:
@@ -84,6 +87,8 @@ class Simulation:
         self.log = MemoryLog("simulated")
         self.state = State()
         self.evicted: list[str] = []
+        self.refused: list[str] = []
+        """What the API server says of the objects that it does not take."""
         self._last: dict[str, int] = {}
         self._version = 0
 
@@ -213,7 +218,7 @@ class Simulation:
             "waiting": dict(sorted(waiting.items())),
             "evicted": sorted(self.evicted),
             "gangs": gangs(state),
-            "rejected": rejections(state),
+            "rejected": [*self.refused, *rejections(state)],
             "digest": snapshot.digest(state),
         }
 

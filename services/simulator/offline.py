@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from services.simulator.api import Api
+from services.simulator.errors import ApiError
 from services.simulator.operators import operated
 from services.simulator.store import Store
 from services.simulator.workloads import expand
@@ -25,10 +26,27 @@ EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]:
     """The objects as a client would read them, in the order given: defaults, priority, UID and resourceVersion set.
 
+    Raises ApiError for the first object that the API server would refuse.
+    """
+    found, refused = offered(objects, created)
+    if refused:
+        raise refused[0]
+    return found
+
+
+def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[Object], list[ApiError]]:
+    """The objects that the API server takes, and what it says of the others.
+
     Namespaces and unknown kinds that they name are defined on the way; PriorityClasses are taken first, so that pods
-    may stand before them. Raises ApiError for an object that the API server would refuse.
+    may stand before them.
     """
     api = Api(Store(history=0), seed=0, clock=lambda: created)
     expanded = list(expand(operated(objects)))
     expanded.sort(key=lambda obj: obj.get("kind") not in ("PriorityClass", "Namespace", "CustomResourceDefinition"))
-    return [api.apply_new(obj) for obj in expanded]
+    found, refused = [], []
+    for obj in expanded:
+        try:
+            found.append(api.apply_new(obj))
+        except ApiError as error:
+            refused.append(error)
+    return found, refused

@@ -11,6 +11,11 @@ from services.__main__ import app
 runner = CliRunner()
 
 
+def test_the_version_is_told() -> None:
+    said = runner.invoke(app, ["--version"])
+    assert (said.exit_code, said.stdout.split()[0]) == (0, "muster")
+
+
 def test_verify_says_yes(log: Path) -> None:
     said = runner.invoke(app, ["verify", str(log), "--json"])
     found = json.loads(said.stdout.splitlines()[-1])

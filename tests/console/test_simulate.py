@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from events.policy import DEFAULT_POLICY
+from services.console import show
 from services.console.policy import changed
 from services.console.profiles import PROFILES, UnknownProfile, profile
 from services.console.simulate import Simulation, simulate
@@ -184,6 +185,25 @@ def test_time_passes_only_for_what_waits_for_it() -> None:
 def test_nothing_at_all_is_answered_too() -> None:
     assert placed()["bound"] == {}
     assert Simulation().answer()["gangs"] == {}
+
+
+def test_what_a_server_would_refuse_costs_itself_only() -> None:
+    refused = pod_group("g", 2)
+    refused["spec"]["minMember"] = "abc"
+    found = placed(node("n1"), refused, pod("a"), pod("a"))
+    assert found["bound"] == {"default/a": "n1"}
+    assert [why.partition(":")[0] for why in found["rejected"]] == [
+        'PodGroup.scheduling.x-k8s.io "g" is invalid',
+        'pods "a" already exists',
+    ]
+
+
+def test_pods_that_wait_for_one_reason_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    show.answer(placed(node("n1"), *(pod(f"large-{number}", "99") for number in range(9)), pod("odd", "many")))
+    said = capsys.readouterr().out
+    assert said.count("Insufficient cpu") == 1
+    assert "… 6 more" in said
+    assert "default/odd" in said
 
 
 @pytest.mark.parametrize(("golden", "name"), [("two-gangs", "default"), ("two-gangs-binpack", "binpack")])
