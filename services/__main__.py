@@ -407,23 +407,28 @@ def demo(
         str | None,
         typer.Option(help="both roles of a dlrm service wait for each other: strict, nonstrict", metavar="MODE"),
     ] = None,
-    keep: Annotated[Path | None, typer.Option(help="keep the log and every process's output there")] = None,
+    act: Annotated[
+        int | None, typer.Option(help="1: a cluster's gangs, 2: a job for three clusters; default: both", metavar="1|2")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help="keep the logs and every process's output there")] = None,
     at_most: Annotated[float, typer.Option(help="seconds after which it ends in any case", min=1)] = 600,
     as_json: Json = False,
 ) -> None:
-    """Everything on this machine: NATS, a simulated cluster, ingest, planner and binder, each a process of its own.
+    """Everything on this machine: NATS, simulated clusters and all services, each a process of its own; in two acts.
 
-    Ends by itself when nothing can change any more, and verifies its own log. Exit code 0: verified.
+    Ends by itself when nothing can change any more, and verifies its own log. Exit code 0: verified, and settled.
+    With nodes and pods of your own, or a trace, the first act is all.
     """
-    from services.console import commands
+    from services.console.demo import command
 
-    status = commands.demo(
+    status = command.demo(
         nodes=nodes or (),
         workload=workload or (),
         trace=trace,
         trace_directory=directory,
         limit=limit,
         gang_groups=gang_groups,
+        act=act,
         keep=keep,
         at_most_s=at_most,
         as_json=as_json,

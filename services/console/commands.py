@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,9 +20,6 @@ from events.log import EventLog, LogError
 from services.console import show
 from services.console.errors import Unusable
 from services.console.location import open_location
-
-if TYPE_CHECKING:
-    from services.console import demo as demonstrating
 
 T = TypeVar("T")
 NICER = 10
@@ -307,102 +303,3 @@ def subscribe(
     with told_errors(PatternError), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         asyncio.run(work())
     return 0
-
-
-# ------------------------------------------------------------------------------------------------------------ demo
-
-
-def demo(
-    *,
-    nodes: Sequence[Path],
-    workload: Sequence[Path],
-    trace: str | None,
-    trace_directory: Path | None,
-    limit: int | None,
-    gang_groups: str | None,
-    keep: Path | None,
-    at_most_s: float,
-    as_json: bool,
-) -> int:
-    """Everything but the log goes away afterwards, unless it is to be kept."""
-    import tempfile
-
-    from events.server import ServerError
-    from services.console import demo as demonstrating
-    from services.console.processes import ChildFailed
-    from services.simulator.errors import ApiError
-    from services.simulator.manifests import ManifestError
-
-    with told_errors(ManifestError, ApiError, ChildFailed, ServerError):
-        _check_demo(nodes, workload, trace, trace_directory, limit)
-        _check_gang_groups(trace, gang_groups)
-        options = demonstrating.Options(
-            directory=keep or Path(tempfile.mkdtemp(prefix="muster-demo-")),
-            nodes=tuple(nodes),
-            workload=tuple(workload),
-            trace=trace or "",
-            trace_directory=trace_directory or Path(),
-            limit=limit,
-            gang_groups=gang_groups or "",
-            at_most_s=at_most_s,
-        )
-        try:
-            found = _run_demo(options, live=not as_json and sys.stdout.isatty())
-        finally:
-            if keep is None:
-                _clear(options.directory, demonstrating.DATABASE)
-    if as_json:
-        show.json_line(demonstrating.in_one_line(found))
-    else:
-        from services.console.demo_view import outcome
-
-        outcome(found)
-    return 0 if found.report.verified and found.settled and not found.unclean else 1
-
-
-def _check_demo(
-    nodes: Sequence[Path], workload: Sequence[Path], trace: str | None, directory: Path | None, limit: int | None
-) -> None:
-    if trace and (nodes or workload):
-        raise Unusable("--trace brings its own nodes and pods: leave --nodes and --workload out")
-    if trace and directory is None:
-        raise Unusable("--trace: expected --dir DIR, where the trace's CSV files are")
-    if not trace and (directory is not None or limit is not None):
-        raise Unusable("--dir and --limit belong to --trace openb|dlrm")
-    if bool(nodes) != bool(workload):
-        raise Unusable("expected both --nodes and --workload, or neither")
-
-
-def _check_gang_groups(trace: str | None, mode: str | None) -> None:
-    from services.simulator.traces import MODES
-
-    if mode is not None and trace != "dlrm":
-        raise Unusable("--gang-groups belongs to --trace dlrm")
-    if mode is not None and mode not in MODES:
-        raise Unusable(f"--gang-groups {mode}: expected {' or '.join(MODES)}")
-
-
-def _run_demo(options: demonstrating.Options, *, live: bool) -> demonstrating.Outcome:
-    """Interrupted, it ends what it started, and then this process as the signal would have."""
-    from services.console import demo as demonstrating
-    from services.console.demo_view import LiveView
-
-    with LiveView() if live else contextlib.nullcontext(lambda _: None) as shown:
-        try:
-            return asyncio.run(demonstrating.run(options, shown))
-        except asyncio.CancelledError as error:
-            raise SystemExit(128 + signal.SIGTERM) from error
-        except KeyboardInterrupt as error:
-            raise SystemExit(128 + signal.SIGINT) from error
-
-
-def _clear(directory: Path, kept: str) -> None:
-    import shutil
-
-    for path in directory.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != kept:
-            path.unlink()
-    if not any(directory.iterdir()):
-        directory.rmdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from events.connection import Connection
 from events.log import EventLog
 from events.micro import Unfit
 from services import settings
-from services.console import show
+from services.console import show, timeline
 from services.console.commands import told_errors
 from services.console.errors import Unusable
 from services.console.location import open_location
@@ -24,6 +24,7 @@ from services.federator.mcc import InvalidJob, load
 from services.federator.records import SETTLED
 from services.federator.service import WRITER
 from services.federator.specialize import specialize, to_yaml
+from services.federator.timeline import drawn
 
 WATCH_S = 0.5
 NOT_SUBMITTED = "not-submitted"
@@ -111,7 +112,8 @@ def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
 def explain(name: str, nats: str | None, federation: str, *, at: str | None = None, as_json: bool = False) -> int:
     """Exit code 0, or 2: the log has no such job. Reads the log; no federator need run."""
     with told_errors():
-        lines = explained(asyncio.run(_commits(nats, federation, at)), name)
+        commits = asyncio.run(_commits(nats, federation, at))
+        lines = explained(commits, name)
         if lines is None:
             raise Unusable(
                 f"there is no job {name!r} in the log of {federation!r}: expected a name of `muster job list`"
@@ -119,8 +121,13 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
     if as_json:
         show.json_line(lines)
         return 0
-    rows = [(line.sequence, _time(line.time_ns), line.cluster, line.what, line.rule, line.reason) for line in lines]
-    show.console().print(show.table(name, ("commit", "time", "cluster", "what", "rule", "why"), rows))
+    out = show.console()
+    line = drawn(commits, name)
+    if line is not None:
+        out.print(show.headed(name, "bold", f", accepted {_time(line.from_ns):%Y-%m-%d %H:%M:%S}Z"))
+        out.print(timeline.picture(line, out.width))
+        out.print()
+    out.print(timeline.told(lines, lambda line: f"{line.sequence:>6} {_time(line.time_ns):%m-%d %H:%M:%S}"))
     return 0
 
 
@@ -143,8 +150,8 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> list[Sa
     return said
 
 
-def _time(time_ns: int) -> str:
-    return f"{EPOCH + timedelta(microseconds=time_ns // 1_000):%Y-%m-%d %H:%M:%S}Z"
+def _time(time_ns: int) -> datetime:
+    return EPOCH + timedelta(microseconds=time_ns // 1_000)
 
 
 def _asked(nats: str | None, federation: str, verb: str, **request: str) -> Any:

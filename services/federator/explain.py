@@ -18,7 +18,7 @@ from services.federator.records import ENDED, RACING, Job, Place
 from services.federator.rules import ending, names, race
 from services.federator.state import State
 
-NS_PER_MINUTE = 60_000_000_000
+NS_PER_S, NS_PER_MINUTE = 1_000_000_000, 60_000_000_000
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -130,14 +130,14 @@ def _decided(job: Job, event: Event) -> Iterator[Step]:
 
 
 def _why_scheduled(job: Job, place: Place) -> tuple[str, str]:
-    ran = f"it ran for its guard time of {_minutes(job.guard_ns)}"
+    ran = f"it ran for its guard time of {_length(job.guard_ns)}"
     holder = job.places.get(job.holder)
     rule, reason = ("R2", ran) if holder is None else ("R8", f"{ran} and takes over from {holder.cluster}")
     higher = [other for other in job.contenders() if other.priority_milli > place.priority_milli]
     if not higher:
         return rule, reason
     extra = ", ".join(
-        f"{other.cluster} {_minutes((other.priority_milli - place.priority_milli) * job.scale_ns // 1_000)}"
+        f"{other.cluster} {_length((other.priority_milli - place.priority_milli) * job.scale_ns // 1_000)}"
         for other in higher
     )
     return rule, f"{reason}; extra time of higher priorities (R6): {extra}"
@@ -209,5 +209,5 @@ def _silent(job: Job, place: Place, why: str) -> Step:
     )
 
 
-def _minutes(time_ns: int) -> str:
-    return f"{time_ns / NS_PER_MINUTE:g} min"
+def _length(time_ns: int) -> str:
+    return f"{time_ns / NS_PER_MINUTE:g} min" if time_ns >= NS_PER_MINUTE else f"{time_ns / NS_PER_S:g} s"

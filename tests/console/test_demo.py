@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from services.console.demo import Progress, scheduler_names
-from services.console.demo_view import bar, picture
-from services.console.demo_workload import nodes, workload
+from services.console.demo.cluster import Progress, scheduler_names
+from services.console.demo.cluster_view import bar, picture
+from services.console.demo.command import acts_of
+from services.console.demo.workload import nodes, workload
 from services.simulator.kubelet import DURATION
 from tests.console.test_simulate import GANG, node, pod, pod_group
 from tests.console.test_simulate import workload as owner
@@ -107,6 +108,8 @@ def test_interrupted_it_leaves_no_process_behind(tiny: list[str], tmp_path: Path
         (["--trace", "other", "--dir", "."], "other"),
         (["--trace", "openb", "--dir", ".", "--gang-groups", "strict"], "belongs to --trace dlrm"),
         (["--trace", "dlrm", "--dir", ".", "--gang-groups", "loose"], "expected strict or nonstrict"),
+        (["--act", "3"], "--act 3: expected 1 or 2"),
+        (["--act", "2", "--nodes", "n.yaml", "--workload", "w.yaml"], "belong to --act 1"),
     ],
 )
 def test_what_it_cannot_run_is_told_at_once(arguments: list[str], said: str, tmp_path: Path) -> None:
@@ -118,13 +121,56 @@ def test_what_it_cannot_run_is_told_at_once(arguments: list[str], said: str, tmp
     assert processes_of(tmp_path) == []
 
 
-def test_a_directory_that_holds_a_log_is_not_written_over(tiny: list[str], tmp_path: Path) -> None:
-    (tmp_path / "demo.db").write_bytes(b"")
+def test_one_job_for_three_clusters_is_kept_on_the_best_that_starts_it(tmp_path: Path) -> None:
+    keep = tmp_path / "kept"
+    done = subprocess.run(
+        [*DEMO, "--act", "2", "--keep", str(keep)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    high, middle, low = (
+        next(line for line in lines if line.startswith(alias)) for alias in ("h100 ", "a100 ", "v100 ")
+    )
+    assert (middle[-1], "█" in low, "×" in low, "×" in high) == ("█", False, True, True)
+    said = " ".join(" ".join(lines).split())
+    assert "a100 keeps the job: it ran for its guard time of 0.6 s" in said
+    assert "v100 (a100 of higher priority was scheduled)" in said
+    assert "h100 (it was not scheduled within its extra time; a100 holds the job)" in said
+    assert processes_of(keep) == []
+
+
+def test_the_second_act_for_machines(tmp_path: Path) -> None:
+    command = [*DEMO, "--act", "2", "--keep", str(tmp_path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["federation"]
+    assert (found["cluster"], found["settled"]) == ("a100", True)
+    assert found["stopped"] == {"v100": "R5", "h100": "R6"}
+    assert (tmp_path / "federation.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("act", "own_work", "acts"),
+    [(None, False, (1, 2)), (None, True, (1,)), (1, False, (1,)), (1, True, (1,)), (2, False, (2,))],
+)
+def test_which_acts_there_are(act: int | None, own_work: bool, acts: tuple[int, ...]) -> None:
+    assert acts_of(act, own_work) == acts
+
+
+@pytest.mark.parametrize("log", ["demo.db", "federation.db"])
+def test_a_directory_that_holds_a_log_is_not_written_over(tiny: list[str], tmp_path: Path, log: str) -> None:
+    (tmp_path / log).write_bytes(b"")
     command = [*DEMO, *tiny, "--keep", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "there is a log already" in done.stderr
-    assert (tmp_path / "demo.db").read_bytes() == b""
+    assert (tmp_path / log).read_bytes() == b""
 
 
 def test_the_default_workload_would_deadlock_pod_by_pod() -> None:

@@ -1,4 +1,4 @@
-"""The demo: every service as a process of its own, on one machine, over a real NATS server and a simulated cluster.
+"""The first act: every service as a process of its own, on one machine, over a real NATS server and a simulated cluster.
 
     nats-server ← log ─ ingest ← simulated cluster (HTTP)
                       ─ planner
@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,8 @@ import events as ev
 from events.homes import copy, open_log
 from events.log import EventLog
 from events.server import EmbeddedServer
-from services.console import demo_workload
+from services.console.demo import workload
+from services.console.demo.following import following
 from services.console.errors import Unusable
 from services.console.processes import Child, ChildFailed, stop
 from services.console.summary import bound_pods, gangs, waiting_groups, waiting_pods
@@ -42,7 +42,7 @@ DATABASE = "demo.db"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs. Without files and without a trace: `demo_workload`."""
+    """What runs. Without files and without a trace: `services.console.demo.workload`."""
 
     directory: Path
     """Where the log, the server's store and the processes' output go."""
@@ -142,15 +142,9 @@ class Progress:
 async def run(options: Options, shown: Callable[[Progress], None] = lambda _: None) -> Outcome:
     """Run it to its end. `shown` is called with every look.
 
-    Raises Unusable for input that cannot be used, ChildFailed, LogError, ServerError; SIGTERM ends it like an interrupt.
+    Raises Unusable for input that cannot be used, ChildFailed, LogError, ServerError.
     """
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    options.directory.mkdir(parents=True, exist_ok=True)
     database = options.directory / DATABASE
-    if database.exists():
-        raise Unusable(f"{database}: there is a log already; give another directory")
     progress = Progress()
     async with AsyncExitStack() as stack:
         simulator, names = _start_simulator(options)
@@ -161,7 +155,7 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
         kubeconfig = await _kubeconfig(simulator, options)
         services = _start_services(options, server.url, kubeconfig, names)
         stack.callback(stop, services)
-        async with _following(progress, log):
+        async with following(progress.follow(log)):
             settled = await _until_rest(progress, log, kubeconfig, names, [simulator, *services], options, shown)
         statuses = stop(services)
         file = await open_log(str(database), CLUSTER, create=True)
@@ -179,17 +173,17 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
     from services.simulator.manifests import load_yaml
     from services.simulator.operators import operated
 
-    nodes, workload = options.nodes, options.workload
+    nodes, pods = options.nodes, options.workload
     names = frozenset({"muster"})
     arguments = ["services.simulator", "--kubeconfig", str(options.directory / "kubeconfig"), "--seed", "1"]
     if options.trace:
         arguments += ["--trace", options.trace, "--dir", str(options.trace_directory)]
         arguments += [] if options.limit is None else ["--limit", str(options.limit)]
         arguments += ["--gang-groups", options.gang_groups] if options.gang_groups else []
-    elif not (nodes or workload):
-        nodes = (_write(options.directory / "nodes.yaml", demo_workload.nodes()),)
-        workload = (_write(options.directory / "workload.yaml", demo_workload.workload()),)
-    for flag, files in (("--nodes", nodes), ("--workload", workload)):
+    elif not (nodes or pods):
+        nodes = (_write(options.directory / "nodes.yaml", workload.nodes()),)
+        pods = (_write(options.directory / "workload.yaml", workload.workload()),)
+    for flag, files in (("--nodes", nodes), ("--workload", pods)):
         for file in files:
             names |= scheduler_names(operated(load_yaml([file])))
             arguments += [flag, str(file)]
@@ -242,17 +236,6 @@ def _start_services(options: Options, nats: str, kubeconfig: Path, names: frozen
 
 
 # --------------------------------------------------------------------------------------------------------- until its end
-
-
-@asynccontextmanager
-async def _following(progress: Progress, log: EventLog) -> AsyncIterator[None]:
-    following = asyncio.create_task(progress.follow(log))
-    try:
-        yield
-    finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
 
 
 async def _until_rest(

@@ -1,13 +1,12 @@
-"""The demo on a terminal: what is happening, and what came of it."""
+"""The first act on a terminal: what is happening, and what came of it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from services.console import show
-from services.console.demo import Outcome, Progress
+from services.console.demo.cluster import Outcome, Progress
 from services.console.summary import bound_pods, gangs, waiting_groups, waiting_pods
 
 if TYPE_CHECKING:
@@ -15,25 +14,6 @@ if TYPE_CHECKING:
 
 GANGS_SHOWN = 8
 BAR = 24
-
-
-class LiveView:
-    """Called with every look at the log; redraws in place."""
-
-    def __init__(self) -> None:
-        from rich.live import Live
-
-        self._live = Live(console=show.console(), auto_refresh=False)
-
-    def __enter__(self) -> LiveView:
-        self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._live.stop()
-
-    def __call__(self, progress: Progress) -> None:
-        self._live.update(picture(progress), refresh=True)
 
 
 def picture(progress: Progress) -> Group:

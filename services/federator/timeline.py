@@ -1,0 +1,80 @@
+"""How a job's runs lived, cluster by cluster: its log as stretches of time.
+
+What `explain` says in words, for the eye. A stretch begins at the commit that brought it about, by its writer's clock;
+what lies between two commits was not seen to be otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from services.federator.backends import RUNNING
+from services.federator.explain import Said
+from services.federator.records import ABANDONED, ENDED, STOPPING, SUBMITTED, Job, Place
+from services.federator.state import State
+
+SENT, WAITS, GUARDED, HOLDS, KEPT, STOPS, OVER = "sent", "waits", "guarded", "holds", "kept", "stops", "over"
+"""Submitted and not seen yet; seen, without running; running in its guard time; holding the job; kept; to be stopped;
+ended."""
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """From `from_ns` until the next one of this cluster."""
+
+    from_ns: int
+    kind: str
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A job's, in the order of the priorities. Times are epoch nanoseconds."""
+
+    name: str
+    from_ns: int
+    until_ns: int
+    """When the log last said something of the job."""
+    priorities: dict[str, int]
+    """By alias, in thousandths."""
+    stretches: dict[str, tuple[Stretch, ...]]
+
+
+def drawn(commits: Iterable[Said], name: str) -> Timeline | None:
+    """The job of this name, over these commits from the log's beginning; None when they have no such job."""
+    state = State()
+    found: dict[str, list[Stretch]] = {}
+    until_ns = 0
+    for said in commits:
+        state.apply(said.sequence, said.events)
+        if name not in state.names:
+            continue
+        job = state.jobs[state.names[name]]
+        for place in job.places.values():
+            stretches, kind = found.setdefault(place.cluster, []), _kind(job, place)
+            if not stretches or stretches[-1].kind != kind:
+                stretches.append(Stretch(said.time_ns, kind))
+                until_ns = max(until_ns, said.time_ns)
+    if not found:
+        return None
+    places = sorted(job.places.values(), key=lambda place: -place.priority_milli)
+    return Timeline(
+        name=name,
+        from_ns=min(stretches[0].from_ns for stretches in found.values()),
+        until_ns=until_ns,
+        priorities={place.cluster: place.priority_milli for place in places},
+        stretches={place.cluster: tuple(found[place.cluster]) for place in places},
+    )
+
+
+def _kind(job: Job, place: Place) -> str:
+    if place.phase == ENDED:
+        return OVER
+    if place.phase in (STOPPING, ABANDONED):
+        return STOPS
+    if job.winner == place.cluster:
+        return KEPT
+    if job.holder == place.cluster:
+        return HOLDS
+    if place.phase != SUBMITTED or not place.run:
+        return SENT
+    return GUARDED if place.run == RUNNING else WAITS

@@ -1,0 +1,95 @@
+"""A federated job's story, drawn."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from services.console.timeline import MARKS, axis, kinds, picture, told
+from services.federator.explain import Line
+from services.federator.timeline import GUARDED, HOLDS, KEPT, OVER, SENT, STOPS, WAITS, Stretch, Timeline
+
+KINDS = (SENT, WAITS, GUARDED, HOLDS, KEPT, STOPS, OVER)
+S = 1_000_000_000
+
+
+def timeline(until_s: int, **stretches: list[tuple[float, str]]) -> Timeline:
+    return Timeline(
+        name="train",
+        from_ns=0,
+        until_ns=until_s * S,
+        priorities=dict.fromkeys(stretches, 50000),
+        stretches={
+            alias: tuple(Stretch(int(from_s * S), kind) for from_s, kind in found) for alias, found in stretches.items()
+        },
+    )
+
+
+def printed(what: object, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get().splitlines()
+
+
+def test_a_line_for_each_cluster_with_a_mark_for_each_cell() -> None:
+    line = timeline(9, a=[(0, SENT), (2, WAITS), (4, GUARDED), (6, HOLDS), (8, KEPT)], bcd=[(0, SENT), (9, STOPS)])
+    first, second, *_ = printed(picture(line, 27), 27)
+    assert first.split(" ", 2)[0] == "a"
+    assert first[7:].count(MARKS[HOLDS]) > 1
+    assert second.startswith("bcd 50 ·")
+    assert second.endswith(MARKS[STOPS])
+
+
+def test_what_lasts_a_moment_has_its_cell() -> None:
+    line = timeline(100, a=[(0, SENT), (0.001, WAITS), (0.002, GUARDED), (99.999, HOLDS), (100, KEPT)])
+    assert [*dict.fromkeys(kinds(line, "a", 40))] == [SENT, WAITS, GUARDED, HOLDS, KEPT]
+
+
+moments = st.lists(st.tuples(st.integers(0, 1_000), st.sampled_from(KINDS)), min_size=1, max_size=12)
+
+
+@given(moments, st.integers(12, 120))
+def test_every_stretch_is_there_in_its_order(found: list[tuple[int, str]], cells: int) -> None:
+    ordered = sorted(found, key=lambda moment: moment[0])
+    shown = kinds(timeline(1_000, a=[(float(s), kind) for s, kind in ordered]), "a", cells)
+    assert len(shown) == cells
+    changes = [kind for index, kind in enumerate(shown) if index == 0 or shown[index - 1] != kind]
+    wanted = [kind for index, (_, kind) in enumerate(ordered) if index == 0 or ordered[index - 1][1] != kind]
+    begins = ordered[0][0] * (cells - 1) // 1_000
+    assert changes == (wanted if begins == 0 or wanted[0] == OVER else [OVER, *wanted])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, ["0 s"]),
+        (3.5, ["0 s", "1 s", "2 s", "3 s"]),
+        (0.5, ["0 s", "0.1 s", "0.2 s", "0.3 s", "0.4 s"]),
+        (1_500, ["0 min", "5 min", "10 min", "15 min", "20 min"]),
+        (40_000, ["0 h", "2 h", "4 h", "6 h", "8 h", "10 h"]),
+        (864_000, ["0 d", "2 d", "4 d", "6 d", "8 d"]),
+    ],
+)
+def test_the_axis_has_round_times(seconds: float, said: list[str]) -> None:
+    assert axis(seconds, 60).split("  ")[0] == said[0]
+    assert [word.strip() for word in axis(seconds, 60).split("  ") if word.strip()] == said
+
+
+@given(st.integers(0, 10_000_000), st.integers(20, 100))
+def test_the_axis_stays_under_its_cells(milliseconds: int, cells: int) -> None:
+    assert len(axis(milliseconds / 1_000, cells)) <= cells
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_nothing_is_wider_than_the_terminal(columns: int) -> None:
+    line = timeline(5, **{"https://pai-with-a-long-name.example": [(0, SENT), (2, KEPT)], "b": [(0, SENT)]})
+    drawn = printed(picture(line, columns), columns)
+    assert max(map(len, drawn)) <= columns
+    assert drawn[0].startswith("https://pai-with-a-long…")
+    step = Line(1, 0, "https://pai-with-a-long-name.example", "scheduled", "R2", "it ran for " + "a while " * 40)
+    assert max(map(len, printed(told([step], lambda _: "now"), columns))) <= columns
