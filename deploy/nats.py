@@ -16,9 +16,10 @@ import json
 import secrets
 import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from deploy.certificates import Authority
-from events.permissions import configuration, password_variable, users
+from events.permissions import configuration, leaf_account_name, password_variable, users
 from events.server import MAX_PAYLOAD_BYTES
 
 NAMESPACE = "muster-system"
@@ -27,6 +28,29 @@ CERTIFICATE_NAMES = (f"*.{DOMAIN}", DOMAIN, "localhost", "127.0.0.1")
 """The last two are for `kubectl port-forward`."""
 CERTIFICATE_SECRET = "nats-tls"
 CERTIFICATE_DAYS = 365
+LEAF_PORT = 7422
+FEDERATION_SECRET, FEDERATION_VARIABLE = "nats-federation", "MUSTER_FEDERATION_URL"
+"""Of a cluster whose log a federation reads: where the federation's servers take leaf nodes, with user and password."""
+
+
+FEDERATION_CA = "/etc/nats-federation/ca.crt"
+FEDERATION_MOUNT = "\n            - {name: federation, mountPath: /etc/nats-federation, readOnly: true}"
+FEDERATION_VOLUME = (
+    f"\n        - name: federation\n          secret: {{secretName: {FEDERATION_SECRET}, "
+    "items: [{key: ca.crt, path: ca.crt}]}"
+)
+
+
+class Leaves(NamedTuple):
+    """What these servers have to do with leaf nodes."""
+
+    clusters: Sequence[str] = ()
+    """Those that may connect: the federation, which is here, reads their logs."""
+    joins: bool = False
+    """Whether a federation elsewhere reads this cluster's log."""
+
+
+NO_LEAVES = Leaves()
 
 
 def url(servers: int) -> str:
@@ -39,9 +63,15 @@ def replicas(servers: int) -> int:
     return 3 if servers >= 3 else 1
 
 
-def manifest(cluster: str, image: str, servers: int, shards: Sequence[str], security: str) -> str:
+def manifest(
+    cluster: str, image: str, servers: int, shards: Sequence[str], security: str, leaves: Leaves = NO_LEAVES
+) -> str:
     """Configuration, Service, StatefulSet and disruption budget. `security` is the container's securityContext."""
-    text = server_configuration(cluster, servers, shards)
+    text = server_configuration(cluster, servers, shards, leaves)
+    passwords = [_password(user) for user in users(shards, leaves.clusters)]
+    if leaves.joins:
+        source = f"{{secretKeyRef: {{name: {FEDERATION_SECRET}, key: url}}}}"
+        passwords.append(f"            - {{name: {FEDERATION_VARIABLE}, valueFrom: {source}}}")
     return MANIFEST.format(
         namespace=NAMESPACE,
         image=image,
@@ -49,12 +79,16 @@ def manifest(cluster: str, image: str, servers: int, shards: Sequence[str], secu
         configuration=textwrap.indent(text, "    ").rstrip(),
         digest=hashlib.sha256(text.encode()).hexdigest()[:16],
         certificate=CERTIFICATE_SECRET,
-        passwords="\n".join(_password(user) for user in users(shards)),
+        passwords="\n".join(passwords),
         security=security,
+        leaf_service=f"\n    - {{name: leaves, port: {LEAF_PORT}}}" if leaves.clusters else "",
+        federation_mount=FEDERATION_MOUNT if leaves.joins else "",
+        federation_volume=FEDERATION_VOLUME if leaves.joins else "",
+        leaf_port=f"\n            - {{name: leaves, containerPort: {LEAF_PORT}}}" if leaves.clusters else "",
     )
 
 
-def server_configuration(cluster: str, servers: int, shards: Sequence[str] = ()) -> str:
+def server_configuration(cluster: str, servers: int, shards: Sequence[str] = (), leaves: Leaves = NO_LEAVES) -> str:
     """nats-server's file, the same for all of them: their own name and the passwords come from their environment."""
     files = "ca_file: /etc/nats-tls/ca.crt, cert_file: /etc/nats-tls/tls.crt, key_file: /etc/nats-tls/tls.key"
     routes = ", ".join(f'"nats://{host}:6222"' for host in _hosts(servers))
@@ -67,8 +101,19 @@ def server_configuration(cluster: str, servers: int, shards: Sequence[str] = ())
         f"port: 4222\nhttp_port: 8222\nmax_payload: {MAX_PAYLOAD_BYTES}\n"
         f"jetstream {{ store_dir: /data, max_file_store: 45GB, sync_interval: always, domain: muster-{cluster} }}\n"
         "feature_flags { js_ack_fc_v2: false }  # nats-py 2.16 reads only the first format\n"
-        f"tls {{ {files} }}\n" + (together if servers > 1 else "") + configuration(cluster, shards=shards)
+        f"tls {{ {files} }}\n"
+        + (together if servers > 1 else "")
+        + _leaf_nodes(cluster, leaves, files)
+        + configuration(cluster, shards=shards, leaves=leaves.clusters, is_leaf=leaves.joins)
     )
+
+
+def _leaf_nodes(cluster: str, leaves: Leaves, files: str) -> str:
+    """Where clusters may connect, and where this one does."""
+    listens = f"  listen: 0.0.0.0:{LEAF_PORT}, no_advertise: true, tls {{ {files} }}\n" if leaves.clusters else ""
+    remote = f"url: ${FEDERATION_VARIABLE}, account: {leaf_account_name(cluster)}"
+    joins = f"  remotes: [ {{ {remote}, tls {{ ca_file: {FEDERATION_CA} }} }} ]\n" if leaves.joins else ""
+    return f"leafnodes {{\n{listens}{joins}}}\n" if listens or joins else ""
 
 
 def secret_name(user: str) -> str:
@@ -82,9 +127,9 @@ def new_password() -> str:
     return f"m{secrets.token_hex(24)}"
 
 
-def password_secrets(shards: Sequence[str] = ()) -> str:
+def password_secrets(shards: Sequence[str] = (), leaves: Sequence[str] = ()) -> str:
     """A Secret with a new password for each user. JSON is YAML."""
-    items = [_secret(secret_name(user), "Opaque", {"password": new_password()}) for user in users(shards)]
+    items = [_secret(secret_name(user), "Opaque", {"password": new_password()}) for user in users(shards, leaves)]
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1) + "\n"
 
 
@@ -132,7 +177,7 @@ spec:
   selector: {{app.kubernetes.io/name: nats}}
   ports:
     - {{name: nats, port: 4222}}
-    - {{name: routes, port: 6222}}
+    - {{name: routes, port: 6222}}{leaf_service}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -179,7 +224,7 @@ spec:
 {passwords}
           ports:
             - {{name: nats, containerPort: 4222}}
-            - {{name: routes, containerPort: 6222}}
+            - {{name: routes, containerPort: 6222}}{leaf_port}
             - {{name: monitor, containerPort: 8222}}
           startupProbe:  # all streams recovered and caught up: the next one may go down
             httpGet: {{path: /healthz, port: monitor}}
@@ -197,12 +242,12 @@ spec:
           volumeMounts:
             - {{name: data, mountPath: /data}}
             - {{name: configuration, mountPath: /etc/nats, readOnly: true}}
-            - {{name: certificate, mountPath: /etc/nats-tls, readOnly: true}}
+            - {{name: certificate, mountPath: /etc/nats-tls, readOnly: true}}{federation_mount}
       volumes:
         - name: configuration
           configMap: {{name: nats}}
         - name: certificate
-          secret: {{secretName: {certificate}}}
+          secret: {{secretName: {certificate}}}{federation_volume}
   volumeClaimTemplates:
     - metadata: {{name: data}}
       spec:

@@ -1,6 +1,7 @@
 """Writes the manifests that are generated: NATS with its users and permissions, and the services.
 
     python -m deploy.render [--cluster NAME] [--image IMAGE] [--servers N] [--shards A,B,…]
+                            [--leaves CLUSTER,…] [--joins-federation]
                                         writes deploy/manifests/30-nats.yaml, 40-services.yaml and 50-federator.yaml
     python -m deploy.render --secrets | kubectl apply -f -        new passwords, one for each user
     python -m deploy.render --certificates | kubectl apply -f -   the servers' certificate, where cert-manager makes none
@@ -80,20 +81,30 @@ def main() -> None:
     parser.add_argument("--image", default=IMAGE)
     parser.add_argument("--servers", type=int, choices=(1, 3, 5), default=SERVERS, help="NATS servers, a node each")
     parser.add_argument("--shards", default="", help="planner shards with names and users of their own, with commas")
+    parser.add_argument("--leaves", default="", help="clusters whose logs the federation here reads, with commas")
+    parser.add_argument(
+        "--joins-federation", action="store_true", help="a federation elsewhere reads this cluster's log"
+    )
     parser.add_argument("--secrets", action="store_true", help="print Secrets with new passwords instead")
     parser.add_argument("--certificates", action="store_true", help="print a Secret with a new certificate instead")
     asked = parser.parse_args()
     shards = asked.shards.split(",") if asked.shards else []
+    leaves = nats.Leaves(asked.leaves.split(",") if asked.leaves else (), asked.joins_federation)
     if asked.secrets or asked.certificates:
-        sys.stdout.write(nats.password_secrets(shards) if asked.secrets else nats.certificate_secret())
+        secrets = nats.password_secrets(shards, leaves.clusters) if asked.secrets else nats.certificate_secret()
+        sys.stdout.write(secrets)
         return
-    for name, text in rendered(asked.cluster, asked.image, asked.servers, shards).items():
+    for name, text in rendered(asked.cluster, asked.image, asked.servers, shards, leaves).items():
         (MANIFESTS / name).write_text(text)
         print(f"deploy.render: {MANIFESTS / name}")
 
 
 def rendered(
-    cluster: str = CLUSTER, image: str = IMAGE, servers: int = SERVERS, shards: Sequence[str] = ()
+    cluster: str = CLUSTER,
+    image: str = IMAGE,
+    servers: int = SERVERS,
+    shards: Sequence[str] = (),
+    leaves: nats.Leaves = nats.NO_LEAVES,
 ) -> dict[str, str]:
     """File name → text. Without `shards` every planner replica is a shard of its own, and finds out which: scale the
     Deployment and the partitions follow. With them each is a Deployment and a user that can write for no other."""
@@ -103,7 +114,7 @@ def rendered(
     services = [service(role, user, flags, cluster, image, servers, SERVICES[role]) for role, user, flags in running]
     federator = service(FEDERATOR, FEDERATOR, [], FEDERATION, image, servers, FEDERATORS, FEDERATOR_FILES)
     return {
-        "30-nats.yaml": NOTE + nats.manifest(cluster, image, servers, shards, SECURITY),
+        "30-nats.yaml": NOTE + nats.manifest(cluster, image, servers, shards, SECURITY, leaves),
         "40-services.yaml": NOTE + "---\n".join(services),
         "50-federator.yaml": NOTE + FEDERATOR_NOTE + federator,
     }

@@ -31,8 +31,8 @@ from events.wire import UNDECODABLE
 
 REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
-API, AGAIN_S = "$JS.API.", 0.25
-"""Requests that may be repeated, as they are carried out once or change nothing the second time; and after what time."""
+API, AGAIN_S = "$JS.", 0.25
+"""JetStream may be asked again, since a request is carried out once or changes nothing later; and after how long."""
 CLOSE_WITHIN_S = 5.0
 """What a server that hangs has not taken by then is lost, as with a crash."""
 PATIENCE_S = 30.0
@@ -64,6 +64,11 @@ _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def api(domain: str = "") -> str:
+    """What stands before JetStream's verbs: in the server's own domain, or in one that is heard over a leaf node."""
+    return f"$JS.{domain}.API" if domain else "$JS.API"
 
 
 class Unanswered(Unavailable):
@@ -305,17 +310,19 @@ class Connection:
                 raise NotLast(subject, refused.code, refused.number, refused.description) from refused
             raise
 
-    async def last_message(self, stream: str, subject: str, within_s: float | None = None) -> Message | None:
+    async def last_message(
+        self, stream: str, subject: str, within_s: float | None = None, domain: str = ""
+    ) -> Message | None:
         """The last on `subject`, asked of the stream's leader: another replica may be behind. Raises as `ask` does."""
-        return await self._message(stream, {"last_by_subj": subject}, within_s)
+        return await self._message(stream, {"last_by_subj": subject}, within_s, domain)
 
     async def next_message(self, stream: str, subject: str, after: int) -> Message | None:
         """The first on `subject` (wildcards too) behind sequence `after`. Raises as `ask` does."""
         return await self._message(stream, {"seq": after + 1, "next_by_subj": subject})
 
-    async def _message(self, stream: str, body: Any, within_s: float | None = None) -> Message | None:
+    async def _message(self, stream: str, body: Any, within_s: float | None = None, domain: str = "") -> Message | None:
         try:
-            answer = await self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", body, within_s=within_s)
+            answer = await self.ask(f"{api(domain)}.STREAM.MSG.GET.{stream}", body, within_s=within_s)
         except Refused as refused:
             if refused.number == NO_MESSAGE_FOUND:
                 return None

@@ -17,7 +17,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.connection import Connection, Unanswered
+from events.connection import Connection, Unanswered, api
 from events.envelope import Stored
 
 COMMIT = "Muster-Commit"
@@ -41,8 +41,9 @@ class Gap(Unanswered):
 class Consumer:
     """The messages of `stream` from sequence `first` on. `open` it, `take` in a loop, `close` it."""
 
-    def __init__(self, connection: Connection, stream: str, first: int) -> None:
+    def __init__(self, connection: Connection, stream: str, first: int, domain: str = "") -> None:
         self._connection = connection
+        self._api = f"{api(domain)}.CONSUMER"
         self._generation = connection.generation
         self._stream = stream
         self._first = first
@@ -61,7 +62,7 @@ class Consumer:
         try:
             self._subscription = await self._connection.client.subscribe(self._inbox, cb=self._on_message)
             await self._connection.ask(
-                f"$JS.API.CONSUMER.CREATE.{self._stream}.{self._name}",
+                f"{self._api}.CREATE.{self._stream}.{self._name}",
                 {"stream_name": self._stream, "config": self._configuration(), "action": "create"},
             )
             await self._top_up()
@@ -93,7 +94,7 @@ class Consumer:
         try:
             if self._subscription is not None:
                 await self._subscription.unsubscribe()
-                await self._connection.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}")
+                await self._connection.client.publish(f"{self._api}.DELETE.{self._stream}.{self._name}")
         except nats.errors.Error:
             pass  # closed or not connected
         self._subscription = None
@@ -116,7 +117,7 @@ class Consumer:
             self._requested += PULL_MESSAGES
             try:
                 await self._connection.client.publish(
-                    f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}", _PULL, reply=self._inbox
+                    f"{self._api}.MSG.NEXT.{self._stream}.{self._name}", _PULL, reply=self._inbox
                 )
             except nats.errors.Error as error:
                 raise Unanswered(f"{self._stream}: {error}") from error

@@ -26,6 +26,7 @@ from events.connection import (
     NotLast,
     Refused,
     Unanswered,
+    api,
     decoded,
     patiently,
 )
@@ -62,10 +63,14 @@ class _Stale(Unanswered):
 
 
 class JetStreamLog:
-    """An `EventLog` in a NATS server. Get one from `open`."""
+    """An `EventLog` in a NATS server. Get one from `open`.
 
-    def __init__(self, connection: Connection, cluster: str, replicas: int = 1) -> None:
+    One in another JetStream domain, behind a leaf node, is read over the connection that is there: name its `domain`.
+    """
+
+    def __init__(self, connection: Connection, cluster: str, replicas: int = 1, *, domain: str = "") -> None:
         self.cluster = cluster
+        self.domain = domain
         self.connection = connection
         self.stream = subjects.stream(cluster)
         self.snapshots = ObjectStore(connection, cluster, replicas)
@@ -119,6 +124,10 @@ class JetStreamLog:
 
     async def end(self) -> int:
         return (await self._state()).last_seq
+
+    async def end_now(self, within_s: float) -> int:
+        """The end, asked once. Raises Unanswered, LogError."""
+        return (await self._state_now(within_s)).last_seq
 
     async def read(self, after: int = 0, until: int | None = None) -> AsyncIterator[list[Stored]]:
         """Raises Purged, Unavailable when the server cannot be reached, LogError when commits are missing."""
@@ -178,7 +187,7 @@ class JetStreamLog:
             raise Unanswered(str(error)) from error
 
     async def _last_now(self, subject: str) -> Stored | None:
-        message = await self.connection.last_message(self.stream, subject)
+        message = await self.connection.last_message(self.stream, subject, domain=self.domain)
         return stored(message.seq, message.subject, message.headers, message.data) if message else None
 
     async def _import(self, commit: Stored) -> None:
@@ -231,16 +240,16 @@ class JetStreamLog:
         except _Stale as stale:
             raise LogError(str(stale)) from stale
 
-    async def _state_now(self) -> _State:
-        answer = await self.connection.ask(f"$JS.API.STREAM.INFO.{self.stream}")
+    async def _state_now(self, within_s: float | None = None) -> _State:
+        answer = await self.connection.ask(f"{api(self.domain)}.STREAM.INFO.{self.stream}", within_s=within_s)
         state = decoded(_decode_info, self.stream, answer).state
         if state.last_seq < self._seen:
             raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {self._seen}")
         self._seen = state.last_seq
         return state
 
-    async def _patiently(self, api: str, body: Any = None) -> bytes:
-        return await patiently(self.connection.ask, f"$JS.API.{api}", body)
+    async def _patiently(self, verb: str, body: Any = None) -> bytes:
+        return await patiently(self.connection.ask, f"{api(self.domain)}.{verb}", body)
 
     # --------------------------------------------------------------------------------------------------------- reading
 
@@ -271,7 +280,7 @@ class JetStreamLog:
         self._seen = max(self._seen, place)
         state = await self._state()
         check_place(self.stream, place, state.first_seq)
-        consumer = Consumer(self.connection, self.stream, max(place + 1, state.first_seq))
+        consumer = Consumer(self.connection, self.stream, max(place + 1, state.first_seq), self.domain)
         await consumer.open()
         return consumer
 

@@ -252,17 +252,22 @@ class Watch:
             self.given_back.set()
 
 
-async def holder_of(connection: Connection, cluster: str, role: str) -> str:
-    """Who holds the role's lease; empty when nobody does. Raises Unanswered, Denied, Refused."""
-    last = await _last_on(connection, stream(cluster), subject(cluster, role))
+async def holder_of(
+    connection: Connection, cluster: str, role: str, *, within_s: float | None = None, domain: str = ""
+) -> str:
+    """Who holds the role's lease; empty when nobody does. `domain`: where the cluster's streams are, behind a leaf node.
+
+    Raises Unanswered, Denied, Refused.
+    """
+    last = await _last_on(connection, stream(cluster), subject(cluster, role), within_s, domain)
     return "" if last is None else last[1].holder
 
 
 async def _last_on(
-    connection: Connection, name: str, lease: str, within_s: float | None = None
+    connection: Connection, name: str, lease: str, within_s: float | None = None, domain: str = ""
 ) -> tuple[int, Held] | None:
     """Sequence and content of the last message on a lease's subject."""
-    message = await connection.last_message(name, lease, within_s)
+    message = await connection.last_message(name, lease, within_s, domain)
     return None if message is None else (message.seq, _read(message.data))
 
 

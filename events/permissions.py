@@ -10,15 +10,22 @@ nobody overhears what another was told; to the log's subjects nobody subscribes.
 Planner shards share a user, unless they are named here: ``--shard auto`` finds out which shard it is when it runs. A
 named shard has a user that can write for no other.
 
+**Over a leaf node** a federation reads what ingest wrote into a cluster's log, and nothing else. The cluster exports the
+five requests that reading takes, and one for ingest's lease; an account without users and streams imports them under a
+JetStream domain, ``log-<cluster>``, and is what the leaf node connects. (The true domain cannot be taken: an import under
+it is shadowed by the server's own.) The cluster's server asks nobody there and subscribes to nothing. On the federation's
+side the connection signs in as ``leaf-<cluster>``: it hears questions to its own domain alone, and may only answer the
+federator, into its inbox.
+
 Three users are people's: ``operator`` and ``federation-operator`` may do everything in their account (import a log,
 change a stream's replicas), and ``system``, in the servers' own account, sees the servers. No service has their
 passwords.
 
 What the server cannot hold back: who may make consumers may have them deliver copies of what they read onto another
 subject of the account. Such a message is no commit (its header is missing, or names another writer), but it costs the
-subject's writer a conflict. Who asks the federator names where the answer goes, and can so have it put onto a subject of
-the federation's account: the same holds of it. Subscribers of the feed that nobody vouches for belong into an account of
-their own.
+subject's writer a conflict. A federation that reads a log over a leaf node may do that as well. Who asks the federator
+names where the answer goes, and can so have it put onto a subject of the federation's account: the same holds of it.
+Subscribers of the feed that nobody vouches for belong into an account of their own.
 
 ``python -m events.permissions CLUSTER [SHARD ...]`` prints the text; the server reads passwords from its environment.
 """
@@ -34,6 +41,7 @@ from events import cloudevents, lease, object_store, subjects
 FEED = "feed"
 READER = "reader"
 KEEPER = "keeper"
+LEAF = "leaf"
 SUBSCRIBER = "subscriber"
 OPERATOR = "operator"
 SYSTEM = "system"
@@ -112,6 +120,14 @@ PUBLISH = {
     ),
     "request": (*(f"{{jobs}}.{verb}" for verb in ("submit", "status", "list", "cancel")), *DISCOVERY),
 }
+OVER_LEAF = (
+    "STREAM.INFO.{log}",
+    "STREAM.MSG.GET.{leases}",
+    "CONSUMER.CREATE.{log}.>",
+    "CONSUMER.MSG.NEXT.{log}.>",
+    "CONSUMER.DELETE.{log}.>",
+)
+"""What a federation asks of a cluster's JetStream: behind ``$JS.API.`` there, behind ``$JS.log-<cluster>.API.`` here."""
 SUBSCRIBE = {
     "answer": ("{jobs}.*", *DISCOVERY),
     "lease": ("muster-leases.{cluster}.{writer}",),  # a standby hears at once that its lease was given back
@@ -119,11 +135,27 @@ SUBSCRIBE = {
 }
 
 
-def users(shards: Sequence[str] = ()) -> tuple[str, ...]:
-    """One for each role, or for each of these shards in the planners' place; people's; the federation's."""
+def users(shards: Sequence[str] = (), leaves: Sequence[str] = ()) -> tuple[str, ...]:
+    """One for each role, or for each of these shards in the planners' place; people's; the federation's; one for each of
+    these clusters whose logs come over leaf nodes."""
     planners = [f"{PLANNER}-{shard}" for shard in shards] or [PLANNER]
     roles = [user for role in ROLES for user in (planners if role == PLANNER else [role])]
-    return (*roles, OPERATOR, *FEDERATION_USERS, SYSTEM)
+    return (*roles, OPERATOR, *FEDERATION_USERS, *map(leaf_user, leaves), SYSTEM)
+
+
+def leaf_user(cluster: str) -> str:
+    """As whom a cluster's server signs in at the federation's."""
+    return f"{LEAF}-{cluster}"
+
+
+def leaf_domain(cluster: str) -> str:
+    """The JetStream domain under which a federation reads a cluster's log."""
+    return f"log-{cluster}"
+
+
+def leaf_account_name(cluster: str) -> str:
+    """The account that a cluster's leaf node connects."""
+    return f"muster-{cluster}-{LEAF}"
 
 
 def password_variable(user: str) -> str:
@@ -136,18 +168,28 @@ def inbox(user: str) -> str:
     return f"_INBOX_{user}.>"
 
 
-def configuration(cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = ()) -> str:
+def configuration(
+    cluster: str,
+    passwords: Mapping[str, str] | None = None,
+    shards: Sequence[str] = (),
+    leaves: Sequence[str] = (),
+    is_leaf: bool = False,
+) -> str:
     """The ``accounts`` block of nats-server's configuration. Without `passwords` (by user) the server's environment.
 
-    The federation's account is that of `subjects.FEDERATION`: it costs nothing where nobody federates.
+    The federation's account is that of `subjects.FEDERATION`: it costs nothing where nobody federates. `leaves` are the
+    clusters whose logs it reads over leaf nodes; `is_leaf`: this cluster's log is read so.
     Raises ValueError for a name that is no cluster's, and for shards that are no names, or would share a password.
     """
-    federation = federation_account(subjects.FEDERATION, passwords)
+    federation = federation_account(subjects.FEDERATION, passwords, leaves)
+    federation += leaf_account(cluster) if is_leaf else ""
     account_of_system = f"  $SYS {{ users: [ {_sign_in(SYSTEM, passwords)} }} ] }}\n"
-    return f"accounts {{\n{account(cluster, passwords, shards)}{federation}{account_of_system}}}\n"
+    return f"accounts {{\n{account(cluster, passwords, shards, is_leaf)}{federation}{account_of_system}}}\n"
 
 
-def account(cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = ()) -> str:
+def account(
+    cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = (), is_leaf: bool = False
+) -> str:
     """The cluster's own account, for a server of several. Raises as `configuration`."""
     for name in (cluster, *shards):
         if not subjects.valid_cluster(name):
@@ -157,22 +199,54 @@ def account(cluster: str, passwords: Mapping[str, str] | None = None, shards: Se
     within = [user for user in users(shards) if user not in (*FEDERATION_USERS, SYSTEM)]
     if len({password_variable(user) for user in within}) < len(within):
         raise ValueError(f"shards {', '.join(shards)}: expected names that differ in more than case, '-' and '_'")
-    return _account(cluster, within, passwords)
+    exports = [f"{{ service: {json.dumps(f'$JS.API.{asked}')}{_many(asked)} }}" for asked in _over_leaf(cluster)]
+    return _account(cluster, [_user(cluster, user, passwords) for user in within], exports if is_leaf else [])
 
 
-def federation_account(federation: str, passwords: Mapping[str, str] | None = None) -> str:
-    """The account of a federation's log."""
-    return _account(federation, FEDERATION_USERS, passwords)
+def federation_account(federation: str, passwords: Mapping[str, str] | None = None, leaves: Sequence[str] = ()) -> str:
+    """The account of a federation's log. Raises ValueError for a leaf that is no cluster's name."""
+    for name in leaves:
+        if not subjects.valid_cluster(name):
+            raise ValueError(f"leaf {name!r}: expected letters, digits, '-' and '_', at most 64")
+    if len({password_variable(leaf_user(name)) for name in leaves}) < len(leaves):
+        raise ValueError(f"leaves {', '.join(leaves)}: expected names that differ in more than case, '-' and '_'")
+    listed = [_user(federation, user, passwords, leaves) for user in FEDERATION_USERS]
+    return _account(federation, [*listed, *(_leaf_user(cluster, passwords) for cluster in leaves)], [])
 
 
-def _account(cluster: str, within: Sequence[str], passwords: Mapping[str, str] | None) -> str:
-    listed = "\n".join(_user(cluster, user, passwords) for user in within)
-    return f"  muster-{cluster} {{\n    jetstream: enabled\n    users: [\n{listed}\n    ]\n  }}\n"
+def leaf_account(cluster: str) -> str:
+    """The account that a cluster's leaf node connects: what reading its log takes, and nobody in it."""
+    account, domain = json.dumps(f"muster-{cluster}"), leaf_domain(cluster)
+    imports = "\n".join(
+        f"      {{ service: {{ account: {account}, subject: {json.dumps(f'$JS.API.{asked}')} }}, "
+        f"to: {json.dumps(f'$JS.{domain}.API.{asked}')} }}"
+        for asked in _over_leaf(cluster)
+    )
+    return f"  {leaf_account_name(cluster)} {{\n    imports: [\n{imports}\n    ]\n  }}\n"
 
 
-def may_publish(cluster: str, user: str) -> list[str]:
-    """The subjects onto which a user may publish."""
-    return _granted(PUBLISH, cluster, user)
+def _over_leaf(cluster: str) -> list[str]:
+    names = {"log": subjects.stream(cluster), "leases": lease.stream(cluster)}
+    return [asked.format_map(names) for asked in OVER_LEAF]
+
+
+def _many(asked: str) -> str:
+    """A pull is answered by many messages."""
+    return ", response: stream" if ".NEXT." in asked else ""
+
+
+def _account(cluster: str, listed: Sequence[str], exports: Sequence[str]) -> str:
+    exported = "".join(f"\n      {one}" for one in exports)
+    block = f"    exports: [{exported}\n    ]\n" if exports else ""
+    return (
+        f"  muster-{cluster} {{\n    jetstream: enabled\n    users: [\n" + "\n".join(listed) + f"\n    ]\n{block}  }}\n"
+    )
+
+
+def may_publish(cluster: str, user: str, leaves: Sequence[str] = ()) -> list[str]:
+    """The subjects onto which a user may publish; the federator asks JetStream in the domains of these clusters, too."""
+    asked = [(leaf, verb) for leaf in leaves for verb in _over_leaf(leaf)] if user == FEDERATOR else []
+    return [*_granted(PUBLISH, cluster, user), *(f"$JS.{leaf_domain(leaf)}.API.{verb}" for leaf, verb in asked)]
 
 
 def may_subscribe(cluster: str, user: str) -> list[str]:
@@ -197,10 +271,20 @@ def _granted(table: Mapping[str, Sequence[str]], cluster: str, user: str) -> lis
     return [subject.format_map(names) for grant in MAY[role].split() for subject in table.get(grant, ())]
 
 
-def _user(cluster: str, user: str, passwords: Mapping[str, str] | None) -> str:
+def _leaf_user(cluster: str, passwords: Mapping[str, str] | None) -> str:
+    answers, questions = json.dumps([inbox(FEDERATOR)]), json.dumps([f"$JS.{leaf_domain(cluster)}.API.>"])
+    return (
+        f'      {_sign_in(leaf_user(cluster), passwords)}, allowed_connection_types: ["LEAFNODE"], permissions: {{\n'
+        f"          publish: {{ allow: {answers} }}\n"
+        f"          subscribe: {{ allow: {questions} }} }} }}"
+    )
+
+
+def _user(cluster: str, user: str, passwords: Mapping[str, str] | None, leaves: Sequence[str] = ()) -> str:
     if user in (OPERATOR, FEDERATION_OPERATOR):
         return f"      {_sign_in(user, passwords)} }}"
-    publish, subscribe = (json.dumps(allowed) for allowed in (may_publish(cluster, user), may_subscribe(cluster, user)))
+    publish = json.dumps(may_publish(cluster, user, leaves))
+    subscribe = json.dumps(may_subscribe(cluster, user))
     # where an answer goes only the request says: for two minutes the server lets one message go there
     answers = "\n          allow_responses: true" if "answer" in MAY.get(user, "").split() else ""
     return (

@@ -302,7 +302,7 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
     keys = opening.read_keys(Path(settings.body_keys_file))
     bucket = Bucket(log.connection, bodies_bucket(settings.cluster), settings.log_replicas)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-        reaches = opening.reaches(clusters, Path(settings.clusters_file).parent)
+        reaches = opening.reaches(clusters, Path(settings.clusters_file).parent, log.connection)
         for reach in reaches.values():
             stack.push_async_callback(reach.backend.close)
         federator = service.Federator(

@@ -17,6 +17,7 @@
         scheduler: muster
         dialect: coscheduling                 how a gang is declared: coscheduling, volcano
         gpu: nvidia.com/gpu
+        log: {domain: log-gpus, cluster: gpus}     its own Muster log: where that is heard over a leaf node nobody polls
 
 Everything that is wrong is told at once, with cluster, field and what was expected; what stood there is not shown, as it
 may be a token. Paths are relative to the file.
@@ -37,6 +38,7 @@ POLL_MS, TIMEOUT_MS = 5_000, 30_000
 
 Text = Annotated[str, Meta(min_length=1)]
 Uri = Annotated[str, Meta(pattern=r"^https?://[^\s/@]+(/\S*)?$")]
+Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 Milliseconds = Annotated[int, Meta(ge=100, le=3_600_000)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
@@ -64,6 +66,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     submissions_per_hour: Count = 60
 
 
+class MusterLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cluster's own log: the JetStream domain under which a leaf node brings it, and the cluster's name in it."""
+
+    domain: Name
+    cluster: Name
+
+
 class OpenPaiCluster(msgspec.Struct, frozen=True, kw_only=True):
     alias: str
     uri: Uri
@@ -84,6 +93,7 @@ class KubernetesCluster(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: Text = "muster"
     dialect: Literal["coscheduling", "volcano"] = "coscheduling"
     gpu: Text = "nvidia.com/gpu"
+    log: MusterLog | None = None
     poll_ms: Milliseconds = POLL_MS
     timeout_ms: Milliseconds = TIMEOUT_MS
 
@@ -95,6 +105,8 @@ _KINDS: dict[str, type[OpenPaiCluster] | type[KubernetesCluster]] = {
 }
 _WHOLE = "a whole number from 0 to 1000000"
 _TEXT = "some text"
+_LOG = "{domain: DOMAIN, cluster: NAME}"
+_NAME = "letters, digits, '-' and '_', at most 64"
 _MILLISECONDS = "milliseconds, a whole number from 100 to 3600000"
 _EXPECTED = {
     "uri": "an http or https URI without spaces or a password",
@@ -110,6 +122,9 @@ _EXPECTED = {
     "scheduler": _TEXT,
     "dialect": "coscheduling or volcano",
     "gpu": "the name of a resource",
+    "log": _LOG,
+    "log.domain": _NAME,
+    "log.cluster": _NAME,
     "poll_ms": _MILLISECONDS,
     "timeout_ms": _MILLISECONDS,
 }

@@ -15,6 +15,7 @@ import logging
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from events.log import EventLog
 from events.micro import Unfit
 from events.wire import UNDECODABLE
 from services.decider import LogTime
-from services.federator import core, mcc, observing, requests
+from services.federator import core, mcc, observing, requests, telling
 from services.federator.backends import (
     Absent,
     Accepted,
@@ -40,6 +41,7 @@ from services.federator.backends import (
     Silent,
     Submission,
     Taken,
+    Unchanged,
 )
 from services.federator.bodies import Bodies, BodyGone
 from services.federator.records import RACING, SETTLED, Job, Key, Place, account_of
@@ -147,6 +149,8 @@ class Federator:
                 for account, reach in self._reaches.items():
                     self._agendas[account] = Agenda()
                     tasks.create_task(self._poll(account, reach))
+                    if reach.log is not None:
+                        tasks.create_task(reach.log.follow())
                     for _ in range(WORKERS):
                         tasks.create_task(self._work(account, reach.backend))
                 self._schedule([*self.state.submitting, *self.state.stopping])
@@ -353,19 +357,33 @@ class Federator:
     # --------------------------------------------------------------------------------------------------- observations
 
     async def _poll(self, account: str, reach: Reach) -> None:
-        """For ever: one list of the account's jobs every `poll_s`, while it has any."""
+        """For ever: one list of the account's jobs every `poll_s`, while it has any; where the cluster's own log is
+        heard, one when something happened."""
         while True:
             pause_s = reach.poll_s * random.uniform(0.9, 1.0)
             cluster = self.state.clusters.get(account)
             if cluster is not None and cluster.open:
                 asked_ns = observing.log_time_ns(self.state, self._clock.now_ns())
-                answer = await reach.backend.observe()
+                answer = await self._ask(account, reach, asked_ns)
                 await self.say(lambda: self._seen(account, answer, asked_ns), "outcome")  # noqa: B023
                 if isinstance(answer, Silent):
-                    pause_s = max(pause_s, answer.retry_after_ms / 1000)
-            await asyncio.sleep(pause_s)
+                    await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
+                    continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await (reach.log.stirred() if reach.log is not None else asyncio.sleep(pause_s + 1.0))
 
-    def _seen(self, account: str, answer: Listing | Silent, asked_ns: int) -> list[Event]:
+    async def _ask(self, account: str, reach: Reach, asked_ns: int) -> Listing | Unchanged | Silent:
+        """The cluster's log where that can say it, else the cluster."""
+        if reach.log is None:
+            return await reach.backend.observe()
+        cluster = self.state.clusters[account]
+        if telling.needs_list(self.state, cluster, asked_ns):
+            return await reach.log.listed(reach.backend)
+        vouched = await reach.log.vouches(telling.watched(self.state, cluster, self.log.cluster))
+        return Unchanged() if vouched else await reach.log.listed(reach.backend)
+
+    def _seen(self, account: str, answer: Listing | Unchanged | Silent, asked_ns: int) -> list[Event]:
         """What an answer, or none, adds to the log."""
         state, before_ns = self.state, self._answered.get(account, -1)
         clock_ns = max(self._clock.now_ns(), state.clock.time_ns)
@@ -373,6 +391,9 @@ class Federator:
         if isinstance(answer, Listing):
             now_ns = observing.log_time_ns(state, clock_ns)
             said = observing.observed(state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns)
+            self._answered[account] = asked_ns
+        elif isinstance(answer, Unchanged):
+            said = None
             self._answered[account] = asked_ns
         else:
             said = observing.silent(state, account, answer.reason, before_ns=before_ns)

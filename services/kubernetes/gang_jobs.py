@@ -71,10 +71,15 @@ class _GangPodStatus(Object):
     container_statuses: list[_ContainerStatus] | None = None
 
 
+class _GangPodSpec(Object):
+    node_name: str = ""
+
+
 class GangPod(Object):
     """One pod of a Job, as far as it tells how the gang does."""
 
     metadata: Metadata
+    spec: _GangPodSpec = msgspec.field(default_factory=_GangPodSpec)
     status: _GangPodStatus = msgspec.field(default_factory=_GangPodStatus)
 
     @property

@@ -17,6 +17,7 @@ import yaml
 
 from deploy.nats import (
     CERTIFICATE_NAMES,
+    Leaves,
     certificate_secret,
     new_password,
     password_secrets,
@@ -214,6 +215,31 @@ async def test_three_servers_as_they_are_configured_hold_a_replicated_log(
     names = {stream["cluster"]["leader"], *(replica["name"] for replica in stream["cluster"]["replicas"])}
     assert names == {"nats-0", "nats-1", "nats-2"}
     await operator.close()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "leaves"),
+    [("hub", Leaves(("prod", "lab"))), ("prod", Leaves(joins=True)), ("both", Leaves(("lab",), joins=True))],
+)
+def test_servers_take_what_is_configured_for_leaf_nodes(tmp_path: Path, cluster: str, leaves: Leaves) -> None:
+    """The file as it is, with the secrets' values in the environment; certificates alone are left out."""
+    *_, statefulset = list(yaml.safe_load_all(rendered(cluster, leaves=leaves)["30-nats.yaml"]))
+    environment = {"POD_NAME": "nats-0"}
+    for entry in container(statefulset)["env"]:
+        source = entry.get("valueFrom", {}).get("secretKeyRef")
+        if source:
+            is_url = source["name"] == "nats-federation"
+            environment[entry["name"]] = "tls://leaf-prod:m1@hub.example:7422" if is_url else new_password()
+    names = {port.get("name") for port in container(statefulset)["ports"]}
+    assert ("leaves" in names) == bool(leaves.clusters)
+    assert ("MUSTER_FEDERATION_URL" in environment) == leaves.joins
+    file = tmp_path / "nats.conf"
+    text = server_configuration(cluster, 3, (), leaves)
+    file.write_text(re.sub(r"(?m)^\s*tls .*$", "", re.sub(r",? tls \{[^{}]*\}", "", text)))
+    binary, _ = find_binary()
+    command = [binary, "-t", "-c", str(file)]
+    checked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_a_server_without_its_passwords_does_not_start(tmp_path: Path) -> None:

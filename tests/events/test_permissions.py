@@ -441,6 +441,12 @@ def test_shards_that_are_no_names_or_would_share_a_password(shards: tuple[str, .
         permissions.configuration("prod", shards=shards)
 
 
+@pytest.mark.parametrize("leaves", [("a b",), ("",), ("prod", "PROD"), ("a-b", "a_b")])
+def test_leaves_that_are_no_names_or_would_share_a_password(leaves: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        permissions.configuration(CLUSTER, leaves=leaves)
+
+
 def test_a_name_that_is_no_cluster() -> None:
     with pytest.raises(ValueError, match="expected letters"):
         permissions.configuration("a b")

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from services.federator.backends.opening import load, open_backend
-from services.federator.clusters import InvalidClusters, KubernetesCluster, Limits, OpenPaiCluster, Token, parse
+from services.federator.clusters import (
+    InvalidClusters,
+    KubernetesCluster,
+    Limits,
+    MusterLog,
+    OpenPaiCluster,
+    Token,
+    parse,
+)
 from services.simulator.cluster import SimulatedCluster
 
 TEXT = """
@@ -32,6 +40,7 @@ clusters:
     kubeconfig: gpus.yaml
     namespace: training
     dialect: volcano
+    log: {domain: log-gpus, cluster: gpus}
 """
 
 
@@ -53,6 +62,7 @@ def test_what_is_read() -> None:
             kubeconfig="gpus.yaml",
             namespace="training",
             dialect="volcano",
+            log=MusterLog(domain="log-gpus", cluster="gpus"),
         ),
     )
 
@@ -80,6 +90,9 @@ KUBERNETES: dict[str, Any] = {"kind": "kubernetes", "uri": "https://k.example", 
         (KUBERNETES | {"token": {"env": "T"}}, "clusters.a.token: not known; expected uri, user, kubeconfig"),
         (KUBERNETES | {"namespace": "Not_One"}, "clusters.a.namespace: expected a Kubernetes namespace"),
         (KUBERNETES | {"dialect": "yarn"}, "clusters.a.dialect: expected coscheduling or volcano"),
+        (KUBERNETES | {"log": {"domain": "d"}}, "clusters.a.log: expected {domain: DOMAIN, cluster: NAME}"),
+        (KUBERNETES | {"log": {"domain": "a.b", "cluster": "c"}}, "clusters.a.log.domain: expected letters, digits"),
+        (OPENPAI | {"log": {"domain": "d", "cluster": "c"}}, "clusters.a.log: not known; expected uri, user, token"),
         ({"kind": "slurm"}, "clusters.a.kind: expected openpai or kubernetes"),
         (["a"], "clusters.a: expected a mapping"),
     ],

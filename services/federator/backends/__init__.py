@@ -19,6 +19,7 @@ What the federator relies on, and a backend has to see to:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -64,6 +65,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the cluster's own attempts; guard time begins anew with each."""
     started_ms: int
     """When this attempt began to run, epoch milliseconds by the cluster's own clock; 0 where it does not say."""
+    placed: bool = False
+    """Whether something of it has a node while it waits (Kubernetes): it is about to run, or on its way out."""
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +75,10 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
     clock_ms: int
     """The cluster's own clock when it answered, epoch milliseconds (HTTP: ``Date``); 0 where it does not say."""
+
+
+class Unchanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster was not listed: its own log vouches that its last list still says how its runs are."""
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,9 +168,34 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
+Watched = Mapping[str, str]
+"""Job, or what stands before the number of a Job of several → the run that it is of."""
+
+
+class Log(Protocol):
+    """A cluster's own log, by which it need not be listed while nothing happens."""
+
+    async def follow(self) -> None:
+        """For ever."""
+        ...
+
+    async def stirred(self) -> None:
+        """Returns when the log has told something, since the last question, that a list may show."""
+        ...
+
+    async def vouches(self, watched: Watched) -> bool:
+        """Whether the last list still says how these runs are, as of this question."""
+        ...
+
+    async def listed(self, backend: Backend) -> Listing | Silent:
+        """What the cluster itself says."""
+        ...
+
+
 class Reach(NamedTuple):
     """How to reach an account: a user on a cluster."""
 
     backend: Backend
     poll_s: float
-    """Between two lists."""
+    """Between two lists, or questions to the cluster's log."""
+    log: Log | None = None

@@ -28,6 +28,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -87,6 +88,14 @@ def kubernetes_name(name: str) -> str:
     return f"{kept}-{digest}" if kept else f"run-{digest}"
 
 
+@lru_cache(65_536)
+def job_names(name: str, owner: Owner) -> tuple[str, str]:
+    """Of a run: its first Job's name, and what stands before the number of each other's. The latter has the owner in it
+    and is never somebody else's."""
+    first = kubernetes_name(name)
+    return first, f"{first[: LONGEST - 14].rstrip('-')}-{_digest(_encoded(msgspec.to_builtins(owner)))}"
+
+
 def objects(job: Mapped, placing: Placing) -> tuple[Mapped, Mapped]:
     """The PodGroup and the Job. Raises Unsupported."""
     _check(job)
@@ -97,7 +106,7 @@ def objects(job: Mapped, placing: Placing) -> tuple[Mapped, Mapped]:
         "labels": {MANAGED: MANAGER},
         "annotations": {NAME: job["name"], MARKER: _encoded(job["extras"][MARKER])},
     }
-    group_name = f"{name}-{hashlib.sha256(about['annotations'][MARKER].encode()).hexdigest()[:10]}"
+    group_name = f"{name}-{_digest(about['annotations'][MARKER])}"
     group = {
         "apiVersion": dialect.api_version,
         "kind": "PodGroup",
@@ -129,6 +138,10 @@ def owner(annotations: Mapping[str, str] | None, name: str) -> Owner | None:
         return msgspec.json.decode(annotations.get(MARKER, ""), type=Owner)
     except (msgspec.MsgspecError, UnicodeError):
         return None
+
+
+def _digest(marker: str) -> str:
+    return hashlib.sha256(marker.encode()).hexdigest()[:10]
 
 
 def _encoded(marker: Any) -> str:

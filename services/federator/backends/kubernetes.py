@@ -128,7 +128,8 @@ def _name(metadata: Metadata) -> str:
 def _run(name: str, job: Job, pods: list[GangPod]) -> Run:
     state = _state(job, pods)
     started_ms = max((pod.started_ms for pod in pods), default=0) if state == RUNNING else 0
-    return Run(name=name, uid=job.metadata.uid, state=state, attempt=0, started_ms=started_ms)
+    placed = state == WAITING and any(pod.spec.node_name for pod in pods)
+    return Run(name=name, uid=job.metadata.uid, state=state, attempt=0, started_ms=started_ms, placed=placed)
 
 
 def _state(job: Job, pods: list[GangPod]) -> str:

@@ -6,12 +6,14 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
+from events.connection import Connection
 from services.federator.backends import Backend, Reach
 from services.federator.backends.credentials import Secret
 from services.federator.backends.gangs import Placing
 from services.federator.backends.kubernetes import Kubernetes
+from services.federator.backends.leaf import Leaf
 from services.federator.backends.openpai import Limits, OpenPai
-from services.federator.clusters import Cluster, InvalidClusters, OpenPaiCluster, parse
+from services.federator.clusters import Cluster, InvalidClusters, KubernetesCluster, OpenPaiCluster, parse
 from services.federator.records import account_of
 from services.kubernetes import access
 
@@ -26,12 +28,20 @@ def load(file: Path) -> tuple[Cluster, ...]:
     return parse(text)
 
 
-def reaches(clusters: Iterable[Cluster], directory: Path) -> dict[str, Reach]:
-    """By account, as jobs name it. Raises as `open_backend`."""
+def reaches(clusters: Iterable[Cluster], directory: Path, connection: Connection | None = None) -> dict[str, Reach]:
+    """By account, as jobs name it. `connection`: over which clusters' own logs are read. Raises as `open_backend`."""
     return {
-        account_of(cluster.user, cluster.uri): Reach(open_backend(cluster, directory), cluster.poll_ms / 1000)
+        account_of(cluster.user, cluster.uri): Reach(
+            open_backend(cluster, directory), cluster.poll_ms / 1000, _log(cluster, connection)
+        )
         for cluster in clusters
     }
+
+
+def _log(cluster: Cluster, connection: Connection | None) -> Leaf | None:
+    if connection is None or not isinstance(cluster, KubernetesCluster) or cluster.log is None:
+        return None
+    return Leaf(connection, cluster.log.domain, cluster.log.cluster, cluster.namespace)
 
 
 def open_backend(cluster: Cluster, directory: Path) -> Backend:

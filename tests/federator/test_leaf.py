@@ -1,0 +1,397 @@
+"""Clusters' own Muster logs over leaf nodes, on real nats-servers: with a healthy leaf nobody polls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from nats.aio.msg import Msg
+
+import events as ev
+from events import envelope, permissions, subjects
+from events.connection import Connection, Denied, Unanswered
+from events.jetstream import JetStreamLog
+from events.memory import MemoryLog
+from services.federator.backends import RUNNING, SUCCEEDED, WAITING, Reach
+from services.federator.backends.kubernetes import Kubernetes
+from services.federator.backends.leaf import Leaf
+from services.federator.bodies import Bodies, Cipher, MemoryBlobs
+from services.federator.records import PLACED, RACING, SETTLED, Job, account_of
+from services.federator.service import Federator
+from services.federator.specialize import to_yaml
+from services.federator.state import State
+from services.kubernetes.access import direct
+from services.simulator.faults import Fault
+from services.writer import Writer
+from tests.federator.jobs import document, plugin
+from tests.federator.leaves import Hub, LeafCluster
+from tests.waiting import until
+
+NAMES = ("prod", "lab")
+POLL_S = 0.05
+
+
+class Field:
+    """A federator over two clusters, each with a log of its own. It polls twenty times a second, where it polls."""
+
+    def __init__(self, hub: Hub, clusters: dict[str, LeafCluster]) -> None:
+        self.hub, self.clusters = hub, clusters
+        self.log = MemoryLog("federation")
+        self.bodies = Bodies(MemoryBlobs(), Cipher([Cipher.new_key()]))
+        self.lists: dict[str, Fault] = {
+            name: cluster.kubernetes.faults.plan(verb="list", resource="jobs", times=0)
+            for name, cluster in clusters.items()
+        }
+        """Faults that do no harm: they count."""
+        self.federator: Federator
+        self.leaves: dict[str, Leaf] = {}
+        self._backends: list[Kubernetes] = []
+        self._running: asyncio.Task[None] | None = None
+        self._connection: Connection
+
+    async def start(self) -> None:
+        self._connection = await self.hub.connect()
+        reaches = {}
+        for name, cluster in self.clusters.items():
+            backend = Kubernetes(direct(cluster.kubernetes.url), "default", timeout_s=5.0)
+            self._backends.append(backend)
+            self.leaves[name] = Leaf(self._connection, cluster.domain, name, "default")
+            reaches[account_of("ml", f"https://{name}.example")] = Reach(backend, POLL_S, self.leaves[name])
+        self.federator = Federator(self.log, reaches, self.bodies, holder="test")
+        self._running = asyncio.create_task(self.federator.run())
+        await until(lambda: self.federator.ready.is_set() or self._ended(), "the federator to be ready")
+
+    def _ended(self) -> bool:
+        if self._running is not None and self._running.done():
+            self._running.result()
+        return False
+
+    async def stop(self) -> None:
+        if self._running is None:
+            return
+        self._running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._running
+        self._running = None
+        for backend in self._backends:
+            await backend.close()
+        self._backends.clear()
+        await self._connection.close()
+
+    async def submit(self, name: str, *, guard_s: float = 0.0, **priorities: int) -> None:
+        made = document()
+        del made["secrets"]
+        made["name"] = name
+        clusters = {
+            alias: {"uri": f"https://{alias}.example", "user": "ml", "priority": priority}
+            for alias, priority in priorities.items()
+        }
+        plugin(made).update(
+            guardTimeRunning=round(guard_s / 60, 3),
+            timeScale=1,
+            clusters=clusters,
+            params={"gpuNum": dict.fromkeys(priorities, 1)},
+        )
+        made["taskRoles"]["main"]["resourcePerInstance"]["gpu"] = 0
+        made["extra"]["com.microsoft.pai.runtimeplugin"] = made["extra"]["com.microsoft.pai.runtimeplugin"][-1:]
+        await self.federator.federate(to_yaml(made))
+
+    def job(self, name: str) -> Job:
+        state = self.federator.state
+        return state.jobs[state.names[name]]
+
+    def sees(self, name: str, cluster: str, *states: str) -> Callable[[], bool]:
+        return lambda: not self._ended() and self.job(name).places[cluster].run in states
+
+    async def vouched(self, *clusters: str) -> None:
+        """Until these clusters are not listed any more, for twenty of the polls that there would be."""
+
+        async def quiet() -> bool:
+            before = [self.lists[name].hits for name in clusters]
+            await asyncio.sleep(20 * POLL_S)
+            return [self.lists[name].hits for name in clusters] == before
+
+        for _ in range(60):
+            if await quiet():
+                return
+        raise AssertionError(f"{clusters} are listed for ever")
+
+    async def pods_made(self, name: str, *clusters: str) -> None:
+        await until(lambda: all(self.clusters[c].pods(f"{name}-{c}") for c in clusters), "the Jobs' pods")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with Hub(tmp_path, list(NAMES)) as running:
+        yield running
+
+
+@pytest.fixture
+async def clusters(tmp_path: Path, hub: Hub) -> AsyncIterator[dict[str, LeafCluster]]:
+    made = {name: LeafCluster(tmp_path, name, hub) for name in NAMES}
+    async with contextlib.AsyncExitStack() as stack:
+        for cluster in made.values():
+            await stack.enter_async_context(cluster)
+        yield made
+
+
+@pytest.fixture
+async def field(hub: Hub, clusters: dict[str, LeafCluster]) -> AsyncIterator[Field]:
+    made = Field(hub, clusters)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_a_job_whose_clusters_are_heard_costs_a_few_lists(field: Field) -> None:
+    await field.submit("train", prod=0, lab=0, guard_s=3.0)
+    await field.pods_made("train", *NAMES)
+    await until(field.sees("train", "prod", WAITING))
+    await until(field.sees("train", "lab", WAITING))
+    await field.vouched(*NAMES)
+    field.clusters["lab"].bind("train-lab")
+    await until(field.sees("train", "lab", RUNNING), "lab to be seen running")
+    before = field.lists["prod"].hits
+    assert field.job("train").phase == RACING
+    await until(lambda: field.job("train").phase == SETTLED, "the end of the guard time, and the loser's")
+    assert field.job("train").winner == "lab"
+    assert field.lists["prod"].hits > before, "the loser's end is seen, not believed"
+    await field.vouched(*NAMES)
+    field.clusters["lab"].end("train-lab", "Succeeded")
+    await until(field.sees("train", "lab", SUCCEEDED), "how it ended")
+
+
+async def test_guard_time_is_earned_without_lists_and_ends_with_one(field: Field) -> None:
+    await field.submit("train", prod=0, guard_s=6.0)
+    await field.pods_made("train", "prod")
+    field.clusters["prod"].bind("train-prod")
+    await until(field.sees("train", "prod", RUNNING))
+    await field.vouched("prod")
+    assert field.job("train").phase == RACING, "it took longer than the guard time to become quiet"
+    before = field.lists["prod"].hits
+    await until(lambda: field.job("train").phase in (PLACED, SETTLED), "the decision")
+    assert field.lists["prod"].hits == before + 1
+
+
+async def test_what_happened_while_the_leaf_was_cut_is_seen(field: Field) -> None:
+    """Polling is what is left; and once the leaf is back, nobody polls."""
+    await field.submit("train", prod=0, lab=0, guard_s=600.0)
+    await field.pods_made("train", *NAMES)
+    await field.vouched(*NAMES)
+    await field.clusters["prod"].stop_ingest()
+    field.clusters["prod"].cut()
+    await field.clusters["prod"].start_ingest()
+    before = field.lists["prod"].hits
+    await until(lambda: field.lists["prod"].hits > before + 3, "lists in the leaf's place")
+    field.clusters["prod"].bind("train-prod")
+    await until(field.sees("train", "prod", RUNNING), "a run that began while the leaf was cut")
+    assert not field.federator.state.clusters[account_of("ml", "https://prod.example")].silent
+    await field.clusters["prod"].stop_ingest()
+    field.clusters["prod"].join()
+    await field.clusters["prod"].start_ingest()
+    await field.vouched(*NAMES)
+    field.clusters["prod"].end("train-prod", "Failed")
+    await until(lambda: field.job("train").places["prod"].run == "failed", "its end")
+
+
+async def test_a_clusters_server_restarts(field: Field) -> None:
+    await field.submit("train", prod=0, lab=0, guard_s=600.0)
+    await field.pods_made("train", *NAMES)
+    await field.vouched(*NAMES)
+    field.clusters["prod"].server.kill()
+    field.clusters["prod"].server.start()
+    await field.vouched(*NAMES)
+    field.clusters["prod"].bind("train-prod")
+    await until(field.sees("train", "prod", RUNNING))
+    await field.vouched(*NAMES)
+
+
+async def test_without_ingest_the_log_vouches_for_nothing(field: Field) -> None:
+    """The leaf is there, the log is read to its end, and says nothing, since nobody looks."""
+    await field.submit("train", prod=0, guard_s=600.0)
+    await field.pods_made("train", "prod")
+    await field.vouched("prod")
+    await field.clusters["prod"].stop_ingest()
+    field.clusters["prod"].bind("train-prod")
+    await until(field.sees("train", "prod", RUNNING), "the run that no event tells of")
+    await field.clusters["prod"].start_ingest()
+    await field.vouched("prod")
+
+
+async def test_the_hub_restarts(field: Field) -> None:
+    await field.submit("train", prod=0, guard_s=600.0)
+    await field.pods_made("train", "prod")
+    await field.vouched("prod")
+    field.hub.server.kill()
+    field.hub.server.start()
+    await field.vouched("prod")
+    field.clusters["prod"].bind("train-prod")
+    await until(field.sees("train", "prod", RUNNING))
+
+
+async def test_a_federator_that_takes_over_lists_once_and_is_quiet(field: Field) -> None:
+    await field.submit("train", prod=0, guard_s=600.0)
+    await field.pods_made("train", "prod")
+    field.clusters["prod"].bind("train-prod")
+    await until(field.sees("train", "prod", RUNNING))
+    await field.vouched("prod")
+    await field.stop()
+    await field.start()
+    await field.vouched("prod")
+    assert field.job("train").places["prod"].run == RUNNING
+
+
+async def test_strangers_in_the_namespace_cost_no_list(field: Field) -> None:
+    await field.submit("train", prod=0, guard_s=600.0)
+    await field.pods_made("train", "prod")
+    await field.vouched("prod")
+    before = field.lists["prod"].hits
+    end = await field.leaves["prod"]._log.end()
+    for number in range(5):
+        name = f"other-{number}-abcde"
+        container = {"name": "c", "image": "i"}
+        field.clusters["prod"].kubernetes.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+        )
+        field.clusters["prod"].kubernetes.bind(name, "n1")
+    await until(lambda: field.leaves["prod"]._place >= end + 1, "the strangers' facts")
+    await asyncio.sleep(20 * POLL_S)
+    assert field.lists["prod"].hits == before
+
+
+async def test_what_the_log_vouched_for_is_decided_again_from_the_log(field: Field) -> None:
+    await field.submit("train", prod=0, lab=0, guard_s=1.0)
+    await field.pods_made("train", *NAMES)
+    await field.vouched(*NAMES)
+    field.clusters["prod"].bind("train-prod")
+    await until(lambda: field.job("train").phase == SETTLED, "the end")
+    again = State()
+    async for batch in field.log.read():
+        for stored in batch:
+            again.apply(stored.sequence, envelope.decode_events(stored))
+    assert again.jobs == field.federator.state.jobs
+    assert again.clusters == field.federator.state.clusters
+    assert any(isinstance(event, ev.JobPlaced) for event in await _events(field.log))
+
+
+async def _events(log: MemoryLog) -> list[ev.Event]:
+    return [event async for batch in log.read() for stored in batch for event in envelope.decode_events(stored)]
+
+
+# ---------------------------------------------------------------------------------------------------------- permissions
+
+
+async def test_over_the_leaf_the_log_is_read_and_nothing_else(hub: Hub, clusters: dict[str, LeafCluster]) -> None:
+    """Even as somebody who may do everything in the federation's account."""
+    connection = await hub.connect(permissions.FEDERATION_OPERATOR)
+    api = f"$JS.{clusters['prod'].domain}.API"
+    try:
+        leased = await _answered(connection, f"{api}.STREAM.INFO.muster-prod")
+        assert json.loads(leased)["config"]["name"] == "muster-prod"
+        for forbidden in (
+            "STREAM.NAMES",
+            "STREAM.LIST",
+            "INFO",
+            "STREAM.MSG.GET.muster-prod",
+            "STREAM.PURGE.muster-prod",
+            "STREAM.DELETE.muster-prod",
+            "STREAM.UPDATE.muster-prod",
+            "STREAM.MSG.DELETE.muster-prod",
+            "STREAM.CREATE.spare",
+            "STREAM.INFO.muster-leases-prod",
+            "STREAM.INFO.OBJ_muster-snapshots-prod",
+            "CONSUMER.CREATE.muster-leases-prod.c",
+            "CONSUMER.LIST.muster-prod",
+            "CONSUMER.DURABLE.CREATE.muster-prod.c",
+        ):
+            with pytest.raises(Unanswered, match="nothing at"):
+                await connection.request(f"{api}.{forbidden}", b"{}", within_s=2.0)
+        for written in (
+            subjects.subject("prod", "ingest"),
+            subjects.subject("prod", "binder"),
+            "muster-leases.prod.binder",
+        ):
+            with pytest.raises(Unanswered, match="nothing at"):
+                await connection.request(written, b"[]", within_s=2.0)
+    finally:
+        await connection.close()
+
+
+async def test_the_federators_own_user_may_ask_no_more_than_reading_takes(
+    hub: Hub, clusters: dict[str, LeafCluster]
+) -> None:
+    connection = await hub.connect()
+    api = f"$JS.{clusters['prod'].domain}.API"
+    try:
+        await _answered(connection, f"{api}.STREAM.INFO.muster-prod")
+        for forbidden in ("STREAM.PURGE.muster-prod", "STREAM.MSG.GET.muster-prod", "STREAM.INFO.other"):
+            with pytest.raises(Denied):
+                await connection.request(f"{api}.{forbidden}", b"{}", within_s=2.0)
+    finally:
+        await connection.close()
+
+
+async def test_a_clusters_server_can_neither_ask_the_federator_nor_read_its_log(
+    hub: Hub, clusters: dict[str, LeafCluster], tmp_path: Path
+) -> None:
+    """A cluster whose administrator binds the leaf node to an account with users of his own."""
+    own = clusters["lab"]
+    account = permissions.leaf_account_name("lab")
+    evil = own.accounts.replace(f"  {account} {{\n", f"  {account} {{\n    users: [ {{ user: eve, password: eve }} ]\n")
+    await own.stop_ingest()
+    own._restart(own.joined + evil)
+    federation = await hub.federation_log()
+    eve = await Connection(own.server.url).connect(user="eve", password="eve")
+    heard: list[tuple[str, bytes]] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append((message.subject, message.data))
+
+    try:
+        await eve.client.subscribe("muster.federation.>", cb=hear)
+        await eve.client.subscribe("muster-jobs.>", cb=hear)
+        await eve.client.subscribe("_INBOX_federator.>", cb=hear)
+        await eve.client.subscribe(f"$JS.{clusters['prod'].domain}.API.>", cb=hear)
+        await eve.client.flush()
+        await _answered(federation.connection, f"$JS.{own.domain}.API.STREAM.INFO.muster-lab")
+        await Writer(federation, "federator").take(ev.FederatorTaken(holder="test"))
+        for subject in ("muster.federation.federator", f"{subjects.jobs('federation')}.cancel"):
+            await eve.client.publish(subject, b"hers")
+        await eve.client.flush()
+        await _answered(federation.connection, f"$JS.{clusters['prod'].domain}.API.STREAM.INFO.muster-prod")
+        assert await federation.end() == 1
+        assert [(subject, data) for subject, data in heard if b"muster-lab" not in data and data != b"hers"] == []
+    finally:
+        await eve.close()
+        await federation.close()
+        await own.start_ingest()
+
+
+async def _answered(connection: Connection, subject: str) -> bytes:
+    """Until the leaf node is there."""
+    deadline = asyncio.get_running_loop().time() + 60.0
+    while True:
+        try:
+            return await connection.ask(subject)
+        except Unanswered:
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.05)
+
+
+async def test_a_log_is_read_by_its_domain(hub: Hub, clusters: dict[str, LeafCluster]) -> None:
+    connection = await hub.connect()
+    log = JetStreamLog(connection, "prod", domain=clusters["prod"].domain)
+    try:
+        await _answered(connection, f"$JS.{clusters['prod'].domain}.API.STREAM.INFO.muster-prod")
+        found: list[ev.Event] = []
+        async for batch in log.follow():
+            found += [event for stored in batch for event in envelope.decode_events(stored)]
+            if any(isinstance(event, ev.ClusterSynced) for event in found):
+                break
+        assert isinstance(found[0], ev.IngestTaken)
+    finally:
+        await connection.close()
