@@ -235,7 +235,7 @@ class Connection:
             connecting.result()
             self._inbox = self.client.new_inbox()
             await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-            await self.client.flush()
+            await self.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
             raise Unavailable(f"{self.url}: {error}") from error
         if refused.done():
@@ -243,6 +243,19 @@ class Connection:
             raise refused.result()
         self._connected = True
         return self
+
+    async def flush(self) -> None:
+        """Everything sent so far has reached the server. Raises what nats-py raises.
+
+        In a task of its own: Python 3.11's wait_for, in nats-py's flush, swallows a cancellation that meets its result,
+        and a service that was told to end in that moment would run on. `asyncio.wait` loses none.
+        """
+        flushing = asyncio.ensure_future(self.client.flush())
+        try:
+            await asyncio.wait({flushing})
+        finally:
+            flushing.cancel()
+        flushing.result()
 
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float | None = None

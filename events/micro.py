@@ -41,7 +41,7 @@ async def served(
     try:
         for verb, handler in handlers.items():
             await service.add_endpoint(name=verb, subject=f"{prefix}.{verb}", handler=_answering(handler))
-        await connection.client.flush()
+        await connection.flush()
         yield
     finally:
         await service.stop()

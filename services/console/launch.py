@@ -14,7 +14,7 @@ import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +35,6 @@ AUTO_SHARDS = 64
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
-CANCELLED_AGAIN_S = 3.0
-"""After so long without an end, which cleaning up does not take, a cancellation counts as swallowed."""
 USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 2, 3, 4, 5
 """Exit codes: a file of settings is wrong; another process took over; the log or the cluster cannot be reached or
 refuses us; the log holds a commit of a known writer that this version cannot read."""
@@ -139,14 +137,12 @@ async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None], grace_s: 
     stopping.cancel()
     if not running.done():
         await asyncio.wait({running}, timeout=grace_s)
-    if running.done():
-        running.result()
-        return
-    while not running.done():  # Python 3.11's wait_for may swallow a cancellation that meets its result
+    if not running.done():
         running.cancel()
-        await asyncio.wait({running}, timeout=CANCELLED_AGAIN_S)
-    if not running.cancelled():
-        running.result()
+        with suppress(asyncio.CancelledError):
+            await running
+        return
+    running.result()
 
 
 class Seat(NamedTuple):
