@@ -175,6 +175,7 @@ FederatorEvents = (
     | StopIntended
     | StopRefused
     | JobSettled
+    | SnapshotTaken
     | Ticked
     | Renewed
 )

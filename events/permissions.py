@@ -62,7 +62,7 @@ MAY = {
     READER: "read restore look",
     KEEPER: "read restore purge",
     SUBSCRIBER: "subscribe",
-    FEDERATOR: "read write lease keep answer",
+    FEDERATOR: "read restore write lease snapshot keep answer",
     JOBS: "request",
 }
 """What each role does. What that asks of the server stands in `PUBLISH` and `SUBSCRIBE`."""

@@ -1,10 +1,10 @@
 """Taking snapshots: off the hot path, in a process of its own.
 
-The binder is responsible for them. When enough was written since the last one, and no load is on if that can wait, its
-`SnapshotKeeper` starts ``muster snapshot`` as a child of lower priority. The child restores the newest good snapshot,
-folds what follows up to the log's end (`services.start`), stores the state under its sequence, reads it back as a start
-would, and says what it stored; so every snapshot is a replay of the whole log, by induction. Then the binder appends
-`SnapshotTaken`, whose digest `muster verify` compares with its own fold.
+A cluster's binder is responsible for them, and a federation's federator. When enough was written since the last one, and
+no load is on if that can wait, its `SnapshotKeeper` starts ``muster snapshot`` as a child of lower priority. The child
+restores the newest good snapshot, folds what follows up to the log's end (`services.start`), stores the state under its
+sequence, reads it back as a start would, and says what it stored; so every snapshot is a replay of the whole log, by
+induction. Then who is responsible appends `SnapshotTaken`, whose digest `muster verify` compares with its own fold.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from events import SnapshotTaken
+from events import Event, SnapshotTaken
 from events.envelope import STATE_VERSION
 from events.log import EventLog, LogError
 from events.snapshots import Kept
-from services.decider import Decider
 from services.start import restored, state_at
-from services.state import snapshot
+from services.state.form import Folded, Form
+from services.state.snapshot import FORM
 
 logger = logging.getLogger("muster.snapshots")
 KEPT = 3
@@ -39,22 +39,22 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 COMMAND = (sys.executable, "-m", "services", "snapshot", "--json")
 
 
-async def take(log: EventLog) -> Kept:
+async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
     """Keep the state at the log's end as of now, unless the newest snapshot is that already.
 
     Raises LogError, also when what was stored does not come back as it was; then it is deleted.
     """
-    started = await state_at(log)
+    started = await state_at(log, form=form)
     sequence = started.state.sequence
     if not sequence:
         raise LogError("the log is empty: there is no state to keep")
     if started.base is not None and started.base.sequence == sequence:
         return started.base
-    data, digest = await asyncio.to_thread(snapshot.pack, started.state)
+    data, digest = await asyncio.to_thread(form.pack, started.state)
     del started  # room for the one that is read back
     kept = Kept(sequence=sequence, digest=digest, state=STATE_VERSION, bytes=len(data))
     await log.snapshots.put(kept, data)
-    if await restored(log, kept) is None:
+    if await restored(log, kept, form) is None:
         await log.snapshots.delete(kept)
         raise LogError(f"snapshot {sequence} did not come back as it was stored")
     await _drop_old(log)
@@ -72,7 +72,7 @@ async def _drop_old(log: EventLog) -> None:
 
 
 class Taking(NamedTuple):
-    """How a binder takes snapshots."""
+    """How a service takes snapshots."""
 
     after_bytes: int
     """So much of the log since the last one makes the next one due."""
@@ -80,12 +80,28 @@ class Taking(NamedTuple):
     """The child's: it has the settings, which its command line does not."""
 
 
+class Responsible(Protocol):
+    """Who has snapshots taken: `services.decider.Decider`, or the federator."""
+
+    active: bool
+    """Whether it may append."""
+    tail_bytes: int
+    """What was folded since the snapshot from which its state was restored."""
+
+    @property
+    def state(self) -> Folded: ...
+
+    def report(self, outcome: Event) -> None:
+        """Append it soon."""
+        ...
+
+
 class SnapshotKeeper:
-    """The binder's part: when a snapshot is due, and what the log is told of it."""
+    """The part of who is responsible: when a snapshot is due, and what the log is told of it."""
 
     def __init__(
         self,
-        decider: Decider,
+        decider: Responsible,
         busy: Callable[[], bool],
         taking: Taking,
     ) -> None:

@@ -5,40 +5,48 @@ console. A snapshot is good when it can be read, is of this version's fold, has 
 log behind it does not say otherwise. One that is not is told and left out, and the one before it is tried; a log that
 still begins at 1 can always be folded from there. Restoring and folding go in slices, so that a large state does not
 cost its service the lease.
+
+A log is a cluster's unless the `Form` of another kind is given.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from events.envelope import STATE_VERSION
 from events.log import EventLog, LogError, Purged
 from events.snapshots import BrokenSnapshot, Kept
-from services.state import snapshot
 from services.state.fold import State
+from services.state.form import Damaged, Folded, Form
+from services.state.snapshot import FORM
 
 logger = logging.getLogger("muster.start")
 FOLD_EVENTS = 2_000
 """Events folded between two turns of the event loop: a few milliseconds."""
+S = TypeVar("S", bound=Folded)
 
 
 class NoStart(LogError):
     """The log was purged, and no snapshot is there on which what is left could stand."""
 
 
-class Start(NamedTuple):
+class Start(NamedTuple, Generic[S]):
     """A state and where it came from."""
 
-    state: State
+    state: S
     base: Kept | None
     """The snapshot; None when the log was folded from its first commit."""
     tail_bytes: int
     """What was folded behind it."""
 
 
-async def state_at(log: EventLog, until: int | None = None) -> Start:
+@overload
+async def state_at(log: EventLog, until: int | None = None) -> Start[State]: ...
+@overload
+async def state_at(log: EventLog, until: int | None = None, *, form: Form[S]) -> Start[S]: ...
+async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] = FORM) -> Start[Any]:
     """The state after commit `until` (default: the log's end as of now), from the newest good snapshot at or before it.
 
     Raises NoStart, LogError, UnknownCommit.
@@ -47,53 +55,57 @@ async def state_at(log: EventLog, until: int | None = None) -> Start:
     place = end if until is None else min(until, end)
     first = await log.first()
     for kept in await log.snapshots.listed():
-        if first - 1 <= kept.sequence <= place and (state := await restored(log, kept)) is not None:
+        if first - 1 <= kept.sequence <= place and (state := await restored(log, kept, form)) is not None:
             tail_bytes = await fold(log, state, place)
             if _confirmed(state, kept):
                 return Start(state, kept, tail_bytes)
     if first > 1:
         raise NoStart(f"the log begins at {first}, and no snapshot from there to {place} can be used")
-    state = State()
+    state = form.empty()
     return Start(state, None, await fold(log, state, place))
 
 
-async def beginning(log: EventLog) -> Start:
+@overload
+async def beginning(log: EventLog) -> Start[State]: ...
+@overload
+async def beginning(log: EventLog, form: Form[S]) -> Start[S]: ...
+async def beginning(log: EventLog, form: Form[Any] = FORM) -> Start[Any]:
     """From where the log can still be folded: an empty state, or that of a purged log's oldest good snapshot.
 
     Raises NoStart, LogError.
     """
     first = await log.first()
     if first == 1:
-        return Start(State(), None, 0)
+        return Start(form.empty(), None, 0)
     for kept in reversed(await log.snapshots.listed()):
-        if first - 1 <= kept.sequence and (state := await restored(log, kept)) is not None:
+        if first - 1 <= kept.sequence and (state := await restored(log, kept, form)) is not None:
             return Start(state, kept, 0)
     raise NoStart(f"the log begins at {first}, and none of its snapshots can be used")
 
 
-async def restored(log: EventLog, kept: Kept) -> State | None:
+async def restored(log: EventLog, kept: Kept, form: Form[S]) -> S | None:
     """The state of this snapshot; None, and told, when it is not good. Raises LogError but for BrokenSnapshot."""
     if kept.state != STATE_VERSION:
         _left_out(kept, f"it is of state version {kept.state}, this is {STATE_VERSION}")
         return None
     try:
-        slices = snapshot.unpack(await log.snapshots.get(kept), kept.digest)
+        slices = form.unpack(await log.snapshots.get(kept), kept.digest)
         while True:
             try:
                 next(slices)
             except StopIteration as done:
-                state: State = done.value
+                state: S = done.value
                 break
             await asyncio.sleep(0)
         if state.sequence != kept.sequence:
-            raise snapshot.Damaged(f"it is of {state.sequence}")
-    except (snapshot.Damaged, BrokenSnapshot) as error:
+            raise Damaged(f"it is of {state.sequence}")
+    except (Damaged, BrokenSnapshot) as error:
         _left_out(kept, str(error))
         return None
     return state
 
 
-async def fold(log: EventLog, state: State, until: int) -> int:
+async def fold(log: EventLog, state: Folded, until: int) -> int:
     """Fold what follows the state, up to `until`; its bytes. Raises LogError, UnknownCommit."""
     events = size = 0
     async for batch in log.read(state.sequence, until):
@@ -109,7 +121,7 @@ async def fold(log: EventLog, state: State, until: int) -> int:
     return size
 
 
-def _confirmed(state: State, base: Kept) -> bool:
+def _confirmed(state: Folded, base: Kept) -> bool:
     """Whether the log says the same of the snapshot, or nothing: its process may have ended in between."""
     taken = state.snapshots.get(base.sequence)
     if taken is None or taken.digest == base.digest:

@@ -30,7 +30,7 @@ NICER = 10
 def told_errors(*kinds: type[Exception]) -> Iterator[None]:
     """What is the user's to mend, as one line and exit code 2."""
     from services.settings import InvalidSetting
-    from services.state.fold import UnknownCommit
+    from services.state.form import UnknownCommit
 
     told: tuple[type[Exception], ...] = (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, *kinds)
     try:
@@ -76,22 +76,23 @@ def verify(location: str | None, cluster: str | None, *, strict: int = 0, as_jso
 
 def replay(location: str | None, cluster: str | None, *, at: str | None = None, as_json: bool = False) -> int:
     from services.console import replay as replaying
-    from services.console.summary import summary, waiting_groups
-    from services.state import snapshot
+    from services.console.kinds import Kind, kind_of
 
-    async def work(log: EventLog) -> Any:
-        return await replaying.replay(log, at)
+    async def work(log: EventLog) -> tuple[Kind, Any]:
+        kind = await kind_of(log)
+        return kind, await replaying.replay(log, at, kind.form)
 
-    state = run(_with_log(location, cluster, work))
-    digest = snapshot.digest(state)
-    waiting = {group: {"pods": pods, "why": why} for group, (pods, why) in waiting_groups(state).items()}
+    kind, state = run(_with_log(location, cluster, work))
+    told = {**kind.summary(state), "digest": kind.form.digest(state)}
+    what, waiting = kind.waiting(state)
     if as_json:
-        show.json_line({**summary(state), "waiting_groups": waiting, "digest": digest})
+        show.json_line({**told, what: waiting})
         return 0
-    show.facts_of(f"State at {state.sequence}", {**summary(state), "digest": digest})
+    show.facts_of(f"State at {state.sequence}", told)
     if waiting:
-        rows = [(group, found["pods"], found["why"]) for group, found in waiting.items()]
-        show.console().print(show.table("Waiting", ("group", "pods", "why"), rows))
+        rows = [(name, *found.values()) for name, found in waiting.items()]
+        columns = (kind.one, *next(iter(waiting.values())))
+        show.console().print(show.table("Waiting", columns, rows))
     return 0
 
 
@@ -102,13 +103,17 @@ def take_snapshot(location: str | None, cluster: str | None, *, as_json: bool = 
     import os
 
     from services import settings, snapshots
+    from services.console.kinds import kind_of
     from services.telemetry import logs
+
+    async def work(log: EventLog) -> Any:
+        return await snapshots.take(log, (await kind_of(log)).form)
 
     with told_errors():
         chosen = settings.read({"cluster": cluster})
     logs.configure("snapshot", chosen.cluster, chosen.log_level, chosen.log_format)
     os.nice(NICER)
-    kept = run(_with_log(location, cluster, snapshots.take))
+    kept = run(_with_log(location, cluster, work))
     found = msgspec.to_builtins(kept)
     if as_json:
         show.json_line(found)

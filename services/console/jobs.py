@@ -22,9 +22,11 @@ from services.federator.backends import Owner
 from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob, load
 from services.federator.records import SETTLED
-from services.federator.service import WRITER
+from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
+from services.federator.state import WRITER, State
 from services.federator.timeline import drawn
+from services.start import beginning
 
 WATCH_S = 0.5
 NOT_SUBMITTED = "not-submitted"
@@ -112,8 +114,8 @@ def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
 def explain(name: str, nats: str | None, federation: str, *, at: str | None = None, as_json: bool = False) -> int:
     """Exit code 0, or 2: the log has no such job. Reads the log; no federator need run."""
     with told_errors():
-        commits = asyncio.run(_commits(nats, federation, at))
-        lines = explained(commits, name)
+        state, said = asyncio.run(_commits(nats, federation, at))
+        lines = explained(said, name, state)
         if lines is None:
             raise Unusable(
                 f"there is no job {name!r} in the log of {federation!r}: expected a name of `muster job list`"
@@ -122,7 +124,7 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
         show.json_line(lines)
         return 0
     out = show.console()
-    line = drawn(commits, name)
+    line = drawn(said, name)
     if line is not None:
         out.print(show.headed(name, "bold", f", accepted {_time(line.from_ns):%Y-%m-%d %H:%M:%S}Z"))
         out.print(timeline.picture(line, out.width))
@@ -131,23 +133,24 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
     return 0
 
 
-async def _commits(nats: str | None, federation: str, at: str | None) -> list[Said]:
-    """What the federator said, up to a place. Raises BadPlace, LogError."""
+async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[State, list[Said]]:
+    """What the federator said, up to a place, and the state on which that stands. Raises BadPlace, LogError."""
     sequence, time_ns = read_place(at) if at else (None, None)
     log: EventLog = await open_location(nats, federation)
     said: list[Said] = []
     try:
-        async for batch in log.read(0, sequence):
+        state = (await beginning(log, FORM)).state
+        async for batch in log.read(state.sequence, sequence):
             for stored in batch:
                 header = envelope.header_of(stored)
                 if header is None or header.writer != WRITER:
                     continue
                 if time_ns is not None and header.time_ns > time_ns:
-                    return said
+                    return state, said
                 said.append(Said(stored.sequence, header.time_ns, envelope.decode_events(stored)))
     finally:
         await log.close()
-    return said
+    return state, said
 
 
 def _time(time_ns: int) -> datetime:

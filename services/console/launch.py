@@ -110,7 +110,7 @@ def _exit_code(error: BaseException) -> int:
     """Say why the service ended, and how whoever runs it can tell; what is a bug keeps its traceback."""
     from services.kubernetes.access import AccessError
     from services.kubernetes.errors import ApiError
-    from services.state.fold import UnknownCommit
+    from services.state.form import UnknownCommit
 
     if isinstance(error, (UnknownCommit, MalformedCommit)):
         logger.error("this version cannot read the log: %s", error)
@@ -307,6 +307,7 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
             bodies.Bodies(bodies.BucketBlobs(bucket), bodies.Cipher(keys)),
             holder=settings.holder,
             clock_offset_ms=settings.clock_offset_ms,
+            snapshots=_taking(settings),
         )
         running = tasks.create_task(federator.run())
         await asyncio.wait({running, tasks.create_task(federator.ready.wait())}, return_when=asyncio.FIRST_COMPLETED)

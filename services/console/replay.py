@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from events import envelope
 from events.envelope import MalformedCommit, Stored
 from events.log import EventLog
 from services.console.errors import Unusable
 from services.start import NoStart, beginning, state_at
-from services.state.fold import State
+from services.state.form import Form
+from services.state.snapshot import FORM
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_SEQUENCE = 20
@@ -32,28 +34,30 @@ def read_place(text: str) -> tuple[int | None, int | None]:
     return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000
 
 
-async def replay(log: EventLog, at: str | None = None) -> State:
+async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -> Any:
     """The state at `at` (default: the end): after that commit; or before the first commit that is younger than that time,
     by its writer's clock. Raises BadPlace, LogError, UnknownCommit.
+
+    `form`: that of the log's kind.
     """
     sequence, time_ns = read_place(at) if at else (None, None)
     if time_ns is not None:
-        return await _before(log, time_ns)
+        return await _before(log, time_ns, form)
     end = await log.end()
     if sequence is not None and sequence > end:
         raise BadPlace(f"--at {sequence}: the log ends at {end}")
     try:
-        return (await state_at(log, sequence)).state
+        return (await state_at(log, sequence, form=form)).state
     except NoStart as error:
         if sequence is None:
             raise
-        oldest = (await beginning(log)).state.sequence
+        oldest = (await beginning(log, form)).state.sequence
         raise BadPlace(f"--at {sequence}: {error}; the first place that is left is {oldest}") from error
 
 
-async def _before(log: EventLog, time_ns: int) -> State:
+async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
     """Folded from where the log can be folded at all: times are the writers' own, and no snapshot stands for one."""
-    state, base, _ = await beginning(log)
+    state, base, _ = await beginning(log, form)
     async for batch in log.read(state.sequence):
         for stored in batch:
             if _time_ns(stored) > time_ns:

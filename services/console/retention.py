@@ -12,6 +12,7 @@ and whoever still expects the commit that is gone is refused (`events.log`).
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 
@@ -22,8 +23,9 @@ from events.homes import copy
 from events.log import EventLog, LogError
 from events.snapshots import Kept
 from events.subjects import subject
+from services.console.kinds import kind_of
 from services.start import restored, state_at
-from services.state.fold import SNAPSHOTS_KEPT, State
+from services.state.form import SNAPSHOTS_KEPT, Folded, Form
 
 DAY_NS = 86_400_000_000_000
 
@@ -65,8 +67,9 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
         found.archived = await copy(log, archive)
         found.archive_end = await _confirmed_end(log, archive)
         bounds.append(_Bound(found.archive_end, f"the archive ends at {found.archive_end}"))
-    state = (await state_at(log)).state
-    bounds.append(await _by_snapshots(log, state))
+    form = (await kind_of(log)).form
+    state: Folded = (await state_at(log, form=form)).state
+    bounds.append(await _by_snapshots(log, state, form))
     bound = min(bounds, key=lambda one: one.place)
     if not days:
         bound = _Bound(0, "the retention is for ever: MUSTER_RETENTION_DAYS is 0, and no --days was given")
@@ -80,20 +83,20 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
     return found
 
 
-async def _by_snapshots(log: EventLog, state: State) -> _Bound:
+async def _by_snapshots(log: EventLog, state: Folded, form: Form[Any]) -> _Bound:
     """The older of the last two that the log confirms, if both can be restored."""
     if len(state.snapshots) < SNAPSHOTS_KEPT:
         return _Bound(0, f"the log confirms {len(state.snapshots)} snapshots: {SNAPSHOTS_KEPT} have to be there")
     for taken in state.snapshots.values():
-        if not await _is_good(log, taken):
+        if not await _is_good(log, taken, form):
             return _Bound(0, f"snapshot {taken.sequence} cannot be restored")
     oldest = min(state.snapshots)
     return _Bound(oldest, f"the snapshot of {oldest} is the older of the last {SNAPSHOTS_KEPT}")
 
 
-async def _is_good(log: EventLog, taken: ev.SnapshotTaken) -> bool:
+async def _is_good(log: EventLog, taken: ev.SnapshotTaken, form: Form[Any]) -> bool:
     kept = Kept(sequence=taken.sequence, digest=taken.digest, state=taken.state, bytes=taken.bytes)
-    return kept in await log.snapshots.listed() and await restored(log, kept) is not None
+    return kept in await log.snapshots.listed() and await restored(log, kept, form) is not None
 
 
 async def _by_age(log: EventLog, bound: _Bound, before_ns: int, days: int) -> _Bound:
@@ -131,7 +134,7 @@ async def _at(log: EventLog, sequence: int) -> tuple[str, bytes, bytes] | None:
     return (found[0].subject, found[0].header, found[0].payload) if found else None
 
 
-async def _emptied(log: EventLog, state: State, until: int) -> list[str]:
+async def _emptied(log: EventLog, state: Folded, until: int) -> list[str]:
     writers = sorted({*state.holders, "admin"})
     lasts = {writer: await log.last(subject(log.cluster, writer)) for writer in writers}
     return [writer for writer, last in lasts.items() if last is not None and last.sequence <= until]

@@ -4,9 +4,10 @@ Two readings. The first takes the headers alone and notes which commits were dec
 state, and wherever somebody decided, the same core decides again over that state; what it says waits, as bytes, until
 the commit itself comes by, a few commits later. So memory holds an entry for each decision and a handful of payloads.
 
-Facts, ticks, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its intent (a
-pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so that
-no decision hides among the inputs. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of
+Facts, ticks, requests, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its
+intent (a pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so
+that no decision hides among the inputs. Who decides, and what an intent is, `services.console.kinds` says for clusters'
+logs and for federations'. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of
 any state is checked at the end (`services.state.validate`).
 
 A purged log is verified from the oldest snapshot on which what is left of it stands: its report says from where, and with
@@ -25,25 +26,10 @@ from events import Event, envelope, subjects
 from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, MalformedCommit, Stored
 from events.log import EventLog
 from events.wire import UNDECODABLE
-from services.binder import core as binder
-from services.planner import core as planner
+from services.console.kinds import CLUSTER, Kind, kind_of
 from services.start import NoStart, beginning
-from services.state import snapshot
-from services.state.fold import State, UnknownCommit
-from services.state.records import PENDING
-from services.state.validate import Violated, validate_state
-
-BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
-EVICTIONS = frozenset({ev.PodEvicted, ev.EvictionFailed})
-MARKS = frozenset({ev.TimeoutMarked, ev.TimeoutMarkRenewed, ev.TimeoutMarkFailed})
-INPUTS: dict[str, frozenset[type]] = {
-    "taken": frozenset({ev.PlannerTaken, ev.BinderTaken}),
-    "left": frozenset({ev.PlannerLeft}),
-    "renew": frozenset({ev.Renewed}),
-    "tick": frozenset({ev.Ticked}),
-    "outcome": BINDINGS | EVICTIONS | MARKS | {ev.ConditionsReported, ev.ShardLost, ev.SnapshotTaken},
-}
-"""What planner and binder may append without deciding, by cause."""
+from services.state.form import Folded, UnknownCommit
+from services.state.validate import Violated
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +96,10 @@ async def verify(
     `progress` is told (commits done, commits in all). Raises LogError, UnknownCommit.
     """
     end = await log.end()
-    verifier = Verifier(log.cluster)
+    kind = await kind_of(log)
+    verifier = Verifier(log.cluster, kind)
     try:
-        start = await beginning(log)
+        start = await beginning(log, kind.form)
     except NoStart as error:
         verifier.report.first = await log.first()
         verifier.cannot(str(error))
@@ -134,33 +121,26 @@ async def verify(
 class Verifier:
     """One log's verification: give `expect` all batches, then `check` all of them again, then `finish`."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, kind: Kind = CLUSTER) -> None:
         self.report = Report(cluster=cluster)
-        self.state = State()
+        self.state: Any = kind.form.empty()
+        self._kind = kind
+        self._checks = kind.checks(self.state)
         self.blind = False
         """Whether the log was written by a fold that is not this one."""
         self._decided_at: dict[int, list[tuple[int, str]]] = {}
         """basis → (sequence, writer) of what was decided there."""
         self._again: dict[int, tuple[int, list[Event]]] = {}
         """sequence → the epoch at its basis and what the rules say there; until it comes by."""
-        self._permitted: dict[str, str] = {}
-        """UID → the node that a permit named."""
-        self._evicting: set[str] = set()
-        self._marking: set[str] = set()
-        self._settled: frozenset[str] = frozenset()
-        """Pods whose intents lie before the start."""
         self._wanted: set[int] = set()
         """Places of which there was a snapshot."""
         self._digests: dict[int, str] = {}
 
-    def stand_on(self, state: State, digest: str) -> None:
+    def stand_on(self, state: Folded, digest: str) -> None:
         """Begin with this state instead of an empty one: a purged log's."""
         self.state = state
+        self._checks = self._kind.checks(state)
         self.report.start, self.report.start_digest = state.sequence, digest
-        self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
-        self._evicting = set(state.evictions)
-        self._marking = {*state.marks, *(uid for gang in state.gangs.values() for uid in gang.timed_out)}
-        self._settled = frozenset(uid for uid, pod in state.pods.items() if pod.status != PENDING)
         self._digests[state.sequence] = digest
 
     # --------------------------------------------------------------------------------------------------- first reading
@@ -172,7 +152,7 @@ class Verifier:
             header = envelope.header_of(stored)
             cause = header.cause if header is not None else "foreign"
             report.causes[cause] = report.causes.get(cause, 0) + 1
-            if _is_decision(header) and header.rules == RULES_VERSION:
+            if self._is_decision(header) and header.rules == RULES_VERSION:
                 self._decided_at.setdefault(header.basis, []).append((stored.sequence, header.writer))
             elif cause == "outcome" and b'"SnapshotTaken"' in stored.payload:
                 self._wanted.update(one.sequence for one in _snapshots(stored))
@@ -189,38 +169,39 @@ class Verifier:
                 self.cannot(f"commit {stored.sequence} was folded by state version {header.state}, not {STATE_VERSION}")
                 self.blind = True
                 return
-            reproduced = self._compare(stored, header) if _is_decision(header) else None
+            reproduced = self._compare(stored, header) if self._is_decision(header) else None
             commit = self.state.apply_stored(stored, reproduced)
             if commit is not None:
                 self._note(stored, commit)
+                if inert := self._checks.inert():
+                    self._differ(stored, commit.header, inert)
             self._decide_again()
             if stored.sequence in self._wanted:
-                self._digests[stored.sequence] = snapshot.digest(self.state)
+                self._digests[stored.sequence] = self._kind.form.digest(self.state)
             if validate_every and stored.sequence % validate_every == 0:
                 self._validate()
 
     def finish(self, *, strict: bool = False) -> None:
         """`strict`: a snapshot of the state must be the state, too."""
+        form = self._kind.form
         self.report.last = self.state.sequence
+        self.report.before += self._checks.before
         self._validate()
-        self.report.digest = snapshot.digest(self.state)
-        if strict and snapshot.digest(snapshot.decode(snapshot.encode(self.state))) != self.report.digest:
+        self.report.digest = form.digest(self.state)
+        if strict and form.digest(form.decode(form.encode(self.state))) != self.report.digest:
             self.report.violation = self.report.violation or "the state of its snapshot has another digest (7.6)"
 
     def cannot(self, why: str) -> None:
         self.report.unverifiable += 1
         self.report.why_unverifiable = self.report.why_unverifiable or why
 
+    def _is_decision(self, header: Header | None) -> TypeGuard[Header]:
+        return header is not None and header.cause == "decide" and subjects.role_of(header.writer) in self._checks.roles
+
     def _decide_again(self) -> None:
         """Whoever decided over exactly this state: the same core again."""
         for sequence, writer in self._decided_at.pop(self.state.sequence, ()):
-            role, _, shard = writer.partition(".")
-            decided: list[Event] = []
-            if role == "planner":
-                decided.extend(planner.decide_now(self.state, shard))
-            else:
-                decided.extend(binder.decide(self.state))
-            self._again[sequence] = (self.state.epoch, decided)
+            self._again[sequence] = (self.state.epoch, self._checks.decide(writer))
 
     def _compare(self, stored: Stored, header: Header) -> list[Event] | None:
         """What the rules decide, where that is what the log says: equal bytes are equal events, and decoded already."""
@@ -266,13 +247,13 @@ class Verifier:
 
     def _note(self, stored: Stored, commit: Commit) -> None:
         """Remember intents; check that outcomes have theirs, and that inputs are nothing else."""
-        writer, cause = commit.header.writer, commit.header.cause
-        if subjects.role_of(writer) not in ("planner", "binder"):
+        cause = commit.header.cause
+        if subjects.role_of(commit.header.writer) not in self._checks.roles:
             return
         if cause == "decide":
-            self._note_intents(commit.events)
+            self._checks.decided(commit.events)
             return
-        allowed = INPUTS.get(cause, frozenset())
+        allowed = self._checks.inputs.get(cause, frozenset())
         for index, event in enumerate(commit.events):
             if type(event) not in allowed:
                 self._differ(stored, commit.header, f"event {index}: {type(event).__name__} under the cause {cause!r}")
@@ -280,39 +261,9 @@ class Verifier:
                 self._check_snapshot(stored, commit.header, event)
             elif cause == "outcome":
                 self.report.outcomes += 1
-                if (intended := self._intended(event)) is not None:
+                if (intended := self._checks.unintended(event)) is not None:
                     what = f"event {index}: {type(event).__name__}, intended was {intended or 'nothing'}"
                     self._differ(stored, commit.header, what)
-
-    def _note_intents(self, decided: list[Event]) -> None:
-        for event in decided:
-            if type(event) is ev.GangPermitted:
-                for assignment in event.bindings:
-                    for binding in assignment.pods:
-                        self._permitted[binding.uid] = assignment.node
-            elif type(event) is ev.EvictionIntended:
-                self._evicting.add(event.uid)
-            elif type(event) is ev.GangTimedOut:
-                self._marking.update(uid for uid, _ in event.pods)
-
-    def _intended(self, event: Any) -> str | None:
-        """None for an outcome that has its intent; else the node that was intended instead, or ''."""
-        if type(event) in BINDINGS:
-            intended = self._permitted.get(event.uid, "")
-            return None if intended == event.node or self._lies_before(event.uid, intended) else intended
-        if type(event) in EVICTIONS and event.uid not in self._evicting:
-            return None if self._lies_before(event.uid) else ""
-        if type(event) in MARKS:
-            pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
-            return None if all(uid in self._marking or self._lies_before(uid) for uid in pods) else ""
-        return None
-
-    def _lies_before(self, uid: str, intended: str = "") -> bool:
-        """Whether the intent may have been purged: the pod was settled at the start, or gone by then."""
-        if not self.report.start or intended or not (uid in self._settled or uid not in self.state.pods):
-            return False
-        self.report.before += 1
-        return True
 
     def _check_snapshot(self, stored: Stored, header: Header, taken: ev.SnapshotTaken) -> None:
         if taken.state != STATE_VERSION or taken.sequence < self.report.start:
@@ -326,7 +277,7 @@ class Verifier:
 
     def _validate(self) -> None:
         try:
-            validate_state(self.state)
+            self._checks.validate()
         except Violated as violated:
             self.report.violation = self.report.violation or f"at {self.state.sequence}: {violated}"
 
@@ -336,10 +287,6 @@ def _snapshots(stored: Stored) -> list[ev.SnapshotTaken]:
         return [event for event in envelope.decode(stored).events if isinstance(event, ev.SnapshotTaken)]
     except MalformedCommit:
         return []  # the second reading says so
-
-
-def _is_decision(header: Header | None) -> TypeGuard[Header]:
-    return header is not None and header.cause == "decide" and subjects.role_of(header.writer) in ("planner", "binder")
 
 
 __all__ = ["Difference", "Report", "UnknownCommit", "Verifier", "verify"]

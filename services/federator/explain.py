@@ -39,7 +39,7 @@ class Line(msgspec.Struct, frozen=True):
     """The alias; empty where it is about all of them."""
     what: str
     rule: str
-    """R1 to R19."""
+    """R1, R2, …; empty where none applies."""
     reason: str
 
 
@@ -57,14 +57,25 @@ STOPS = {
 """StopIntended's reason → rule, reason."""
 
 
-def explained(commits: Iterable[Said], name: str) -> list[Line] | None:
-    """The story of the job of this name, in the log's order; None when the log has no such job."""
-    state = State()
-    lines: list[Line] = []
+def explained(commits: Iterable[Said], name: str, state: State | None = None) -> list[Line] | None:
+    """The story of the job of this name, in the log's order; None when the log has no such job.
+
+    `state`: that on which the first commit stands, where what was before is purged.
+    """
+    state = State() if state is None else state
+    lines = [*_purged(state, name)]
     for said in commits:
         for event in said.events:
             lines += [Line(said.sequence, said.time_ns, *step) for step in _folded(state, said.sequence, event, name)]
     return lines if name in state.names else None
+
+
+def _purged(state: State, name: str) -> Iterator[Line]:
+    if name in state.names:
+        job = state.jobs[state.names[name]]
+        stood = f"{job.phase} on {job.winner}" if job.winner else job.phase
+        reason = f"what stood before was purged; it was {stood}"
+        yield Line(state.sequence, state.clock.time_ns, "", "as of a snapshot", "", reason)
 
 
 def _folded(state: State, sequence: int, event: Event, name: str) -> list[Step]:

@@ -39,7 +39,7 @@ def observed(
     listed = {run.name: run for run in listing.runs}
     runs = [
         seen
-        for uid, alias in cluster.open
+        for uid, alias in state.open[account]
         if (seen := _seen(uid, state.jobs[uid].places[alias], listed, listing, now_ns, before_ns)) is not None
     ]
     if runs or not cluster.answers or is_due(state, cluster, asked_ns):
@@ -57,7 +57,7 @@ def silent(state: State, account: str, reason: str, *, before_ns: int) -> Cluste
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:
     """Whether an answer without news matters."""
-    for uid, alias in cluster.open:
+    for uid, alias in state.open[cluster.account]:
         job = state.jobs[uid]
         if job.phase == RACING:
             place = job.places[alias]

@@ -105,8 +105,6 @@ class Cluster(msgspec.Struct, gc=False):
     """Why it does not answer."""
     covered_ns: int = 0
     """For how long it answered, altogether: the clock of all guard times on it."""
-    open: dict[Key, None] = {}
-    """Places that did not end."""
 
     @property
     def answers(self) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import events as ev
-from events import Event, envelope
+from events import Event
 from events.log import EventLog
 from events.micro import Unfit
 from events.wire import UNDECODABLE
@@ -45,12 +45,14 @@ from services.federator.backends import (
 )
 from services.federator.bodies import Bodies, BodyGone
 from services.federator.records import RACING, SETTLED, Job, Key, Place, account_of
+from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
-from services.federator.state import State
+from services.federator.state import WRITER, State
+from services.snapshots import SnapshotKeeper, Taking
+from services.start import state_at
 from services.state.clock import HEARTBEAT_NS
 from services.writer import Writer
 
-WRITER = "federator"
 WORKERS = 8
 """Effects in flight on one account."""
 AGAIN_S, SELDOM_S = 1.0, 60.0
@@ -117,14 +119,21 @@ class Federator:
         *,
         holder: str,
         clock_offset_ms: int = 0,
+        snapshots: Taking | None = None,
     ) -> None:
+        """`snapshots` None: none are taken."""
         self.log, self.bodies, self.holder = event_log, bodies, holder
         self.state = State()
+        self.tail_bytes = 0
+        """What was folded since the snapshot from which the state was restored."""
+        self.active = False
+        """Whether everything up to the subject's taking is folded: the log may be told things."""
         self.writer = Writer(event_log, WRITER)
         self.ready = asyncio.Event()
         """Set when the subject is taken and everything is folded: requests may come."""
         self._reaches = dict(reaches)
         self._clock = LogTime(clock_offset_ms)
+        self._snapshots = snapshots
         self._saying = asyncio.Lock()
         self._stirred = asyncio.Event()
         self._agendas: dict[str, Agenda] = {}
@@ -134,11 +143,13 @@ class Federator:
         """By account: the log time of the question that was answered last."""
         self._settled: list[str] = []
         """Digests of bodies that nobody needs any more."""
+        self._reports: list[Event] = []
 
     async def run(self) -> None:
         """Until cancelled. Raises SteppedDown when another process took over, LogError."""
         taken = await self.writer.take(ev.FederatorTaken(holder=self.holder))
-        await self._catch_up(taken)
+        started = await state_at(self.log, taken, form=FORM)
+        self.state, self.tail_bytes, self.active = started.state, started.tail_bytes, True
         self._clock.start(self.state.clock.time_ns)
         needed = frozenset(job.digest for job in self.state.jobs.values() if job.phase != SETTLED)
         cleared = await self.bodies.forget_all_but(needed)
@@ -146,6 +157,8 @@ class Federator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.writer.renew())
+                if self._snapshots is not None:
+                    tasks.create_task(SnapshotKeeper(self, lambda: False, self._snapshots).run())
                 for account, reach in self._reaches.items():
                     self._agendas[account] = Agenda()
                     tasks.create_task(self._poll(account, reach))
@@ -160,14 +173,6 @@ class Federator:
             raise group.exceptions[0] from None  # the first is what the others were cancelled for
         finally:
             self.ready.clear()
-
-    async def _catch_up(self, until: int) -> None:
-        async for batch in self.log.read(0, until):
-            for stored in batch:
-                header = envelope.header_of(stored)
-                if header is not None and header.writer == WRITER:
-                    self.state.apply(stored.sequence, envelope.decode_events(stored))
-            await asyncio.sleep(0)
 
     # -------------------------------------------------------------------------------------------------------- requests
 
@@ -240,16 +245,26 @@ class Federator:
                 return False
             sequence = await self.writer.append(said, basis=self.state.sequence, cause=cause)
             self.state.apply(sequence, said)
+            if (own := self.writer.stored) is not None:
+                self.tail_bytes += len(own.header) + len(own.payload)
         self._schedule(itertools.chain.from_iterable(map(_keys, said)))
         self._settled += [self.state.jobs[event.job].digest for event in said if isinstance(event, ev.JobSettled)]
         self._stirred.set()
         return True
+
+    def report(self, outcome: Event) -> None:
+        """Append it soon."""
+        self._reports.append(outcome)
+        self._stirred.set()
 
     async def _decide(self) -> None:
         """For ever: what the core says, whenever something changed."""
         while True:
             while await self.say(lambda: core.decide(self.state), "decide"):
                 pass
+            while self._reports:
+                reported = self._reports.pop(0)
+                await self.say(lambda: [reported], "outcome")  # noqa: B023
             while self._settled:
                 await self.bodies.forget(self._settled.pop())
             await self._stirred.wait()
@@ -361,8 +376,7 @@ class Federator:
         heard, one when something happened."""
         while True:
             pause_s = reach.poll_s * random.uniform(0.9, 1.0)
-            cluster = self.state.clusters.get(account)
-            if cluster is not None and cluster.open:
+            if self.state.open.get(account):
                 asked_ns = observing.log_time_ns(self.state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
                 await self.say(lambda: self._seen(account, answer, asked_ns), "outcome")  # noqa: B023

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import events as ev
+from events.envelope import Commit, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.federation import RunSeen
 from services.federator import records
 from services.federator.backends import RUNNING, TERMINAL, UNKNOWN
@@ -35,9 +36,12 @@ from services.federator.records import (
 )
 from services.federator.rules import verdict
 from services.state.clock import advance
+from services.state.form import UnknownCommit, confirm
 from services.state.records import Clock
 
 NS_PER_MS = 1_000_000
+WRITER = "federator"
+"""The one writer of a federation's log."""
 
 
 class State:
@@ -48,22 +52,59 @@ class State:
         self.holder = ""
         self.clock = Clock()
         self.jobs: dict[str, Job] = {}
+        self.clusters: dict[str, Cluster] = {}
+        self.actionable: dict[str, None] = {}
+        """Jobs of which something is to be said, in the order in which that came to be."""
+        self.snapshots: dict[int, ev.SnapshotTaken] = {}
+        """The last `SNAPSHOTS_KEPT`, by sequence."""
+        self.ignored: dict[str, int] = {}
+        """Events that were not current at their own place, by type."""
+        self.set_aside = 0
+        """Messages in the stream that are nobody's commit."""
+
+        # Derived, but for the order of the intents, by which nothing is decided.
         self.names: dict[str, str] = {}
         """Every name that a job ever had → its UID: clusters keep names for ever."""
-        self.clusters: dict[str, Cluster] = {}
+        self.open: dict[str, dict[Key, None]] = {}
+        """By account: places that did not end, in the order in which their jobs came."""
         self.submitting: dict[Key, None] = {}
         """Intended to submit and not settled."""
         self.stopping: dict[Key, None] = {}
         """Intended to stop and not settled."""
-        self.actionable: dict[str, None] = {}
-        """Jobs of which something is to be said."""
-        self.ignored: dict[str, int] = {}
         self._touched: dict[str, None] = {}
+
+    epoch = 0
+    """Nobody shares a federation."""
+
+    @property
+    def holders(self) -> dict[str, str]:
+        """writer → holder, as every log's state has it."""
+        return {WRITER: self.holder} if self.holder else {}
 
     @property
     def now_ns(self) -> int:
         """Log time, without jumps."""
         return self.clock.counted_ns
+
+    def apply_stored(self, stored: Stored, events: list[ev.Event] | None = None) -> Commit | None:
+        """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit.
+
+        `events`: what the payload says, from somebody who knows it.
+        """
+        header = header_of(stored)
+        if header is None or header.writer != WRITER:
+            self.sequence = stored.sequence
+            self.set_aside += 1
+            return None
+        try:
+            commit = commit_of(stored, header, decode_events(stored) if events is None else events)
+            self.apply(commit.sequence, commit.events)
+        except MalformedCommit as error:
+            raise UnknownCommit(f"{error} (rules {header.rules}, state {header.state})") from error
+        except Exception as error:  # half applied: what would follow stood on a wrong state
+            where = f"commit {stored.sequence} on {stored.subject}"
+            raise UnknownCommit(f"{where}: {error!r} (rules {header.rules}, state {header.state})") from error
+        return commit
 
     def apply(self, sequence: int, events: Sequence[ev.Event]) -> None:
         """Fold one commit of the federator's."""
@@ -98,12 +139,16 @@ class State:
         if phase is None:
             return False
         place.phase = phase
-        key = (uid, place.cluster)
-        _mark(self.submitting, key, phase in (SUBMITTING, ABANDONED))
-        _mark(self.stopping, key, phase == STOPPING)
-        _mark(self.clusters[place.account].open, key, phase != ENDED)
+        self.index(uid, place)
         self.touch(uid)
         return True
+
+    def index(self, uid: str, place: Place) -> None:
+        """Have it where its phase says."""
+        key = (uid, place.cluster)
+        _mark(self.submitting, key, place.phase in (SUBMITTING, ABANDONED))
+        _mark(self.stopping, key, place.phase == STOPPING)
+        _mark(self.open.setdefault(place.account, {}), key, place.phase != ENDED)
 
 
 def _mark(marks: dict[Any, None], key: Any, wanted: bool) -> None:
@@ -122,7 +167,7 @@ def _taken(state: State, event: ev.FederatorTaken) -> None:
         state.jobs[uid].places[alias].doubtful = True
     for cluster in state.clusters.values():
         cluster.seen_ns, cluster.silent = -1, ""
-        for uid, _ in cluster.open:
+        for uid, _ in state.open[cluster.account]:
             state.touch(uid)
 
 
@@ -132,6 +177,11 @@ def _ticked(state: State, event: ev.Ticked) -> None:
 
 def _renewed(state: State, event: ev.Renewed) -> None:
     """Only that it stands there matters."""
+
+
+def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
+    if not confirm(state, event):
+        state.ignore(event)
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs
@@ -160,10 +210,9 @@ def _federated(state: State, event: ev.JobFederated) -> None:
         places=places,
     )
     state.names[event.name] = event.job
-    for alias, place in places.items():
-        key = event.job, alias
-        state.clusters.setdefault(place.account, Cluster(place.account)).open[key] = None
-        state.submitting[key] = None
+    for place in places.values():
+        state.clusters.setdefault(place.account, Cluster(place.account))
+        state.index(event.job, place)
     state.touch(event.job)
 
 
@@ -295,9 +344,9 @@ def _observed(state: State, event: ev.ClusterObserved) -> None:
     _answered(cluster, asked_ns)
     cluster.seen_ns, cluster.silent = max(cluster.seen_ns, asked_ns), ""
     for run in event.runs:
-        if (run.job, run.cluster) in cluster.open:
+        if (run.job, run.cluster) in state.open[cluster.account]:
             _run_seen(state, cluster, run)
-    for uid, _ in cluster.open:
+    for uid, _ in state.open[cluster.account]:
         if state.jobs[uid].phase == RACING:
             state.touch(uid)
 
@@ -309,7 +358,7 @@ def _silent(state: State, event: ev.ClusterSilent) -> None:
         return
     _answered(cluster, min(event.asked_ns, state.now_ns))
     cluster.silent = event.reason
-    for uid, _ in cluster.open:
+    for uid, _ in state.open[cluster.account]:
         if state.jobs[uid].phase == RACING:
             state.touch(uid)
 
@@ -370,6 +419,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.StopRefused: _stop_refused,
     ev.JobSettled: _settled,
     ev.Ticked: _ticked,
+    ev.SnapshotTaken: _snapshot_taken,
     ev.Renewed: _renewed,
 }
 """event → transition: the whole fold."""

@@ -29,7 +29,7 @@ def job_of(event: Event, namespace: str) -> str:
 def watched(state: State, cluster: Cluster, federation: str) -> dict[str, str]:
     """The names of Jobs under which events tell of this account's runs → the run's name."""
     found: dict[str, str] = {}
-    for uid, alias in cluster.open:
+    for uid, alias in state.open[cluster.account]:
         name = state.jobs[uid].places[alias].name
         for job in job_names(name, Owner(federation=federation, job=uid, cluster=alias)):
             found[job] = name
@@ -49,5 +49,5 @@ def needs_list(state: State, cluster: Cluster, asked_ns: int) -> bool:
     """
     if not cluster.answers or is_due(state, cluster, asked_ns):
         return True
-    places = (state.jobs[uid].places[alias] for uid, alias in cluster.open)
+    places = (state.jobs[uid].places[alias] for uid, alias in state.open[cluster.account])
     return any(place.is_there and (place.phase != SUBMITTED or place.run not in (WAITING, RUNNING)) for place in places)

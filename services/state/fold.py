@@ -17,6 +17,7 @@ from events.envelope import Commit, Header, MalformedCommit, Stored, commit_of, 
 from events.policy import Policy
 from services.state import cohorts, gang_groups, groups, nominations, pods, reservations, shards, timeouts, verdicts
 from services.state.clock import advance
+from services.state.form import UnknownCommit, confirm
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
 from services.state.records import (
@@ -37,13 +38,6 @@ from services.state.records import (
     RoomRequest,
     SchedulingClass,
 )
-
-SNAPSHOTS_KEPT = 2
-"""How many snapshots a purge must leave to start from."""
-
-
-class UnknownCommit(RuntimeError):
-    """A commit of a known writer that this version cannot fold: the service must stop before it writes again."""
 
 
 class State:
@@ -223,12 +217,8 @@ def _deadlock_found(state: State, event: ev.DeadlockFound) -> None:
 
 
 def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
-    if event.sequence >= state.sequence:
+    if not confirm(state, event):
         state.ignore(event)
-        return
-    state.snapshots[event.sequence] = event
-    for stale in sorted(state.snapshots)[:-SNAPSHOTS_KEPT]:
-        del state.snapshots[stale]
 
 
 def _node_observed(state: State, event: ev.NodeObserved) -> None:

@@ -1,26 +1,17 @@
-"""The state as bytes, and back; and its digest, by which two folds of one log are compared.
-
-A snapshot is the recorded attributes in the order in which the log made them, one JSON line for a portion of one
-attribute; what is derived (the table of nodes) is built anew. So the digest of a state does not depend on whether it was
-folded from the start or from a snapshot, and neither writing nor reading one ever holds the whole text in memory.
+"""What of a cluster's state is recorded, and its form (`services.state.form`): the tables of records; the table of nodes
+and who names whom are derived.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
-import zlib
-from collections.abc import Generator, Iterable, Iterator
-from itertools import islice
-from typing import Any, get_origin
+from typing import Any
 
 import msgspec
 
 import events as ev
 from events.policy import Policy
-from events.wire import UNDECODABLE
 from services.state.fold import State
+from services.state.form import Form
 from services.state.naming import named_by
 from services.state.records import (
     PROPOSED,
@@ -41,15 +32,6 @@ from services.state.records import (
     RoomRequest,
     SchedulingClass,
 )
-
-PORTION = 1_000
-"""Entries of a table that share a line: a few milliseconds of work."""
-COMPRESSION = 1
-"""gzip's quickest level: a fifth of the bytes; the slower ones save little more (`benchmarks.snapshots`)."""
-
-
-class Damaged(ValueError):
-    """Bytes that are no snapshot of this version's state. Names what did not fit."""
 
 
 class Snapshot(msgspec.Struct):
@@ -94,11 +76,6 @@ class Snapshot(msgspec.Struct):
     """A snapshot from before has none; nor had anything been kept."""
 
 
-_FIELDS = msgspec.structs.fields(Snapshot)
-RECORDED = tuple(field.name for field in _FIELDS)
-_TABLES = frozenset(field.name for field in _FIELDS if get_origin(field.type) is dict)
-"""Attributes that are written in portions."""
-_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {field.name: msgspec.json.Decoder(field.type) for field in _FIELDS}
 _SHARED: dict[str, tuple[str, ...]] = {
     "pods": ("status", "node", "group", "gang", "resource_version", "observed", "observed_node", "observed_version"),
     "claims": ("uid", "node", "scheduling_class", "stage", "group", "resource_version"),
@@ -107,54 +84,7 @@ _SHARED: dict[str, tuple[str, ...]] = {
 """Of the many records, the strings that stand in others, too."""
 _SHARED_FACT = ("uid", "namespace", "scheduling_class", "status", "node", "resource_version")
 _SHARED_SETS = {"nodes": "claims", "gangs": "members"}
-_encode = msgspec.json.Encoder().encode
 _set = msgspec.structs.force_setattr
-
-
-def lines(state: State) -> Iterator[bytes]:
-    """The snapshot, line by line: an attribute's name, a space, the attribute or a portion of it as JSON."""
-    for name in RECORDED:
-        value = getattr(state, name)
-        for portion in _portions(value) if name in _TABLES else (value,):
-            yield b"%b %b\n" % (name.encode(), _encode(portion))
-
-
-def _portions(table: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
-    entries = iter(table.items())
-    while portion := dict(islice(entries, PORTION)):
-        yield portion
-
-
-def restore(snapshot: Iterable[bytes]) -> Generator[None, None, State]:
-    """The state of a snapshot's lines, in slices. Raises Damaged."""
-    state = State()
-    found: dict[str, Any] = {}
-    strings: dict[str, str] = {}
-    for line in snapshot:
-        name, _, text = line.partition(b" ")
-        attribute = name.decode("ascii", "replace")
-        try:
-            value = _DECODERS[attribute].decode(text)
-        except KeyError:
-            raise Damaged(f"a snapshot with {attribute[:40]!r}, which this version does not record") from None
-        except UNDECODABLE as error:
-            raise Damaged(f"{attribute}: {error}") from error
-        if attribute in _TABLES:
-            getattr(state, attribute).update(_shared(attribute, value, strings))
-        else:
-            found[attribute] = value
-        yield
-    missing = [one.name for one in _FIELDS if one.required and one.name not in _TABLES and one.name not in found]
-    if missing:
-        raise Damaged(f"a snapshot without {', '.join(missing)}")
-    resources = found.pop("resources")
-    for attribute, value in found.items():
-        setattr(state, attribute, value)
-    try:
-        _derive(state, resources)
-    except (ArithmeticError, LookupError) as error:  # a number beyond 64 bits, a claim of a class that is not there
-        raise Damaged(f"its records do not fit each other: {error!r}") from error
-    return state
 
 
 def _shared(attribute: str, portion: dict[Any, Any], strings: dict[str, str]) -> dict[Any, Any]:
@@ -178,16 +108,16 @@ def _shared(attribute: str, portion: dict[Any, Any], strings: dict[str, str]) ->
     return {one(key, key): record for key, record in portion.items()}
 
 
-def _derive(state: State, resources: list[str]) -> None:
+def _derive(state: State, found: dict[str, Any]) -> None:
     """The table of nodes, and who names whom, from the records."""
     for key, gang in state.gangs.items():
         for named in named_by(gang):
             state.named.setdefault(named, {})[key] = None
     table = state.table
-    for name in resources:
+    for name in found.pop("resources"):
         table.column(name)
-    for found in state.classes.values():
-        table.add_class(found.fact)
+    for one in state.classes.values():
+        table.add_class(one.fact)
     for node in state.nodes.values():
         if node.fact is not None:
             table.put(node.fact)
@@ -197,61 +127,9 @@ def _derive(state: State, resources: list[str]) -> None:
             table.claim(row, table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
 
 
-def encode(state: State) -> bytes:
-    """The whole snapshot."""
-    return b"".join(lines(state))
-
-
-def decode(data: bytes) -> State:
-    """The state of a whole snapshot. Raises Damaged."""
-    return at_once(restore(data.splitlines()))
-
-
-def digest(state: State) -> str:
-    """SHA-256 of the snapshot, in hex: equal digests mean equal states."""
-    found = hashlib.sha256()
-    for line in lines(state):
-        found.update(line)
-    return found.hexdigest()
-
-
-# ------------------------------------------------------------------------------------------------------- as it is kept
-
-
-def pack(state: State) -> tuple[bytes, str]:
-    """The snapshot as gzip, and its digest. Equal states give equal bytes."""
-    packed, found = io.BytesIO(), hashlib.sha256()
-    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=COMPRESSION, mtime=0, filename="") as file:
-        for line in lines(state):
-            found.update(line)
-            file.write(line)
-    return packed.getvalue(), found.hexdigest()
-
-
-def unpack(packed: bytes, digest: str) -> Generator[None, None, State]:
-    """The state of what `pack` made, in slices. Raises Damaged when it is not what has this digest."""
-    found = hashlib.sha256()
-
-    def checked() -> Iterator[bytes]:
-        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            for line in file:
-                found.update(line)
-                yield line
-
-    try:
-        state = yield from restore(checked())
-    except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
-        raise Damaged(f"not gzip: {error}") from error
-    if found.hexdigest() != digest:
-        raise Damaged(f"its digest is {found.hexdigest()}, not {digest}")
-    return state
-
-
-def at_once(slices: Generator[None, None, State]) -> State:
-    """All slices at once."""
-    while True:
-        try:
-            next(slices)
-        except StopIteration as done:
-            state: State = done.value
-            return state
+FORM = Form(Snapshot, State, _derive, _shared)
+"""A cluster's."""
+RECORDED = FORM.recorded
+lines, restore = FORM.lines, FORM.restore
+encode, decode, digest = FORM.encode, FORM.decode, FORM.digest
+pack, unpack = FORM.pack, FORM.unpack

@@ -9,7 +9,8 @@ import numpy as np
 
 from events import dialects
 from services.state.cohorts import NEVER_RETRIED
-from services.state.fold import SNAPSHOTS_KEPT, State
+from services.state.fold import State
+from services.state.form import SNAPSHOTS_KEPT
 from services.state.naming import component, named_by
 from services.state.nodes import Ints, NodeTable
 from services.state.nominations import replacement_key
@@ -30,7 +31,8 @@ class Violated(AssertionError):
     """An invariant does not hold."""
 
 
-def _require(condition: bool, sentence: str) -> None:
+def require(condition: bool, sentence: str) -> None:
+    """Raises Violated."""
     if not condition:
         raise Violated(sentence)
 
@@ -57,14 +59,14 @@ def _table_counts_the_claims(state: State) -> None:
         if row is not None:
             number = table.classes[claim.scheduling_class].number
             (proposed if claim.stage == PROPOSED else held).append((row, number))
-    _require(_adds_up(table, held, table.held), "the table's held room is not the sum of the claims")
-    _require(_adds_up(table, proposed, table.proposed), "the table's proposed room is not the sum of the claims")
-    _require(
+    require(_adds_up(table, held, table.held), "the table's held room is not the sum of the claims")
+    require(_adds_up(table, proposed, table.proposed), "the table's proposed room is not the sum of the claims")
+    require(
         _ports(state) == {row: held for row, held in table.ports.items() if held},
         "the table's ports are not the claims'",
     )
     listed = sum(len(node.claims) for node in state.nodes.values())
-    _require(listed == len(state.claims), "a node lists a claim that does not exist (7.13)")
+    require(listed == len(state.claims), "a node lists a claim that does not exist (7.13)")
 
 
 def _adds_up(table: NodeTable, claims: list[tuple[int, int]], room: Ints) -> bool:
@@ -98,7 +100,7 @@ def _claims_have_their_pods(state: State) -> None:
     for uid, claim in state.claims.items():
         if claim.stage == NOMINATED:
             bounded = uid.removeprefix("replacement/") in state.nominations or claim.group in state.group_nominations
-            _require(bounded, f"nominated room {uid} has no bound (7.13)")
+            require(bounded, f"nominated room {uid} has no bound (7.13)")
             continue
         pod = state.pods.get(uid)
         if pod is None:
@@ -109,16 +111,16 @@ def _claims_have_their_pods(state: State) -> None:
             raise Violated(f"proposed claim {uid} has no proposal (7.13)")
         if claim.stage == HELD:
             group = state.groups.get(pod.group)
-            _require(group is not None and uid in group.held, f"held claim {uid} is not held by its group (7.4)")
+            require(group is not None and uid in group.held, f"held claim {uid} is not held by its group (7.4)")
         if claim.stage == PERMITTED:
             permitted.append(uid)
         if pod.node and pod.status in ("bound", "terminating"):
-            _require(claim.stage == BOUND_CLAIM and claim.node == pod.node, f"pod {uid} is bound elsewhere (7.1)")
-    _require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
+            require(claim.stage == BOUND_CLAIM and claim.node == pod.node, f"pod {uid} is bound elsewhere (7.1)")
+    require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
     for uid in state.marks:
-        _require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
+        require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
     for uid in state.nominations:
-        _require(replacement_key(uid) in state.claims, f"nomination {uid} holds no room")
+        require(replacement_key(uid) in state.claims, f"nomination {uid} holds no room")
 
 
 def _groups_are_in_one_place(state: State) -> None:
@@ -135,14 +137,14 @@ def _groups_are_in_one_place(state: State) -> None:
             raise Violated(f"group {key} is listed as waiting, or not, otherwise (7.4)")
         for uid in group.held:
             held = state.claims.get(uid)
-            _require(held is not None and held.stage == HELD, f"group {key} holds {uid} without a claim")
+            require(held is not None and held.stage == HELD, f"group {key} holds {uid} without a claim")
     for place, cohort in state.cohorts.items():
-        _require(bool(cohort.groups), f"cohort {place} is empty")
+        require(bool(cohort.groups), f"cohort {place} is empty")
         for key in cohort.groups:
             group = state.groups[key]
-            _require(group.cohort == place, f"cohort {place} lists {key}, which is elsewhere")
+            require(group.cohort == place, f"cohort {place} lists {key}, which is elsewhere")
             ticks = cohort.reason in NEVER_RETRIED or state.owner(group) == cohort.shard
-            _require(ticks, f"group {key} waits on the clock of {cohort.shard}, which does not own it (7.12)")
+            require(ticks, f"group {key} waits on the clock of {cohort.shard}, which does not own it (7.12)")
     awaiting = {proposal.group for proposal in state.proposals.values()}
     for key, group in state.groups.items():
         if group.phase == AWAITING and key not in awaiting:
@@ -156,18 +158,18 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
             named.setdefault(name, {})[key] = None
         group = state.groups.get(gang.group)
         if group is None:
-            _require(not gang.members and gang.group == key, f"gang {key} has pods, and no group")
+            require(not gang.members and gang.group == key, f"gang {key} has pods, and no group")
         else:
-            _require(key in group.gangs, f"gang {key} is none of its group {gang.group}")
+            require(key in group.gangs, f"gang {key} is none of its group {gang.group}")
         astray = [uid for uid in gang.members if state.pods[uid].gang != key or state.pods[uid].group != gang.group]
-        _require(not astray, f"pods of gang {key} are somewhere else: {astray}")
-    _require(named == state.named, "who names whom is not what the gangs declare")
+        require(not astray, f"pods of gang {key} are somewhere else: {astray}")
+    require(named == state.named, "who names whom is not what the gangs declare")
     for key, group in state.groups.items():
-        _require(bool(group.pod) or group.key == min(group.gangs), f"group {key} is not called by its smallest gang")
-        _require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")
+        require(bool(group.pod) or group.key == min(group.gangs), f"group {key} is not called by its smallest gang")
+        require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")
         settled = group.phase != AWAITING and not group.held and not state.regrouping
         together = group.pod or not settled or component(state, group.gangs[0]) == group.gangs
-        _require(bool(together), f"the gangs of group {key} are not those that name each other")
+        require(bool(together), f"the gangs of group {key} are not those that name each other")
 
 
 def _reservations_are_bounded(state: State) -> None:
@@ -179,29 +181,29 @@ def _reservations_are_bounded(state: State) -> None:
         waiting.update(one.key for one in clock.armed if one.kind == "reservation")
     for key, reservation in state.reservations.items():
         bounded = reservation.due or f"{reservation.sequence}/{key}" in waiting
-        _require(bounded, f"room reserved for {key} has no bound (7.13)")
-        _require(key not in state.room_requests, f"{key} asks for room that is reserved for it")
+        require(bounded, f"room reserved for {key} has no bound (7.13)")
+        require(key not in state.room_requests, f"{key} asks for room that is reserved for it")
         named = all(pods > 0 for of_class in reservation.room for pods in of_class.nodes.values())
-        _require(bool(reservation.room) and named, f"the reservation of {key} names no room")
+        require(bool(reservation.room) and named, f"the reservation of {key} names no room")
     for key, request in state.room_requests.items():
-        _require(request.basis < state.sequence, f"{key} asks for room at a place that is not there yet")
+        require(request.basis < state.sequence, f"{key} asks for room at a place that is not there yet")
 
 
 def _gangs_know_their_pod_groups(state: State) -> None:
     for fact in state.pod_groups.values():
         key = dialects.gang_key(fact.dialect, fact.namespace, fact.name)
-        _require(key in state.gangs, f"PodGroup {fact.namespace}/{fact.name} ({fact.dialect}) declares no gang {key}")
+        require(key in state.gangs, f"PodGroup {fact.namespace}/{fact.name} ({fact.dialect}) declares no gang {key}")
     for key, gang in state.gangs.items():
         if gang.pod_group:
             declaring = state.pod_groups.get(gang.pod_group)
             known = declaring is not None and gang.source == declaring.uid
-            _require(known, f"gang {key} is not declared by its PodGroup {gang.pod_group}")
-        _require(gang.timed_out.keys() <= gang.members.keys(), f"gang {key} timed out by pods that are not its own")
-        _require(not gang.declarer or gang.declarer in gang.members, f"gang {key} hears a pod that is none of its own")
+            require(known, f"gang {key} is not declared by its PodGroup {gang.pod_group}")
+        require(gang.timed_out.keys() <= gang.members.keys(), f"gang {key} timed out by pods that are not its own")
+        require(not gang.declarer or gang.declarer in gang.members, f"gang {key} hears a pod that is none of its own")
         kept = gang.members or gang.pod_group or key in state.regrouping
-        _require(bool(kept), f"gang {key} has neither pods nor a PodGroup")
+        require(bool(kept), f"gang {key} has neither pods nor a PodGroup")
 
 
 def _snapshots_are_of_the_past(state: State) -> None:
-    _require(len(state.snapshots) <= SNAPSHOTS_KEPT, "more snapshots are remembered than a purge asks for")
-    _require(all(sequence < state.sequence for sequence in state.snapshots), "a snapshot is of what is not there yet")
+    require(len(state.snapshots) <= SNAPSHOTS_KEPT, "more snapshots are remembered than a purge asks for")
+    require(all(sequence < state.sequence for sequence in state.snapshots), "a snapshot is of what is not there yet")

@@ -182,7 +182,11 @@ ALLOWED: dict[str, set[str]] = {
     | {f"consumer {one} federation's log" for one in ("CREATE", "MSG.NEXT", "DELETE")}
     | {"append federator", "lease federator", "hear lease federator"}
     | {f"{one} federation's leases" for one in ("CREATE", "MSG.GET")}
-    | {f"{one} bodies" for one in ("CREATE", "INFO", "PURGE", "MSG.GET")}
+    | {
+        f"{one} {kept}"
+        for one in ("CREATE", "INFO", "PURGE", "MSG.GET")
+        for kept in ("bodies", "federation's snapshots")
+    }
     | {"body chunk", "body meta"}
     | {"hear jobs", "hear service PING", "hear service INFO", "hear the federator's inbox"},
     "jobs": {f"job {verb}" for verb in JOB_VERBS} | DISCOVERS | {"hear the inbox of jobs"},

@@ -170,7 +170,7 @@ class Process:
     # ------------------------------------------------------------------------------------------------- observations
 
     def poll(self, account: str) -> None:
-        if not self.state.clusters[account].open and not self.world.requests:
+        if not self.state.open[account] and not self.world.requests:
             return
         cluster = self.world.clusters[account]
         asked_ns = observing.log_time_ns(self.state, self.clock_ns())

@@ -2,6 +2,7 @@
 
 from services.federator import core
 from services.federator.explain import Line, Said, explained
+from services.federator.state import State
 from tests.federator.world import Federation
 
 
@@ -99,6 +100,23 @@ def test_cancelled_by_its_user() -> None:
     world.append(cancelled)
     world.decide()
     assert told(world) == [("", "cancelled", "R19"), ("a", "to be stopped", "R19"), ("b", "to be stopped", "R19")]
+
+
+def test_what_a_purge_left_of_it() -> None:
+    world = raced(a=50, b=50)
+    world.at(1, a="running", b="waiting")
+    place = len(world.log)
+    state = State()
+    for number, event in enumerate(world.log, 1):
+        state.apply(number, [event])
+    world.at(11)
+    rest = [Said(n, 0, [event]) for n, event in enumerate(world.log[place:], place + 1)]
+    lines = explained(rest, world.job.name, state)
+    assert lines is not None
+    assert (lines[0].sequence, lines[0].what) == (place, "as of a snapshot")
+    assert lines[0].reason == "what stood before was purged; it was racing"
+    assert lines[1:] == story(world)[-len(lines) + 1 :]
+    assert explained(rest, "other", State()) is None
 
 
 def test_another_name() -> None:

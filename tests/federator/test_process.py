@@ -34,7 +34,10 @@ class Running:
 
     async def muster(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of ``muster job …``."""
-        command = [sys.executable, "-m", "services", "job", *arguments, "--nats", self.run.url]
+        return await self.command("job", *arguments, "--nats", self.run.url)
+
+    async def command(self, *arguments: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "services", *arguments]
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
@@ -120,13 +123,7 @@ async def test_a_job_by_the_command_line(running: Running) -> None:
 async def test_each_as_its_own_user(guarded: Running) -> None:
     """From the submission to the body that is forgotten, nothing that is needed is denied."""
     url = guarded.run.url
-    async with asyncio.timeout(60), signed_in(url, "jobs") as client:
-        while True:
-            try:
-                assert await ask(client, jobs(FEDERATION), "list", {}) == []
-                break
-            except Unavailable:
-                await asyncio.sleep(0.1)
+    assert await answers(guarded) == []
     code, out, err = await guarded.muster("submit", guarded.file("train"), "--watch")
     assert code == 0, err
     assert out.splitlines()[-1].startswith("settled on c")
@@ -137,6 +134,59 @@ async def test_each_as_its_own_user(guarded: Running) -> None:
             await asyncio.sleep(0.1)
     said = (guarded.directory / "federator.log").read_text()
     assert ("denies" in said, "violation" in said.lower()) == (False, False)
+
+
+async def test_it_has_snapshots_taken_and_its_log_is_verified_copied_and_replayed(
+    guarded: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The federator as its own user, the commands as the operator; `jobs` may not."""
+    url, file = guarded.run.url, str(guarded.directory / "log.db")
+    await guarded.run.kill()
+    monkeypatch.setenv("MUSTER_SNAPSHOT_AFTER_BYTES", "1000")
+    sign_in(monkeypatch, "federator")
+    await guarded.run.start()
+    sign_in(monkeypatch, "jobs")
+    await answers(guarded)
+    code, _, err = await guarded.muster("submit", guarded.file("train"), "--watch")
+    assert code == 0, err
+    for command in ("verify", "replay", "snapshot"):
+        code, _, err = await guarded.command(command, url, "--cluster", FEDERATION)
+        assert (code, "denies" in err) == (2, True), err
+    sign_in(monkeypatch, "federation-operator")
+    async with asyncio.timeout(60):
+        while not (found := await told(guarded, "verify", url, "--cluster", FEDERATION))["snapshots"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    assert found["verified"] is True
+    await guarded.run.kill()
+    sign_in(monkeypatch, "federator")
+    await guarded.run.start()
+    sign_in(monkeypatch, "jobs")
+    assert [job["phase"] for job in await answers(guarded)] == ["settled"]
+    await guarded.run.kill()
+    sign_in(monkeypatch, "federation-operator")
+    await told(guarded, "export", url, file, "--cluster", FEDERATION)
+    there = await told(guarded, "replay", url, "--cluster", FEDERATION)
+    assert there["digest"] == (await told(guarded, "verify", file))["digest"]
+    said = (guarded.directory / "federator.log").read_text()
+    assert ("denies" in said, "violation" in said.lower(), "left out" in said) == (False, False, False)
+
+
+async def answers(running: Running) -> list[Any]:
+    """All jobs, when the federator answers `jobs`."""
+    async with asyncio.timeout(60), signed_in(running.run.url, "jobs") as client:
+        while True:
+            try:
+                found: list[Any] = await ask(client, jobs(FEDERATION), "list", {})
+            except Unavailable:
+                await asyncio.sleep(0.1)
+            else:
+                return found
+
+
+async def told(running: Running, *command: str) -> Any:
+    code, out, err = await running.command(*command, "--json")
+    assert code == 0, err
+    return json.loads(out.splitlines()[-1])
 
 
 @asynccontextmanager

@@ -22,9 +22,11 @@ from services.federator.bodies import Bodies, Cipher, MemoryBlobs
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED, Job, account_of
 from services.federator.service import Federator
+from services.federator.snapshot import FORM
 from services.federator.specialize import to_yaml
 from services.simulator.openpai.jobs import Life
 from services.simulator.openpai.server import LateFault, OpenPai, Served
+from services.snapshots import take
 from services.writer import SteppedDown
 from tests.federator.backends.sites import UNLIMITED, job
 from tests.federator.jobs import document, plugin
@@ -229,6 +231,28 @@ async def test_what_is_refused(field: Field) -> None:
             await federator.federate(wrong)
         assert "hunter2" not in str(error.value)
     assert len(field.blobs.data) <= 1
+
+
+async def test_it_starts_from_a_snapshot_and_what_was_purged_is_not_missed(field: Field) -> None:
+    """The job that is under way goes on where it was, the settled one keeps its name."""
+    field.cluster("a", waiting_ms=50)
+    field.cluster("b", waiting_ms=600_000, notice_ms=50)
+    await field.start()
+    await field.federate("done", a=0)
+    await field.settled("done")
+    await field.federate("waits", b=0)
+    whole = field.federator.tail_bytes
+    await field.kill()
+    kept = await take(field.log, FORM)
+    await field.log.purge(kept.sequence)
+    federator = await field.start()
+    assert 0 < federator.tail_bytes < whole
+    assert federator.state.names.keys() == {"done", "waits"}
+    with pytest.raises(InvalidJob, match="there was a job 'done' already"):
+        await federator.federate(field.text("done", a=0))
+    assert await federator.cancel(field.now("waits"))
+    await field.settled("waits")
+    assert field.alive() == {"done": ["a"]}
 
 
 async def test_a_replaced_federator_steps_down(field: Field) -> None:

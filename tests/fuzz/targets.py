@@ -37,8 +37,8 @@ from services.simulator.resources import BUILT_IN
 from services.simulator.selectors import predicate
 from services.simulator.traces import TraceError
 from services.state import snapshot
-from services.state.fold import State, UnknownCommit
-from services.state.snapshot import Damaged
+from services.state.fold import State
+from services.state.form import Damaged, UnknownCommit, at_once
 from tests.events import samples, stored
 from tests.events.writing import HEADER
 from tests.fuzz.generate import SCALARS, TEXTS, encoded
@@ -360,7 +360,7 @@ def packed(data: bytes) -> None:
     """A snapshot is what has this digest, or Damaged."""
     for digest in ("", snapshot.digest(State())):
         try:
-            found = snapshot.at_once(snapshot.unpack(data, digest))
+            found = at_once(snapshot.unpack(data, digest))
         except Damaged as error:
             assert str(error)
         else:

@@ -17,8 +17,8 @@ from services.binder import core as binder
 from services.feed import core as feed
 from services.planner import core as planner
 from services.state import snapshot
-from services.state.fold import State, UnknownCommit
-from services.state.snapshot import Damaged
+from services.state.fold import State
+from services.state.form import Damaged, UnknownCommit
 from tests.events.samples import sample
 from tests.events.stored import any_of
 from tests.fuzz import examples

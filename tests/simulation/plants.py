@@ -300,11 +300,11 @@ PLANTS: dict[str, Plant] = {
     ),
     "another order after a snapshot": Plant(
         "a state that was restored has its groups in the order of their names",
-        "services.state.snapshot",
+        "services.state.form",
         (
             (
-                "            getattr(state, attribute).update(_shared(attribute, value, strings))\n",
-                "            getattr(state, attribute).update(sorted(_shared(attribute, value, strings).items()))\n",
+                ".update(self._shared(attribute, value, strings))\n",
+                ".update(sorted(self._shared(attribute, value, strings).items()))\n",
             ),
         ),
     ),

@@ -30,7 +30,7 @@ from services.decider import Decider
 from services.planner import service as planner
 from services.snapshots import SnapshotKeeper
 from services.state import fold
-from services.state.fold import State
+from services.state.form import Form
 from tests.simulation import clock
 from tests.simulation.loop import PROCESS, Timeout, VirtualLoop
 from tests.simulation.supervisor import ONCE, Supervisor
@@ -86,9 +86,9 @@ def simulated(loop: VirtualLoop, seed: int, supervisor: Supervisor, tried: Count
     async def run_child(_: SnapshotKeeper) -> Any:
         return await supervisor.child("snapshot")
 
-    async def restored(log: EventLog, kept: Kept) -> State | None:
+    async def restored(log: EventLog, kept: Kept, form: Form[Any]) -> Any:
         process = PROCESS.get()
-        found = None if process.lacks else await _restored(log, kept)
+        found = None if process.lacks else await _restored(log, kept, form)
         if process.slot not in ONCE:
             tried["starts from a snapshot" if found is not None else "snapshots left out"] += 1
         return found

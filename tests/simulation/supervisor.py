@@ -11,7 +11,7 @@ from typing import Any
 from events.log import LogError
 from services.kubernetes.errors import ApiError
 from services.snapshots import ChildFailed
-from services.state.fold import UnknownCommit
+from services.state.form import UnknownCommit
 from services.writer import SteppedDown
 from tests.simulation.broker import Link
 from tests.simulation.leases import Leases

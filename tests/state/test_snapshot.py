@@ -10,8 +10,8 @@ import events as ev
 from events import envelope, subjects
 from events.envelope import Header, Stored
 from services.state import snapshot
-from services.state.fold import State, UnknownCommit
-from services.state.snapshot import Damaged
+from services.state.fold import State
+from services.state.form import PORTION, Damaged, UnknownCommit, at_once
 from tests.walk.checks import refold
 from tests.walk.walk import Walk
 from tests.world import World
@@ -109,7 +109,7 @@ def test_a_damaged_snapshot_names_what_does_not_fit(was: bytes, becomes: bytes, 
 
 
 def unpacked(packed: bytes, digest: str) -> State:
-    return snapshot.at_once(snapshot.unpack(packed, digest))
+    return at_once(snapshot.unpack(packed, digest))
 
 
 def test_what_is_packed_comes_back_and_equal_states_are_equal_bytes() -> None:
@@ -123,7 +123,7 @@ def test_what_is_packed_comes_back_and_equal_states_are_equal_bytes() -> None:
 
 def test_a_large_table_comes_in_portions_and_in_slices() -> None:
     state = State()
-    many = snapshot.PORTION * 2 + 1
+    many = PORTION * 2 + 1
     state.holders.update((f"planner.{i}", "somebody") for i in range(many))
     assert sum(line.startswith(b"holders ") for line in snapshot.lines(state)) == 3
     packed, digest = snapshot.pack(state)

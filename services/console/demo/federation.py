@@ -32,8 +32,7 @@ from services.federator import timeline
 from services.federator.bodies import Cipher
 from services.federator.explain import Line, Said, explained
 from services.federator.records import SETTLED, Job
-from services.federator.service import WRITER
-from services.federator.state import State
+from services.federator.state import WRITER, State
 from services.federator.timeline import Timeline
 
 JOB = "train"

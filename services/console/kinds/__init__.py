@@ -1,0 +1,72 @@
+"""What kind of log it is, a cluster's or a federation's, and what the console asks of each kind.
+
+A log says so itself: the federator writes into a federation's, and into no other (`events.subjects`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from events import Event
+from events.log import EventLog
+from events.subjects import FEDERATION, subject
+from services.console.kinds import cluster, federation
+from services.federator.snapshot import FORM as FEDERATIONS
+from services.federator.state import WRITER
+from services.state.form import Form
+from services.state.snapshot import FORM as CLUSTERS
+
+
+class Checks(Protocol):
+    """One verification's knowledge of a kind of log, beside its state. Made of the state from which it is folded."""
+
+    roles: frozenset[str]
+    """Those who decide."""
+    inputs: Mapping[str, frozenset[type]]
+    """What they may append without deciding, by cause."""
+    before: int
+    """Outcomes whose intent lies before the state from which it is folded."""
+
+    def decide(self, writer: str) -> list[Event]:
+        """What the rules say over the state as it is now."""
+        ...
+
+    def decided(self, events: list[Event]) -> None:
+        """What was intended."""
+        ...
+
+    def unintended(self, event: Event) -> str | None:
+        """None for an outcome that has its intent; else what was intended instead, or ''."""
+        ...
+
+    def inert(self) -> str:
+        """What is wrong with the commit that was folded last: none of it may have changed nothing, where that is so."""
+        ...
+
+    def validate(self) -> None:
+        """Raises Violated."""
+        ...
+
+
+class Kind(NamedTuple):
+    """A kind of log."""
+
+    form: Form[Any]
+    checks: Callable[[Any], Checks]
+    summary: Callable[[Any], dict[str, Any]]
+    """The state in numbers, ready for JSON."""
+    waiting: Callable[[Any], tuple[str, dict[str, dict[str, Any]]]]
+    """What waits, and why: what they are called, and each by its name."""
+    one: str
+    """What one of them is."""
+
+
+CLUSTER = Kind(CLUSTERS, cluster.Checks, cluster.summary, cluster.waiting, "group")
+FEDERATED = Kind(FEDERATIONS, federation.Checks, federation.summary, federation.waiting, "job")
+
+
+async def kind_of(log: EventLog) -> Kind:
+    """Raises LogError."""
+    federated = log.cluster == FEDERATION or await log.last(subject(log.cluster, WRITER)) is not None
+    return FEDERATED if federated else CLUSTER

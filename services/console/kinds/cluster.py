@@ -1,0 +1,97 @@
+"""A cluster's log: planner and binder decide, and what the binder does has its intent in a decision before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import events as ev
+from events import Event
+from services.binder import core as binder
+from services.console.summary import summary, waiting_groups
+from services.planner import core as planner
+from services.state.fold import State
+from services.state.records import PENDING
+from services.state.validate import validate_state
+
+BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
+EVICTIONS = frozenset({ev.PodEvicted, ev.EvictionFailed})
+MARKS = frozenset({ev.TimeoutMarked, ev.TimeoutMarkRenewed, ev.TimeoutMarkFailed})
+INPUTS: dict[str, frozenset[type]] = {
+    "taken": frozenset({ev.PlannerTaken, ev.BinderTaken}),
+    "left": frozenset({ev.PlannerLeft}),
+    "renew": frozenset({ev.Renewed}),
+    "tick": frozenset({ev.Ticked}),
+    "outcome": BINDINGS | EVICTIONS | MARKS | {ev.ConditionsReported, ev.ShardLost, ev.SnapshotTaken},
+}
+
+
+class Checks:
+    """As `services.console.kinds.Checks`: which pods were permitted, to be evicted, to be marked."""
+
+    roles = frozenset({"planner", "binder"})
+    inputs: Mapping[str, frozenset[type]] = INPUTS
+
+    def __init__(self, state: State) -> None:
+        self.before = 0
+        self._state = state
+        self._stands = state.sequence > 0
+        """Whether the log was purged, and what is left stands on this state."""
+        self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
+        """UID → the node that a permit named."""
+        self._evicting = set(state.evictions)
+        self._marking = {*state.marks, *(uid for gang in state.gangs.values() for uid in gang.timed_out)}
+        self._settled = frozenset(uid for uid, pod in state.pods.items() if pod.status != PENDING)
+        """Pods whose intents lie before the start."""
+
+    def decide(self, writer: str) -> list[Event]:
+        role, _, shard = writer.partition(".")
+        if role == "planner":
+            return [*planner.decide_now(self._state, shard)]
+        return [*binder.decide(self._state)]
+
+    def decided(self, events: list[Event]) -> None:
+        for event in events:
+            if type(event) is ev.GangPermitted:
+                for assignment in event.bindings:
+                    for binding in assignment.pods:
+                        self._permitted[binding.uid] = assignment.node
+            elif type(event) is ev.EvictionIntended:
+                self._evicting.add(event.uid)
+            elif type(event) is ev.GangTimedOut:
+                self._marking.update(uid for uid, _ in event.pods)
+
+    def unintended(self, event: Any) -> str | None:
+        """For a binding the node that was intended instead."""
+        if type(event) in BINDINGS:
+            intended = self._permitted.get(event.uid, "")
+            return None if intended == event.node or self._lies_before(event.uid, intended) else intended
+        if type(event) in EVICTIONS and event.uid not in self._evicting:
+            return None if self._lies_before(event.uid) else ""
+        if type(event) in MARKS:
+            pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
+            return None if all(uid in self._marking or self._lies_before(uid) for uid in pods) else ""
+        return None
+
+    def _lies_before(self, uid: str, intended: str = "") -> bool:
+        """Whether the intent may have been purged: the pod was settled at the start, or gone by then."""
+        if not self._stands or intended or not (uid in self._settled or uid not in self._state.pods):
+            return False
+        self.before += 1
+        return True
+
+    def inert(self) -> str:
+        """An outcome for a pod that is gone changes nothing, and is right."""
+        return ""
+
+    def validate(self) -> None:
+        validate_state(self._state)
+
+
+def waiting(state: State) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Groups with pods that are not bound."""
+    found = waiting_groups(state)
+    return "waiting_groups", {group: {"pods": pods, "why": why} for group, (pods, why) in found.items()}
+
+
+__all__ = ["Checks", "summary", "waiting"]

@@ -1,0 +1,204 @@
+"""A state as bytes, and back; and its digest, by which two folds of one log are compared.
+
+There are two kinds of logs, a cluster's (`services.state.snapshot`) and a federation's (`services.federator.snapshot`),
+each with a fold of its own. Whoever keeps, restores, replays or verifies knows of a state what `Folded` says, and its
+`Form`.
+
+A snapshot is the recorded attributes in the order in which the log made them, one JSON line for a portion of one
+attribute; what is derived is built anew. So the digest of a state does not depend on whether it was folded from the
+start or from a snapshot, and neither writing nor reading one ever holds the whole text in memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar, get_origin
+
+import msgspec
+
+from events import Event, SnapshotTaken
+from events.envelope import Commit, Stored
+from events.wire import UNDECODABLE
+
+PORTION = 1_000
+"""Entries of a table that share a line: a few milliseconds of work."""
+COMPRESSION = 1
+"""gzip's quickest level: a fifth of the bytes; the slower ones save little more (`benchmarks.snapshots`)."""
+SNAPSHOTS_KEPT = 2
+"""How many snapshots a purge must leave to start from."""
+
+
+class UnknownCommit(RuntimeError):
+    """A commit of a known writer that this version cannot fold: the service must stop before it writes again."""
+
+
+class Damaged(ValueError):
+    """Bytes that are no snapshot of this version's state. Names what did not fit."""
+
+
+class Folded(Protocol):
+    """The fold of a log up to `sequence`, whatever it is about."""
+
+    sequence: int
+    epoch: int
+    snapshots: dict[int, SnapshotTaken]
+    """The last `SNAPSHOTS_KEPT`, by sequence."""
+    ignored: dict[str, int]
+    """Events that were not current at their own place, by type."""
+    set_aside: int
+    """Messages in the stream that are nobody's commit."""
+
+    @property
+    def holders(self) -> Mapping[str, str]:
+        """writer → holder, from the Taken events."""
+        ...
+
+    def apply_stored(self, stored: Stored, events: list[Event] | None = None) -> Commit | None:
+        """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit.
+
+        `events`: what the payload says, from somebody who knows it.
+        """
+        ...
+
+
+S = TypeVar("S", bound=Folded)
+Shared = Callable[[str, dict[Any, Any], dict[str, str]], dict[Any, Any]]
+_encode = msgspec.json.Encoder().encode
+
+
+def confirm(state: Folded, event: SnapshotTaken) -> bool:
+    """Fold that a snapshot was taken; False when it is of what is not there yet."""
+    if event.sequence >= state.sequence:
+        return False
+    state.snapshots[event.sequence] = event
+    for stale in sorted(state.snapshots)[:-SNAPSHOTS_KEPT]:
+        del state.snapshots[stale]
+    return True
+
+
+class Form(Generic[S]):
+    """How the states of one kind of log are written down and read back."""
+
+    def __init__(
+        self,
+        record: type[msgspec.Struct],
+        empty: Callable[[], S],
+        derive: Callable[[S, dict[str, Any]], None],
+        shared: Shared = lambda attribute, portion, strings: portion,
+    ) -> None:
+        """`record` has what is recorded, by the names of the state's attributes; those that are dicts are written in
+        portions. `empty` makes the state of an empty log.
+
+        `derive` builds everything else of a restored state, whose tables are there; it takes out of the other
+        attributes what is not to be set as it stands. `shared` makes one object of equal strings of a portion.
+        """
+        self.empty = empty
+        self._derive, self._shared = derive, shared
+        fields = msgspec.structs.fields(record)
+        self.recorded = tuple(field.name for field in fields)
+        self._tables = frozenset(field.name for field in fields if get_origin(field.type) is dict)
+        self._needed = [field.name for field in fields if field.required and field.name not in self._tables]
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
+            field.name: msgspec.json.Decoder(field.type) for field in fields
+        }
+
+    def lines(self, state: S) -> Iterator[bytes]:
+        """The snapshot, line by line: an attribute's name, a space, the attribute or a portion of it as JSON."""
+        for name in self.recorded:
+            value = getattr(state, name)
+            for portion in _portions(value) if name in self._tables else (value,):
+                yield b"%b %b\n" % (name.encode(), _encode(portion))
+
+    def restore(self, snapshot: Iterable[bytes]) -> Generator[None, None, S]:
+        """The state of a snapshot's lines, in slices. Raises Damaged."""
+        state = self.empty()
+        found: dict[str, Any] = {}
+        strings: dict[str, str] = {}
+        for line in snapshot:
+            name, _, text = line.partition(b" ")
+            attribute = name.decode("ascii", "replace")
+            try:
+                value = self._decoders[attribute].decode(text)
+            except KeyError:
+                raise Damaged(f"a snapshot with {attribute[:40]!r}, which this version does not record") from None
+            except UNDECODABLE as error:
+                raise Damaged(f"{attribute}: {error}") from error
+            if attribute in self._tables:
+                getattr(state, attribute).update(self._shared(attribute, value, strings))
+            else:
+                found[attribute] = value
+            yield
+        if missing := [name for name in self._needed if name not in found]:
+            raise Damaged(f"a snapshot without {', '.join(missing)}")
+        try:
+            self._derive(state, found)
+        except (ArithmeticError, LookupError) as error:  # a number beyond 64 bits, a claim of a class that is not there
+            raise Damaged(f"its records do not fit each other: {error!r}") from error
+        for attribute, value in found.items():
+            setattr(state, attribute, value)
+        return state
+
+    def encode(self, state: S) -> bytes:
+        """The whole snapshot."""
+        return b"".join(self.lines(state))
+
+    def decode(self, data: bytes) -> S:
+        """The state of a whole snapshot. Raises Damaged."""
+        return at_once(self.restore(data.splitlines()))
+
+    def digest(self, state: S) -> str:
+        """SHA-256 of the snapshot, in hex: equal digests mean equal states."""
+        found = hashlib.sha256()
+        for line in self.lines(state):
+            found.update(line)
+        return found.hexdigest()
+
+    # --------------------------------------------------------------------------------------------------- as it is kept
+
+    def pack(self, state: S) -> tuple[bytes, str]:
+        """The snapshot as gzip, and its digest. Equal states give equal bytes."""
+        packed, found = io.BytesIO(), hashlib.sha256()
+        with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=COMPRESSION, mtime=0, filename="") as file:
+            for line in self.lines(state):
+                found.update(line)
+                file.write(line)
+        return packed.getvalue(), found.hexdigest()
+
+    def unpack(self, packed: bytes, digest: str) -> Generator[None, None, S]:
+        """The state of what `pack` made, in slices. Raises Damaged when it is not what has this digest."""
+        found = hashlib.sha256()
+
+        def checked() -> Iterator[bytes]:
+            with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+                for line in file:
+                    found.update(line)
+                    yield line
+
+        try:
+            state = yield from self.restore(checked())
+        except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
+            raise Damaged(f"not gzip: {error}") from error
+        if found.hexdigest() != digest:
+            raise Damaged(f"its digest is {found.hexdigest()}, not {digest}")
+        return state
+
+
+def _portions(table: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
+    entries = iter(table.items())
+    while portion := dict(islice(entries, PORTION)):
+        yield portion
+
+
+def at_once(slices: Generator[None, None, S]) -> S:
+    """All slices at once."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            state: S = done.value
+            return state

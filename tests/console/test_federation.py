@@ -1,0 +1,183 @@
+"""The commands over a federation's log: verified, replayed, copied, archived and purged as a cluster's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+import events as ev
+from events import Event, envelope
+from events.envelope import STATE_VERSION
+from events.homes import copy, open_log
+from events.memory import MemoryLog
+from events.subjects import FEDERATION, subject
+from services.__main__ import app
+from services.console.kinds import CLUSTER, FEDERATED, kind_of
+from services.console.replay import replay
+from services.console.retention import DAY_NS, retain
+from services.console.verify import verify
+from services.federator.snapshot import FORM
+from services.federator.state import WRITER, State
+from tests.federator.audit import DECIDED
+from tests.federator.logs import CAUSES, history, written
+
+commits_of = cache(history)
+SEED = 5
+runner = CliRunner()
+
+
+def fold(commits: list[tuple[Event, ...]]) -> State:
+    state = State()
+    for number, commit in enumerate(commits, 1):
+        state.apply(number, commit)
+    return state
+
+
+def altered(commits: list[tuple[Event, ...]], index: int, *events: Event) -> list[tuple[Event, ...]]:
+    return [*commits[:index], events, *commits[index + 1 :]]
+
+
+def first(commits: list[tuple[Event, ...]], kind: type) -> int:
+    return next(index for index, commit in enumerate(commits) if isinstance(commit[0], kind))
+
+
+# ---------------------------------------------------------------------------------------------------------- verify
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_every_decision_is_reproduced(seed: int) -> None:
+    commits = commits_of(seed)
+    report = await verify(await written(commits), validate_every=1)
+    assert report.verified, report
+    assert report.decided == report.reproduced == report.causes["decide"] > 0
+    assert report.digest == FORM.digest(fold(commits))
+    told = (*DECIDED, *CAUSES)
+    assert report.outcomes == sum(len(commit) for commit in commits if not isinstance(commit[0], told))
+
+
+async def test_another_cluster_in_a_decision_is_a_difference() -> None:
+    commits = commits_of(SEED)
+    index = next(at for at, commit in enumerate(commits) if any(type(one) is ev.StopIntended for one in commit))
+    other = [
+        msgspec.structs.replace(one, reason="Cancelled") if isinstance(one, ev.StopIntended) else one
+        for one in commits[index]
+    ]
+    report = await verify(await written(altered(commits, index, *other)))
+    assert report.exit_code == 1
+    assert report.difference is not None
+    assert (report.difference.sequence, report.difference.writer) == (index + 1, "federator")
+
+
+async def test_a_decision_under_another_cause_is_a_difference() -> None:
+    commits = commits_of(SEED)
+    index = first(commits, ev.SubmissionAccepted)
+    uid = commits[index][0].job  # type: ignore[union-attr]
+    report = await verify(await written(altered(commits, index, *commits[index], ev.JobUnplaced(job=uid))))
+    assert report.difference is not None
+    assert report.difference.what == "event 1: JobUnplaced under the cause 'outcome'"
+
+
+async def test_an_outcome_without_an_intent_is_a_difference() -> None:
+    commits = commits_of(SEED)
+    index = first(commits, ev.SubmissionAccepted)
+    astray = msgspec.structs.replace(commits[index][0], cluster="elsewhere")
+    report = await verify(await written(altered(commits, index, commits[index][0], astray)))
+    assert report.difference is not None
+    assert (report.difference.sequence, report.difference.what) == (index + 1, "1 of its events change nothing")
+
+
+async def test_what_somebody_else_wrote_is_set_aside() -> None:
+    commits = commits_of(SEED)
+    log = await written(commits)
+    header = envelope.Header(writer="ingest", epoch=0, basis=0, time_ns=1, cause="facts")
+    await log.append(subject(log.cluster, "ingest"), header, b"[]", 0)
+    report = await verify(log)
+    assert report.verified
+    state = await replay(log, None, FORM)
+    assert (state.set_aside, state.sequence) == (1, len(commits) + 1)
+
+
+async def test_the_digest_of_each_snapshot_is_found_again() -> None:
+    commits = commits_of(SEED)
+    place = len(commits) // 2
+    for digest, snapshots in ((FORM.digest(fold(commits[:place])), 1), ("0" * 64, 0)):
+        taken = ev.SnapshotTaken(sequence=place, digest=digest, bytes=1, state=STATE_VERSION)
+        report = await verify(await written([*commits, (taken,)]))
+        assert (report.snapshots, report.verified) == (snapshots, bool(snapshots))
+
+
+# --------------------------------------------------------------------------------------------- replay, copies, retention
+
+
+async def test_which_kind_it_is_the_log_says() -> None:
+    assert await kind_of(MemoryLog("prod")) is CLUSTER
+    assert await kind_of(MemoryLog(FEDERATION)) is FEDERATED
+    other = MemoryLog("labs")
+    header = envelope.Header(writer=WRITER, epoch=0, basis=0, time_ns=1, cause="taken")
+    payload = envelope.encode_events([ev.FederatorTaken(holder="one")])
+    await other.append(subject("labs", WRITER), header, payload, 0)
+    assert await kind_of(other) is FEDERATED
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A history in an SQLite file."""
+
+    async def made() -> None:
+        log = await open_log(str(tmp_path / "log.db"), FEDERATION, create=True)
+        await copy(await written(commits_of(SEED)), log)
+        await log.close()
+
+    asyncio.run(made())
+    return str(tmp_path / "log.db")
+
+
+def said(*arguments: str) -> dict[str, Any]:
+    """As JSON, behind exit code 0."""
+    result = runner.invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_commands(file: str, tmp_path: Path) -> None:
+    commits = commits_of(SEED)
+    assert said("verify", file)["verified"] is True
+    asked = said("replay", file, "--at", "2")
+    assert (asked["jobs"], asked["sequence"]) == ({"racing": 1}, 2)
+    assert asked["unsettled_jobs"]["job-0"]["phase"] == "racing"
+    whole = said("replay", file)
+    assert (whole["jobs"], whole["unsettled_jobs"]) == ({"settled": len(fold(commits).jobs)}, {})
+    assert whole["digest"] == FORM.digest(fold(commits))
+    taken = said("snapshot", file)
+    assert (taken["sequence"], taken["digest"]) == (len(commits), whole["digest"])
+    target = str(tmp_path / "copy.db")
+    assert said("export", file, target)["end"] == len(commits)
+    assert said("verify", target)["digest"] == whole["digest"]
+
+
+def test_replay_for_people_says_what_waits(file: str) -> None:
+    result = runner.invoke(app, ["replay", file, "--at", "2"])
+    assert result.exit_code == 0
+    assert "job-0" in result.output
+
+
+async def test_a_purged_log_is_verified_from_its_snapshot_and_the_archive_from_the_start(tmp_path: Path) -> None:
+    commits = commits_of(SEED)
+    places = (len(commits) // 2, len(commits) * 3 // 4)
+    log = await written(commits, places)
+    archive = await open_log(str(tmp_path / "archive.db"), FEDERATION, create=True)
+    found = await retain(log, archive, days=1, now_ns=2 * DAY_NS)
+    assert (found.purged, found.first) == (places[0], places[0] + 1)
+    report = await verify(log)
+    assert (report.verified, report.start, report.snapshots) == (True, places[0], 2)
+    assert (await verify(archive)).verified
+    assert report.digest == FORM.digest(await replay(archive, None, FORM))
+    await archive.close()
