@@ -74,9 +74,10 @@ class Bench:
         """The verdict, with what comes with it."""
         group = self.state.groups.get(proposal.group)
         place = Place(proposal.sequence, proposal.index)
-        if group is None or group.since > proposal.basis or timeouts.stands(self.state, group):
-            gone = group is None or group.since > proposal.basis
-            return [_refusal(proposal, place, Fault("PodGone" if gone else "GangTimedOut", "", ""))]
+        if group is None or group.since > proposal.basis:
+            return [_refusal(proposal, place, Fault("PodGone", "", ""))]
+        if timeouts.stands(self.state, group):
+            return [_refusal(proposal, place, Fault("GangTimedOut", "", ""))]
         self._kept = self._kept_from_group(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
         kept = self._spend_group_nomination(group)
@@ -340,10 +341,6 @@ class Bench:
         if info.fact.unsupported or not fits.feasible(self.state.table, info)[row]:
             return "NodeUnfit"
         return None
-
-    def _name(self, row: int) -> str:
-        fact = self.state.table.facts[row]
-        return fact.name if fact is not None else ""
 
     # ---------------------------------------------------------------------------------------------------- nominated room
 

@@ -99,16 +99,15 @@ def strict(gang: Gang) -> bool:
 
 
 def running(state: State, gang: Gang) -> tuple[int, int]:
-    """(members that count as running: bound, permitted to be, or already succeeded; of these, those still alive)."""
-    count = live = 0
-    for uid in gang.members:
-        status = state.pods[uid].status
-        if status == BOUND or (status == PENDING and uid in state.permitted):
-            count += 1
-            live += 1
-        elif status == SUCCEEDED:
-            count += 1
-    return count, live
+    """(members that run; of these, those still alive)."""
+    going = [uid for uid in gang.members if runs(state, uid)]
+    return len(going), sum(state.pods[uid].status != SUCCEEDED for uid in going)
+
+
+def runs(state: State, uid: str) -> bool:
+    """Whether a member is bound, permitted to be, or has succeeded."""
+    status = state.pods[uid].status
+    return status in (BOUND, SUCCEEDED) or (status == PENDING and uid in state.permitted)
 
 
 def total(state: State, gang: Gang) -> int:
@@ -183,9 +182,3 @@ def task(state: State, uid: str) -> str:
     """The task that a gang's member says it is of; empty for none."""
     membership = state.pods[uid].fact.gang
     return (membership.task or "") if membership is not None else ""
-
-
-def runs(state: State, uid: str) -> bool:
-    """Whether a member is bound, permitted to be, or has succeeded."""
-    status = state.pods[uid].status
-    return status in (BOUND, SUCCEEDED) or (status == PENDING and uid in state.permitted)
