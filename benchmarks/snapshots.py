@@ -31,7 +31,7 @@ import msgspec
 import events as ev
 from benchmarks.plot import Panel, Series, write
 from events import envelope, subjects
-from events.envelope import STATE_VERSION, Header, Stored
+from events.envelope import FIRST_VERSION, Header, Stored
 from events.jetstream import JetStreamLog
 from events.objects import Declaration, Membership
 from events.policy import DEFAULT_POLICY
@@ -179,7 +179,7 @@ async def build(nodes: int, url: str) -> dict[str, Any]:
     data, digest = snapshot.pack(state)
     packed_s = time.perf_counter()
     log = await JetStreamLog.open(url, CLUSTER)
-    kept = Kept(sequence=state.sequence, digest=digest, state=STATE_VERSION, bytes=len(data))
+    kept = Kept(sequence=state.sequence, digest=digest, state=FIRST_VERSION, bytes=len(data))
     await log.snapshots.put(kept, data)
     stored_s = time.perf_counter()
     again = await restored(log, kept)

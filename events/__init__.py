@@ -63,6 +63,8 @@ from events.decisions import (
     TimeoutMarked,
     TimeoutMarkFailed,
     TimeoutMarkRenewed,
+    VersionsAnnounced,
+    VersionsSwitched,
 )
 from events.facts import (
     ClusterSynced,
@@ -120,9 +122,12 @@ Facts = (
     | PriorityClassDeleted
     | DeclarationRejected
     | RejectionEnded
+    | VersionsAnnounced
     | Renewed
 )
-PlannerEvents = PlannerTaken | PlannerLeft | GangPlaced | GroupsRefused | RoomRequested | Ticked | Renewed
+PlannerEvents = (
+    PlannerTaken | PlannerLeft | GangPlaced | GroupsRefused | RoomRequested | VersionsAnnounced | Ticked | Renewed
+)
 BinderEvents = (
     BinderTaken
     | PolicyAdopted
@@ -153,10 +158,11 @@ BinderEvents = (
     | EvictionFailed
     | SnapshotTaken
     | DisagreementDetected
+    | VersionsAnnounced
     | Ticked
     | Renewed
 )
-AdminEvents = PolicyChanged
+AdminEvents = PolicyChanged | VersionsSwitched
 FederatorEvents = (
     FederatorTaken
     | JobFederated
@@ -260,4 +266,6 @@ __all__ = [
     "TimeoutMarkFailed",
     "TimeoutMarkRenewed",
     "TimeoutMarked",
+    "VersionsAnnounced",
+    "VersionsSwitched",
 ]

@@ -31,6 +31,17 @@ class Renewed(Decision, frozen=True):
     """An active writer had written nothing for long: the log keeps its subject's last commit, whatever is purged."""
 
 
+class VersionsAnnounced(Decision, frozen=True):
+    """What the process that has just become the writer has the code for; it stands behind its Taken.
+
+    A process that says nothing is of before there were others than the first.
+    """
+
+    rules: tuple[int, ...]
+    """Empty for one that decides nothing."""
+    state: tuple[int, ...]
+
+
 # ------------------------------------------------------------------------------------------------------------- planner
 
 
@@ -379,3 +390,14 @@ class PolicyChanged(Decision, frozen=True):
     """The admin set the policy."""
 
     policy: Policy
+
+
+class VersionsSwitched(Decision, frozen=True):
+    """From here on it is decided by these rules and folded by this version of the state.
+
+    Only if every process that writes at this place has the code for them; and the state goes one version forward at a
+    time, and never back.
+    """
+
+    rules: int
+    state: int

@@ -18,10 +18,8 @@ import msgspec
 from events import Event, subjects
 from events.wire import UNDECODABLE
 
-RULES_VERSION = 1
-"""Raised by whatever changes what is decided; a commit of another rules version is 'not verifiable here'."""
-STATE_VERSION = 1
-"""Raised by whatever changes the fold."""
+FIRST_VERSION = 1
+"""Of the rules (what is decided) and of the state (the fold): in force in every log until a `VersionsSwitched`."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A header is read before anybody knows whose it is: what no clock and no log says is nobody's."""
@@ -40,8 +38,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Wall clock of the service, for people; no decision reads it."""
     cause: str
     """taken, left, renew, facts, decide, outcome, tick, admin: `verify` decides again those of cause ``decide`` alone."""
-    rules: Int64 = RULES_VERSION
-    state: Int64 = STATE_VERSION
+    rules: Int64 = FIRST_VERSION
+    """The version of the rules that was in force at the basis."""
+    state: Int64 = FIRST_VERSION
+    """And of the fold."""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):

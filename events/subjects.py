@@ -35,10 +35,11 @@ WRITES: dict[str, frozenset[type]] = {
     "ingest": frozenset(get_args(Facts)),
     "planner": frozenset(get_args(PlannerEvents)),
     "binder": frozenset(get_args(BinderEvents)),
-    "admin": frozenset(get_args(AdminEvents) or (AdminEvents,)),
+    "admin": frozenset(get_args(AdminEvents)),
     "federator": frozenset(get_args(FederatorEvents)),
 }
-"""For each role the events that it may append. One writer for each kind, but for `Ticked` and `Renewed`: each its own."""
+"""For each role the events that it may append. One writer for each kind, but for `VersionsAnnounced`, `Ticked` and
+`Renewed`: each its own."""
 
 FEDERATION = "federation"
 """The federation's log is that of a cluster of this name. It has one writer, and no cluster has that one."""

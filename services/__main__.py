@@ -324,6 +324,32 @@ def policy_set(
     raise typer.Exit(commands.set_policy(log, cluster, changes, as_json=as_json))
 
 
+versions = typer.Typer(help="Versions of the rules and of the state: what is in force, who has the code for what.")
+app.add_typer(versions, name="versions", no_args_is_help=True)
+
+
+@versions.command("show")
+def versions_show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
+    """What is in force at the log's end, and what each writer supports."""
+    from services.console import commands
+
+    raise typer.Exit(commands.show_versions(log, cluster, as_json=as_json))
+
+
+@versions.command("switch")
+def versions_switch(
+    log: Log,
+    cluster: Cluster = None,
+    rules: Annotated[int | None, typer.Option(help="version of the rules", min=1)] = None,
+    state: Annotated[int | None, typer.Option(help="version of the state, one further at a time", min=1)] = None,
+    as_json: Json = False,
+) -> None:
+    """Switch to another version from here on. Refused, naming them, while there are writers who lack it."""
+    from services.console import commands
+
+    raise typer.Exit(commands.switch_versions(log, cluster, rules, state, as_json=as_json))
+
+
 job = typer.Typer(help="Jobs that are described once for many clusters (docs/federation.md).")
 app.add_typer(job, name="job", no_args_is_help=True, rich_help_panel=FEDERATION)
 

@@ -17,14 +17,16 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from events import Event, Renewed
+from events import Event, Renewed, VersionsAnnounced
 from events.envelope import Commit, Stored
 from events.log import EventLog, LogError
 from services import telemetry
 from services.start import FOLD_EVENTS, state_at
 from services.state.clock import tick, wanted_in_ns
 from services.state.fold import State
+from services.state.form import UnknownVersion
 from services.state.records import Clock
+from services.state.versions import UNSAID
 from services.writer import Spacing, SteppedDown, Writer
 
 if TYPE_CHECKING:
@@ -59,12 +61,13 @@ class Decider:
         writer: Writer,
         decide: Callable[[State], Decision],
         *,
+        supports: VersionsAnnounced = UNSAID,
         clock: LogTime | None = None,
         applied: Callable[[Commit], None] | None = None,
         started: Callable[[], None] | None = None,
     ) -> None:
-        """`applied` sees each commit that was folded since this became the active writer; before that, `started` is
-        called once."""
+        """`supports`: what `decide` and the fold can. `applied` sees each commit that was folded since this became the
+        active writer; before that, `started` is called once."""
         self.log = log
         self.writer = writer
         self.state = State()
@@ -74,7 +77,7 @@ class Decider:
         self.active = False
         """Whether the subject is taken and everything up to that is folded."""
         self._last_word: Event | None = None
-        self._decide = decide
+        self._decide, self._supports = decide, supports
         self._clock = clock or LogTime()
         self._applied = applied
         self._started = started
@@ -102,6 +105,7 @@ class Decider:
         """The state at the log's end as of now."""
         started = await state_at(self.log)
         self.state, self.tail_bytes = started.state, started.tail_bytes
+        self._read_versions()
         telemetry.SET_ASIDE.add(self.state.set_aside, writer=self.writer.name)
 
     async def run(self, taken: Event, turn: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -119,6 +123,14 @@ class Decider:
         finally:
             measuring.cancel()
 
+    def _read_versions(self) -> None:
+        """Those in force are this writer's. Raises UnknownVersion when it lacks the rules: before its next word."""
+        self.writer.rules, self.writer.state = self.state.rules_version, self.state.state_version
+        if self.writer.rules not in self._supports.rules:
+            raise UnknownVersion(
+                f"at {self.state.sequence} it is decided by rules version {self.writer.rules}, which this code lacks"
+            )
+
     async def _measure_lag(self) -> None:
         while True:
             with suppress(LogError):
@@ -130,7 +142,7 @@ class Decider:
         try:
             if turn is not None and not await self._stand_by(turn, reading):
                 return
-            await self.writer.take(taken, self.state.sequence)
+            await self.writer.take(taken, self._supports, basis=self.state.sequence)
             while not reading.done():
                 await self._fold()
                 if self.state.sequence >= self.writer.last:
@@ -214,6 +226,7 @@ class Decider:
             if events >= FOLD_EVENTS:
                 events = 0
                 await asyncio.sleep(0)
+        self._read_versions()
 
     async def _say_something(self) -> bool:
         """Append at most one commit; whether there was one."""

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from events import Event, SnapshotTaken
-from events.envelope import STATE_VERSION
 from events.log import EventLog, LogError
 from events.snapshots import Kept
 from services.start import restored, state_at
@@ -45,14 +44,14 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
     Raises LogError, also when what was stored does not come back as it was; then it is deleted.
     """
     started = await state_at(log, form=form)
-    sequence = started.state.sequence
+    sequence, version = started.state.sequence, started.state.state_version
     if not sequence:
         raise LogError("the log is empty: there is no state to keep")
     if started.base is not None and started.base.sequence == sequence:
         return started.base
     data, digest = await asyncio.to_thread(form.pack, started.state)
     del started  # room for the one that is read back
-    kept = Kept(sequence=sequence, digest=digest, state=STATE_VERSION, bytes=len(data))
+    kept = Kept(sequence=sequence, digest=digest, state=version, bytes=len(data))
     await log.snapshots.put(kept, data)
     if await restored(log, kept, form) is None:
         await log.snapshots.delete(kept)

@@ -1,10 +1,13 @@
 """The state at a place of a log: the newest snapshot that is good, and what was committed since.
 
 Everybody who needs a state begins here: services when they start, the process that takes the next snapshot, the
-console. A snapshot is good when it can be read, is of this version's fold, has the digest under which it is kept, and the
-log behind it does not say otherwise. One that is not is told and left out, and the one before it is tried; a log that
-still begins at 1 can always be folded from there. Restoring and folding go in slices, so that a large state does not
-cost its service the lease.
+console. A snapshot is good when it can be read, is of a state version that this code has, has the digest under which it
+is kept, and the log behind it does not say otherwise. One that is not is told and left out, and the one before it is
+tried; a log that still begins at 1 can always be folded from there. Restoring and folding go in slices, so that a large
+state does not cost its service the lease.
+
+A snapshot of an earlier state version than the one in force is as good as any other: it is the state at its place, and
+the switch stands behind it, in the tail that is folded.
 
 A log is a cluster's unless the `Form` of another kind is given.
 """
@@ -15,11 +18,10 @@ import asyncio
 import logging
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from events.envelope import STATE_VERSION
 from events.log import EventLog, LogError, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.state.fold import State
-from services.state.form import Damaged, Folded, Form
+from services.state.form import Damaged, Folded, Form, listed
 from services.state.snapshot import FORM
 
 logger = logging.getLogger("muster.start")
@@ -85,8 +87,8 @@ async def beginning(log: EventLog, form: Form[Any] = FORM) -> Start[Any]:
 
 async def restored(log: EventLog, kept: Kept, form: Form[S]) -> S | None:
     """The state of this snapshot; None, and told, when it is not good. Raises LogError but for BrokenSnapshot."""
-    if kept.state != STATE_VERSION:
-        _left_out(kept, f"it is of state version {kept.state}, this is {STATE_VERSION}")
+    if kept.state not in form.folds:
+        _left_out(kept, f"it is of state version {kept.state}, and this code has {listed(form.folds)}")
         return None
     try:
         slices = form.unpack(await log.snapshots.get(kept), kept.digest)
@@ -97,8 +99,8 @@ async def restored(log: EventLog, kept: Kept, form: Form[S]) -> S | None:
                 state: S = done.value
                 break
             await asyncio.sleep(0)
-        if state.sequence != kept.sequence:
-            raise Damaged(f"it is of {state.sequence}")
+        if (state.sequence, state.state_version) != (kept.sequence, kept.state):
+            raise Damaged(f"it is of {state.sequence}, state version {state.state_version}")
     except (Damaged, BrokenSnapshot) as error:
         _left_out(kept, str(error))
         return None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from events import Event, Renewed, envelope
-from events.envelope import Header, Stored
+from events.envelope import FIRST_VERSION, Header, Stored
 from events.log import Conflict, EventLog
 from events.subjects import subject
 from services import telemetry
@@ -39,6 +39,8 @@ class Writer:
     def __init__(self, log: EventLog, name: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         """`name` is the writer as the subject has it: ingest, planner.<shard>, binder, admin."""
         self.log, self.name, self.epoch = log, name, 0
+        self.rules = self.state = FIRST_VERSION
+        """The versions in force where this writer has read to."""
         self.subject = subject(log.cluster, name)
         self.last = 0
         """The sequence of this subject's last commit, as far as this writer knows."""
@@ -51,8 +53,9 @@ class Writer:
         self._clock_ns = clock_ns
         self._in_flight = asyncio.Lock()
 
-    async def take(self, taken: Event, basis: int = 0) -> int:
-        """Append the ``…Taken`` event behind whatever stands last on the subject; its sequence.
+    async def take(self, *taken: Event, basis: int = 0) -> int:
+        """Append the ``…Taken`` event, and what this process has to say of itself, behind whatever stands last on the
+        subject; its sequence.
 
         `basis`: how far this process has read the log, which may be less far than its subject goes.
 
@@ -60,7 +63,7 @@ class Writer:
         """
         before = await self.log.last(self.subject)
         self.last = before.sequence if before is not None else 0
-        return await self.append([taken], basis=basis, cause="taken")
+        return await self.append(taken, basis=basis, cause="taken")
 
     async def append(self, events: Sequence[Event], *, basis: int, cause: str, traceparent: str = "") -> int:
         """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError.
@@ -75,7 +78,15 @@ class Writer:
     ) -> int:
         """`append` for so many events that are encoded already, as one JSON array."""
         async with self._in_flight:
-            header = Header(writer=self.name, epoch=self.epoch, basis=basis, time_ns=self._clock_ns(), cause=cause)
+            header = Header(
+                writer=self.name,
+                epoch=self.epoch,
+                basis=basis,
+                time_ns=self._clock_ns(),
+                cause=cause,
+                rules=self.rules,
+                state=self.state,
+            )
             behind = self.last
             with telemetry.span("append", traceparent, writer=self.name, cause=cause, events=events) as current:
                 self.traceparent = current or traceparent

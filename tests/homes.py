@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from events import envelope, subjects
-from events.envelope import STATE_VERSION, Stored
+from events.envelope import FIRST_VERSION, Stored
 from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.log import EventLog
@@ -63,7 +63,7 @@ def folded(commits: list[Stored], until: int) -> State:
 async def put_snapshot(log: EventLog, of: State, **otherwise: int | str) -> Kept:
     """A snapshot of this state, or one that says something else of itself."""
     data, digest = snapshot.pack(of)
-    kept = Kept(sequence=of.sequence, digest=digest, state=STATE_VERSION, bytes=len(data))
+    kept = Kept(sequence=of.sequence, digest=digest, state=FIRST_VERSION, bytes=len(data))
     kept = msgspec.structs.replace(kept, **otherwise)  # type: ignore[arg-type]
     await log.snapshots.put(kept, data)
     return kept

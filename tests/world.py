@@ -15,7 +15,16 @@ import events as ev
 from events import dialects, envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
-from events.objects import Declaration, HostPort, Membership, NodeAssignment, Place, SelectorTerm, Taint, Toleration
+from events.objects import (
+    Declaration,
+    HostPort,
+    Membership,
+    NodeAssignment,
+    Place,
+    SelectorTerm,
+    Taint,
+    Toleration,
+)
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.planner import core as planner
@@ -30,17 +39,25 @@ SECOND_NS = 1_000_000_000
 
 
 class World:
-    def __init__(self, policy: Policy = DEFAULT_POLICY, *, shards: tuple[str, ...] = ("a",)) -> None:
+    def __init__(
+        self,
+        policy: Policy = DEFAULT_POLICY,
+        *,
+        shards: tuple[str, ...] = ("a",),
+        supports: ev.VersionsAnnounced | None = None,
+    ) -> None:
+        """`supports`: what every process says that it has the code for."""
+        self.announced = [] if supports is None else [supports]
         self.log = MemoryLog("test")
         self.state = State()
         self.now_ns = 1_000 * SECOND_NS
         self.versions = 0
-        self.facts(ev.IngestTaken(holder="test"))
+        self.facts(ev.IngestTaken(holder="test"), *self.announced)
         self.facts(ev.ClusterSynced(nodes=0, pods=0))
         self.append("admin", [ev.PolicyChanged(policy=policy)], cause="admin")
         for shard in shards:
             self.join(shard)
-        self.append("binder", [ev.BinderTaken(holder="test")], cause="taken")
+        self.append("binder", [ev.BinderTaken(holder="test"), *self.announced], cause="taken")
         self.judge()
 
     # ------------------------------------------------------------------------------------------------------------- log
@@ -60,6 +77,8 @@ class World:
             basis=self.state.sequence if basis is None else basis,
             time_ns=0,
             cause=cause,
+            rules=self.state.rules_version,
+            state=self.state.state_version,
         )
         expected = self.log._last.get(subject, 0)
         self.log.append_now(subject, header, envelope.encode_events(events), expected)
@@ -76,7 +95,8 @@ class World:
     # ---------------------------------------------------------------------------------------------------------- shards
 
     def join(self, shard: str) -> None:
-        self.append(f"planner.{shard}", [ev.PlannerTaken(shard=shard, holder="test")], cause="taken")
+        taken = ev.PlannerTaken(shard=shard, holder="test")
+        self.append(f"planner.{shard}", [taken, *self.announced], cause="taken")
 
     def leave(self, shard: str) -> None:
         self.append(f"planner.{shard}", [ev.PlannerLeft(shard=shard)], cause="left")

@@ -1,4 +1,4 @@
-"""The binder's decision: a pure function of the state.
+"""The binder's decision: a pure function of the state, by the rules in force there.
 
 In this order: a policy for a log that has none; owners for the partitions; the room of failed members; proposals, in log
 order; room that is kept for gangs, and that starving ones ask for; held assignments whose time or chance is over.
@@ -7,7 +7,10 @@ Proposals are judged before timeouts, so that a quorum that stands in the log is
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import events as ev
+from events.envelope import FIRST_VERSION
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder.assignment import assign_partitions
 from services.binder.judge import Bench, Verdict
@@ -28,7 +31,12 @@ ABOUT_HOLDS = ev.GangHeld | ev.GangPermitted | ev.GangReleased | ev.ProposalRefu
 
 
 def decide(state: State) -> list[BinderEvent]:
-    """What the binder says of the log as it stands; nothing while the picture is partial."""
+    """What the binder says of the log as it stands."""
+    return RULES[state.rules_version](state)
+
+
+def _verdicts(state: State) -> list[BinderEvent]:
+    """Nothing while the picture is partial."""
     if not state.synced:
         return []
     if state.policy is None:
@@ -48,6 +56,10 @@ def decide(state: State) -> list[BinderEvent]:
     decided += _waiting(state, bench, judged)
     decided += _unlock(state, decided)
     return decided
+
+
+RULES: dict[int, Callable[[State], list[BinderEvent]]] = {FIRST_VERSION: _verdicts}
+"""Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 
 def _judge(state: State, policy: Policy, bench: Bench) -> list[Verdict]:

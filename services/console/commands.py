@@ -241,6 +241,34 @@ def set_policy(location: str | None, cluster: str | None, changes: Mapping[str, 
     return 0
 
 
+# -------------------------------------------------------------------------------------------------------- versions
+
+
+def show_versions(location: str | None, cluster: str | None, *, as_json: bool = False) -> int:
+    from services.console import versions
+
+    return _versions(run(_with_log(location, cluster, versions.current)), as_json=as_json)
+
+
+def switch_versions(
+    location: str | None, cluster: str | None, rules: int | None, state: int | None, *, as_json: bool = False
+) -> int:
+    from services.console import versions
+
+    async def work(log: EventLog) -> dict[str, Any]:
+        return await versions.switch(log, rules, state)
+
+    return _versions(run(_with_log(location, cluster, work)), as_json=as_json)
+
+
+def _versions(found: dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        show.json_line(found)
+    else:
+        show.versions(found)
+    return 0
+
+
 # ---------------------------------------------------------------------------------------------------------- status
 
 

@@ -110,8 +110,11 @@ def _exit_code(error: BaseException) -> int:
     """Say why the service ended, and how whoever runs it can tell; what is a bug keeps its traceback."""
     from services.kubernetes.access import AccessError
     from services.kubernetes.errors import ApiError
-    from services.state.form import UnknownCommit
+    from services.state.form import UnknownCommit, UnknownVersion
 
+    if isinstance(error, UnknownVersion):
+        logger.error("this version is too old, or too new, for the log: %s", error)
+        return UNKNOWN_COMMIT
     if isinstance(error, (UnknownCommit, MalformedCommit)):
         logger.error("this version cannot read the log: %s", error)
         return UNKNOWN_COMMIT

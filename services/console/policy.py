@@ -74,11 +74,12 @@ async def change(log: EventLog, changes: Mapping[str, Any]) -> tuple[int, Policy
     writer = Writer(log, "admin")
     last = await log.last(writer.subject)
     writer.last = last.sequence if last is not None else 0
-    basis, policy = await current(log)
-    new = changed(policy or DEFAULT_POLICY, changes)
-    if new == policy:
+    state = await replay(log)
+    new = changed(state.policy or DEFAULT_POLICY, changes)
+    if new == state.policy:
         raise Unusable("that is the policy already: nothing was written")
+    writer.rules, writer.state = state.rules_version, state.state_version
     try:
-        return await writer.append([ev.PolicyChanged(policy=new)], basis=basis, cause="admin"), new
+        return await writer.append([ev.PolicyChanged(policy=new)], basis=state.sequence, cause="admin"), new
     except SteppedDown as error:
         raise Unusable("another admin changed the policy just now: look at it again") from error

@@ -190,6 +190,20 @@ def json_event(message: FeedMessage) -> str:
     return message.body.decode(errors="replace").replace("\n", " ")
 
 
+def versions(found: Mapping[str, Any]) -> None:
+    """What is in force, and who has the code for what."""
+    out = console()
+    out.print(f"in force at {found['sequence']}: rules version {found['rules']}, state version {found['state']}")
+    rows = [
+        (writer, *(_numbers(has[name]) for name in ("rules", "state"))) for writer, has in found["supports"].items()
+    ]
+    out.print(table("Who has the code for what", ("writer", "rules", "state"), rows))
+
+
+def _numbers(found: Iterable[int]) -> str:
+    return ", ".join(map(str, found)) or "–"
+
+
 # -------------------------------------------------------------------------------------------------------------- placing
 
 

@@ -20,8 +20,9 @@ from events.lease import holder_of
 from events.log import EventLog, LogError
 from services.console import show
 from services.console.summary import refusals, reserved
+from services.console.versions import supported
 from services.start import state_at
-from services.state import cohorts
+from services.state import cohorts, versions
 from services.state.fold import State
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Observer:
             "end": state.sequence,
             "age_s": _seconds(now_ns - newest_ns),
             "synced": state.synced,
+            "rules": state.rules_version,
+            "state": state.state_version,
             "policy": None if state.policy is None else state.policy.profile.name,
             "epoch": state.epoch,
             "writers": {writer: await self._writer(cluster, writer, now_ns) for writer in self._writers()},
@@ -130,7 +133,9 @@ class Observer:
 
     async def _writer(self, cluster: str, writer: str, now_ns: int) -> dict[str, Any]:
         last = self._last.get(writer)
+        supports = versions.writers(self.state).get(writer)
         return {
+            "supports": None if supports is None else supported(supports),
             "holder": self.state.holders.get(writer, ""),
             "lease": await self._holder(cluster, writer),
             "last": last.sequence if last is not None else None,
@@ -223,7 +228,8 @@ def picture(found: dict[str, Any]) -> Group:
     if not found["synced"]:
         head += "; ingest reads the cluster, nobody decides"
     wrong = show.counts(found["ignored"])
-    counted = f"ignored: {wrong}; set aside: {found['set_aside']}; epoch {found['epoch']}, policy {found['policy']}"
+    in_force = f"rules {found['rules']}, state {found['state']}, policy {found['policy']}"
+    counted = f"ignored: {wrong}; set aside: {found['set_aside']}; epoch {found['epoch']}; {in_force}"
     return Group(
         Text(head, style="bold"),
         show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),

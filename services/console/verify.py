@@ -10,6 +10,9 @@ that no decision hides among the inputs. Who decides, and what an intent is, `se
 logs and for federations'. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of
 any state is checked at the end (`services.state.validate`).
 
+Each stretch of a log is folded and decided by the versions that were in force there. A commit of rules that this code
+lacks is folded and not verifiable here; nothing can be said of what follows a fold that it lacks.
+
 A purged log is verified from the oldest snapshot on which what is left of it stands: its report says from where, and with
 which digest. What was decided or intended before that place is folded and counted, and cannot be decided again.
 """
@@ -17,18 +20,18 @@ which digest. What was decided or intended before that place is folded and count
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
 import events as ev
 from events import Event, envelope, subjects
-from events.envelope import RULES_VERSION, STATE_VERSION, Commit, Header, MalformedCommit, Stored
+from events.envelope import Commit, Header, MalformedCommit, Stored
 from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
 from services.start import NoStart, beginning
-from services.state.form import Folded, UnknownCommit
+from services.state.form import Folded, UnknownCommit, UnknownVersion
 from services.state.validate import Violated
 
 
@@ -87,6 +90,15 @@ class Report(msgspec.Struct, kw_only=True):
         return 5 if self.unverifiable else 0
 
 
+class Again(NamedTuple):
+    """What is decided at a basis, and what was in force there."""
+
+    epoch: int
+    rules: int
+    state: int
+    decided: list[Event]
+
+
 async def verify(
     log: EventLog, *, validate_every: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> Report:
@@ -130,8 +142,8 @@ class Verifier:
         """Whether the log was written by a fold that is not this one."""
         self._decided_at: dict[int, list[tuple[int, str]]] = {}
         """basis → (sequence, writer) of what was decided there."""
-        self._again: dict[int, tuple[int, list[Event]]] = {}
-        """sequence → the epoch at its basis and what the rules say there; until it comes by."""
+        self._again: dict[int, Again] = {}
+        """By sequence, until it comes by."""
         self._wanted: set[int] = set()
         """Places of which there was a snapshot."""
         self._digests: dict[int, str] = {}
@@ -152,7 +164,7 @@ class Verifier:
             header = envelope.header_of(stored)
             cause = header.cause if header is not None else "foreign"
             report.causes[cause] = report.causes.get(cause, 0) + 1
-            if self._is_decision(header) and header.rules == RULES_VERSION:
+            if self._is_decision(header) and self._has_rules(header.writer, header.rules):
                 self._decided_at.setdefault(header.basis, []).append((stored.sequence, header.writer))
             elif cause == "outcome" and b'"SnapshotTaken"' in stored.payload:
                 self._wanted.update(one.sequence for one in _snapshots(stored))
@@ -165,12 +177,15 @@ class Verifier:
             self._decide_again()
         for stored in batch:
             header = envelope.header_of(stored)
-            if header is not None and header.state != STATE_VERSION:
-                self.cannot(f"commit {stored.sequence} was folded by state version {header.state}, not {STATE_VERSION}")
-                self.blind = True
+            if header is not None and header.state not in self._kind.form.folds:
+                self._blinded(f"commit {stored.sequence} was folded by state version {header.state}")
                 return
             reproduced = self._compare(stored, header) if self._is_decision(header) else None
-            commit = self.state.apply_stored(stored, reproduced)
+            try:
+                commit = self.state.apply_stored(stored, reproduced)
+            except UnknownVersion as error:
+                self._blinded(str(error))
+                return
             if commit is not None:
                 self._note(stored, commit)
                 if inert := self._checks.inert():
@@ -191,17 +206,28 @@ class Verifier:
         if strict and form.digest(form.decode(form.encode(self.state))) != self.report.digest:
             self.report.violation = self.report.violation or "the state of its snapshot has another digest (7.6)"
 
+    def _blinded(self, why: str) -> None:
+        self.cannot(why)
+        self.blind = True
+
     def cannot(self, why: str) -> None:
         self.report.unverifiable += 1
         self.report.why_unverifiable = self.report.why_unverifiable or why
 
     def _is_decision(self, header: Header | None) -> TypeGuard[Header]:
-        return header is not None and header.cause == "decide" and subjects.role_of(header.writer) in self._checks.roles
+        return header is not None and header.cause == "decide" and subjects.role_of(header.writer) in self._checks.rules
+
+    def _has_rules(self, writer: str, version: int) -> bool:
+        """Whether this code can decide by these rules of that writer's."""
+        return version in self._checks.rules[subjects.role_of(writer)]
 
     def _decide_again(self) -> None:
         """Whoever decided over exactly this state: the same core again."""
-        for sequence, writer in self._decided_at.pop(self.state.sequence, ()):
-            self._again[sequence] = (self.state.epoch, self._checks.decide(writer))
+        state = self.state
+        for sequence, writer in self._decided_at.pop(state.sequence, ()):
+            in_force = self._has_rules(writer, state.rules_version)  # else its header says otherwise
+            decided = self._checks.decide(writer) if in_force else []
+            self._again[sequence] = Again(state.epoch, state.rules_version, state.state_version, decided)
 
     def _compare(self, stored: Stored, header: Header) -> list[Event] | None:
         """What the rules decide, where that is what the log says: equal bytes are equal events, and decoded already."""
@@ -210,20 +236,24 @@ class Verifier:
             report.before += 1
             return None
         report.decided += 1
-        if header.rules != RULES_VERSION:
-            self.cannot(f"commit {stored.sequence} was decided by rules version {header.rules}, not {RULES_VERSION}")
+        if not self._has_rules(header.writer, header.rules):
+            self.cannot(f"commit {stored.sequence} was decided by rules version {header.rules}")
             return None
-        epoch, decided = self._again.pop(stored.sequence, (0, None))
-        if decided is None:
+        again = self._again.pop(stored.sequence, None)
+        if again is None:
             self._differ(stored, header, f"nothing can have been decided at its basis {header.basis}")
-        elif envelope.encode_events(decided) != stored.payload:
-            self._differ(stored, header, "the payload is not what the rules decide at its basis", decided)
-        elif header.epoch != epoch:
-            self._differ(stored, header, f"its epoch is {header.epoch}, that of its basis {epoch}", decided)
+        elif (header.rules, header.state) != (again.rules, again.state):
+            in_force = f"in force at its basis were {again.rules} and {again.state}"
+            self._differ(stored, header, f"it names rules {header.rules} and state {header.state}; {in_force}")
+        elif envelope.encode_events(again.decided) != stored.payload:
+            self._differ(stored, header, "the payload is not what the rules decide at its basis", again.decided)
+        elif header.epoch != again.epoch:
+            what = f"its epoch is {header.epoch}, that of its basis {again.epoch}"
+            self._differ(stored, header, what, again.decided)
         else:
             report.reproduced += 1
-            report.decisions += len(decided)
-            return decided
+            report.decisions += len(again.decided)
+            return again.decided
         return None
 
     def _differ(self, stored: Stored, header: Header, what: str, decided: list[Event] | None = None) -> None:
@@ -248,7 +278,7 @@ class Verifier:
     def _note(self, stored: Stored, commit: Commit) -> None:
         """Remember intents; check that outcomes have theirs, and that inputs are nothing else."""
         cause = commit.header.cause
-        if subjects.role_of(commit.header.writer) not in self._checks.roles:
+        if subjects.role_of(commit.header.writer) not in self._checks.rules:
             return
         if cause == "decide":
             self._checks.decided(commit.events)
@@ -266,7 +296,7 @@ class Verifier:
                     self._differ(stored, commit.header, what)
 
     def _check_snapshot(self, stored: Stored, header: Header, taken: ev.SnapshotTaken) -> None:
-        if taken.state != STATE_VERSION or taken.sequence < self.report.start:
+        if taken.state not in self._kind.form.folds or taken.sequence < self.report.start:
             return
         found = self._digests.get(taken.sequence, "of a place that is not there yet")
         if found == taken.digest:

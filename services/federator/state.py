@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import events as ev
-from events.envelope import Commit, MalformedCommit, Stored, commit_of, decode_events, header_of
+from events.envelope import FIRST_VERSION, Commit, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.federation import RunSeen
 from services.federator import records
 from services.federator.backends import RUNNING, TERMINAL, UNKNOWN
@@ -75,6 +75,8 @@ class State:
 
     epoch = 0
     """Nobody shares a federation."""
+    rules_version = state_version = FIRST_VERSION
+    """Nothing switches them."""
 
     @property
     def holders(self) -> dict[str, str]:

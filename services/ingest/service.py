@@ -22,7 +22,7 @@ from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from events import ClusterSynced, Event, IngestTaken
+from events import ClusterSynced, Event, IngestTaken, VersionsAnnounced
 from events.log import EventLog
 from services import telemetry
 from services.ingest.decoding import NODE, OFFERED, POD, PRIORITY_CLASS, WORKLOAD, Kind, Unreadable, WatchEnded
@@ -31,6 +31,7 @@ from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized, Unreachable
 from services.start import state_at
+from services.state.fold import FOLDS
 from services.writer import Gather, Writer
 
 log = logging.getLogger("muster.ingest")
@@ -57,9 +58,12 @@ async def run(
     verb and the resource that this service account lacks.
     """
     writer = Writer(event_log, "ingest")
-    taken = await writer.take(IngestTaken(holder=holder))
+    taken = await writer.take(IngestTaken(holder=holder), VersionsAnnounced(rules=(), state=tuple(FOLDS)))
     log.info("taken", extra={"sequence": taken, "holder": holder})
-    core = Ingest.of((await state_at(event_log, taken)).state, scheduler_names)
+    state = (await state_at(event_log, taken)).state
+    writer.rules, writer.state = state.rules_version, state.state_version
+    core = Ingest.of(state, scheduler_names)
+    del state  # which may be large, and is not needed any more
     gather = _gather(writer, core)
     await _together([gather.run(), writer.renew(), Reader(core, client, gather, discovery_s).run()])
 

@@ -1,16 +1,18 @@
 """The planner's cycle: groups that may be tried now, in queue order; checks; placement; events.
 
-`decide` is a pure function of (state, shard). It is written as a generator that yields None between slices of work, by
-count, so that a service can answer pings in between; the state must not change until it returns its events. Groups are
-placed as wholes, and neighbours in the queue that are single pods of one scheduling class in one step.
+`decide` is a pure function of (state, shard), by the rules in force. It is written as a generator that yields None
+between slices of work, by count, so that a service can answer pings in between; the state must not change until it
+returns its events. Groups are placed as wholes, and neighbours in the queue that are single pods of one scheduling class
+in one step.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from events import GangPlaced, GroupsRefused, RoomRequested
+from events.envelope import FIRST_VERSION
 from events.objects import NodeAssignment
 from events.policy import Policy
 from services.planner import gangs
@@ -28,7 +30,12 @@ SLICE_ROWS = 200_000
 
 
 def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]]:
-    """One cycle of the shard over `state`; nothing while the picture is partial or nobody assigned partitions."""
+    """One cycle of the shard over `state`, by the rules in force there."""
+    return RULES[state.rules_version](state, shard)
+
+
+def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]]:
+    """Nothing while the picture is partial or nobody assigned partitions."""
     if not state.synced or state.policy is None or not state.epoch:
         return []
     queue = cycle_queue(state, state.policy, shard)
@@ -42,6 +49,10 @@ def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
             sliced = cycle.room.rows_scanned
             yield
     return cycle.events()
+
+
+RULES: dict[int, Callable[[State, str], Generator[None, None, list[PlannerEvent]]]] = {FIRST_VERSION: _cycle}
+"""Version of the rules → how it decides. The next one is a line here, and one in the binder's core."""
 
 
 def decide_now(state: State, shard: str) -> list[PlannerEvent]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from events import Event, PlannerLeft, PlannerTaken
+from events import Event, PlannerLeft, PlannerTaken, VersionsAnnounced
 from events.envelope import Commit
 from events.log import EventLog
 from services.decider import Decider, Decision, LogTime
 from services.planner import core
-from services.state.fold import State
+from services.state.fold import FOLDS, State
 from services.writer import SteppedDown, Writer
 
 
@@ -41,7 +41,14 @@ async def run(
             await stop.wait()
             decider.leave(PlannerLeft(shard=shard))
 
-    decider = Decider(log, Writer(log, f"planner.{shard}"), decide, clock=LogTime(clock_offset_ms), applied=applied)
+    decider = Decider(
+        log,
+        Writer(log, f"planner.{shard}"),
+        decide,
+        supports=VersionsAnnounced(rules=tuple(core.RULES), state=tuple(FOLDS)),
+        clock=LogTime(clock_offset_ms),
+        applied=applied,
+    )
     leaving = asyncio.create_task(leave(), name=f"planner.{shard} until it is told to stop")
     try:
         await decider.run(PlannerTaken(shard=shard, holder=holder), turn)

@@ -1,9 +1,9 @@
 """The only fold: one commit after another, each event by its row in one table of transitions.
 
-`APPLY` has a row for every event of the language. The transitions themselves stand in `pods` (a pod, its claim),
-`groups`, `gang_groups`, `cohorts` and `verdicts` (what the binder said). An event that does not fit the state at its own
-place — an outcome for a pod that is gone, a proposal of a shard that lost the partition — is inert, and counted where
-somebody should know.
+`APPLY` has a row for every event of the language, `FOLDS` a table for every version of the state. The transitions
+themselves stand in `pods` (a pod, its claim), `groups`, `gang_groups`, `cohorts` and `verdicts` (what the binder said).
+An event that does not fit the state at its own place — an outcome for a pod that is gone, a proposal of a shard that lost
+the partition — is inert, and counted where somebody should know.
 """
 
 from __future__ import annotations
@@ -13,11 +13,22 @@ from typing import Any, get_args
 
 import events as ev
 from events import subjects
-from events.envelope import Commit, Header, MalformedCommit, Stored, commit_of, decode_events, header_of
+from events.envelope import FIRST_VERSION, Commit, Header, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.policy import Policy
-from services.state import cohorts, gang_groups, groups, nominations, pods, reservations, shards, timeouts, verdicts
+from services.state import (
+    cohorts,
+    gang_groups,
+    groups,
+    nominations,
+    pods,
+    reservations,
+    shards,
+    timeouts,
+    verdicts,
+    versions,
+)
 from services.state.clock import advance
-from services.state.form import UnknownCommit, confirm
+from services.state.form import UnknownCommit, UnknownVersion, confirm, listed
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
 from services.state.records import (
@@ -47,11 +58,17 @@ class State:
         self.sequence = 0
         self.synced = False
         """False between `IngestTaken` and `ClusterSynced`: nobody decides."""
+        self.rules_version = FIRST_VERSION
+        """What is in force: of the rules,"""
+        self.state_version = FIRST_VERSION
+        """and of the fold."""
         self.policy: Policy | None = None
         self.epoch = 0
         self.owners: tuple[str, ...] = ("",) * PARTITIONS
         self.holders: dict[str, str] = {}
         """writer → holder, from the Taken events."""
+        self.supports: dict[str, ev.VersionsAnnounced] = {}
+        """writer → what its holder has the code for, if it said so."""
         self.shards: dict[str, int] = {}
         """The planner shards that live → the sequence of the `PlannerTaken` by which each joined."""
         self.nodes: dict[str, Node] = {}
@@ -134,6 +151,8 @@ class State:
             raise UnknownCommit(f"{error} (rules {header.rules}, state {header.state})") from error
         try:
             self.apply(commit.sequence, header, commit.events)
+        except UnknownVersion:
+            raise
         except Exception as error:
             # Half applied: whatever it was, what would follow stood on a wrong state.
             kind = type(commit.events[self.index]).__name__
@@ -148,7 +167,7 @@ class State:
         self.basis = header.basis
         self.commit_epoch = header.epoch
         allowed = subjects.WRITES[subjects.role_of(header.writer)]
-        table = APPLY
+        table = FOLDS[self.state_version]
         for index, event in enumerate(commit_events):
             kind = type(event)
             if kind in allowed:
@@ -182,7 +201,7 @@ class State:
 
 def _ingest_taken(state: State, event: ev.IngestTaken) -> None:
     state.synced = False
-    state.holders["ingest"] = event.holder
+    versions.taken(state, event.holder)
 
 
 def _cluster_synced(state: State, event: ev.ClusterSynced) -> None:
@@ -190,7 +209,18 @@ def _cluster_synced(state: State, event: ev.ClusterSynced) -> None:
 
 
 def _binder_taken(state: State, event: ev.BinderTaken) -> None:
-    state.holders[state.writer] = event.holder
+    versions.taken(state, event.holder)
+
+
+def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
+    """The commits behind it are folded by the version that it names."""
+    if not versions.may_follow(state, event):
+        state.ignore(event)
+        return
+    if event.state not in FOLDS:
+        later = f"from {state.sequence} on the log is folded by state version {event.state}"
+        raise UnknownVersion(f"{later}, and this code has {listed(FOLDS)}")
+    state.rules_version, state.state_version = event.rules, event.state
 
 
 def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:
@@ -308,6 +338,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.RoomRequested: reservations.requested,
     ev.Ticked: _ticked,
     ev.Renewed: _renewed,
+    ev.VersionsAnnounced: versions.announced,
     ev.BinderTaken: _binder_taken,
     ev.PolicyAdopted: _policy,
     ev.PartitionsAssigned: shards.assigned,
@@ -338,6 +369,9 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.SnapshotTaken: _snapshot_taken,
     ev.DisagreementDetected: cohorts.disagreement,
     ev.PolicyChanged: _policy,
+    ev.VersionsSwitched: _versions_switched,
 }
 """event → transition: the whole fold."""
 APPLY = dict.fromkeys(get_args(ev.FederatorEvents), State.ignore) | APPLY  # a federation has its own log and fold
+FOLDS: dict[int, dict[type, Callable[[State, Any], None]]] = {FIRST_VERSION: APPLY}
+"""Version of the state → its fold. The next one is a line here: a table with other rows for some events."""

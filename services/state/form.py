@@ -15,14 +15,14 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, get_origin
 
 import msgspec
 
 from events import Event, SnapshotTaken
-from events.envelope import Commit, Stored
+from events.envelope import FIRST_VERSION, Commit, Stored
 from events.wire import UNDECODABLE
 
 PORTION = 1_000
@@ -37,6 +37,10 @@ class UnknownCommit(RuntimeError):
     """A commit of a known writer that this version cannot fold: the service must stop before it writes again."""
 
 
+class UnknownVersion(UnknownCommit):
+    """The log goes on by rules, or by a fold, that this code does not have. Names them and those that it has."""
+
+
 class Damaged(ValueError):
     """Bytes that are no snapshot of this version's state. Names what did not fit."""
 
@@ -46,6 +50,9 @@ class Folded(Protocol):
 
     sequence: int
     epoch: int
+    rules_version: int
+    state_version: int
+    """What is in force, of the rules and of the fold."""
     snapshots: dict[int, SnapshotTaken]
     """The last `SNAPSHOTS_KEPT`, by sequence."""
     ignored: dict[str, int]
@@ -90,13 +97,21 @@ class Form(Generic[S]):
         empty: Callable[[], S],
         derive: Callable[[S, dict[str, Any]], None],
         shared: Shared = lambda attribute, portion, strings: portion,
+        *,
+        folds: Collection[int] = (FIRST_VERSION,),
+        later: Mapping[str, object] | None = None,
     ) -> None:
         """`record` has what is recorded, by the names of the state's attributes; those that are dicts are written in
         portions. `empty` makes the state of an empty log.
 
         `derive` builds everything else of a restored state, whose tables are there; it takes out of the other
         attributes what is not to be set as it stands. `shared` makes one object of equal strings of a portion.
+
+        `folds`: the state versions that there are. `later`: attributes that are left out as long as they have these
+        values, so that a state of before has the digest that it had before there were these.
         """
+        self.folds = folds
+        self._later = later or {}
         self.empty = empty
         self._derive, self._shared = derive, shared
         fields = msgspec.structs.fields(record)
@@ -111,6 +126,8 @@ class Form(Generic[S]):
         """The snapshot, line by line: an attribute's name, a space, the attribute or a portion of it as JSON."""
         for name in self.recorded:
             value = getattr(state, name)
+            if name in self._later and value == self._later[name]:
+                continue
             for portion in _portions(value) if name in self._tables else (value,):
                 yield b"%b %b\n" % (name.encode(), _encode(portion))
 
@@ -135,6 +152,9 @@ class Form(Generic[S]):
             yield
         if missing := [name for name in self._needed if name not in found]:
             raise Damaged(f"a snapshot without {', '.join(missing)}")
+        version = found.get("state_version", FIRST_VERSION)
+        if version not in self.folds:
+            raise Damaged(f"it is of state version {version}, and this code has {listed(self.folds)}")
         try:
             self._derive(state, found)
         except (ArithmeticError, LookupError) as error:  # a number beyond 64 bits, a claim of a class that is not there
@@ -186,6 +206,11 @@ class Form(Generic[S]):
         if found.hexdigest() != digest:
             raise Damaged(f"its digest is {found.hexdigest()}, not {digest}")
         return state
+
+
+def listed(versions: Iterable[int]) -> str:
+    """For people."""
+    return ", ".join(map(str, versions))
 
 
 def _portions(table: dict[Any, Any]) -> Iterator[dict[Any, Any]]:

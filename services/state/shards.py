@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import cohorts, groups
+from services.state import cohorts, groups, versions
 
 if TYPE_CHECKING:
     from services.state.fold import State
 
 
 def taken(state: State, event: ev.PlannerTaken) -> None:
-    state.holders[state.writer] = event.holder
+    versions.taken(state, event.holder)
     state.shards[_name(state.writer)] = state.sequence
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 import events as ev
+from events.envelope import FIRST_VERSION
 from events.policy import Policy
-from services.state.fold import State
+from services.state.fold import FOLDS, State
 from services.state.form import Form
 from services.state.naming import named_by
 from services.state.records import (
@@ -74,6 +75,9 @@ class Snapshot(msgspec.Struct):
     resources: list[str]
     kept_sequence: int = 0
     """A snapshot from before has none; nor had anything been kept."""
+    rules_version: int = FIRST_VERSION
+    state_version: int = FIRST_VERSION
+    supports: dict[str, ev.VersionsAnnounced] = {}
 
 
 _SHARED: dict[str, tuple[str, ...]] = {
@@ -127,7 +131,8 @@ def _derive(state: State, found: dict[str, Any]) -> None:
             table.claim(row, table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
 
 
-FORM = Form(Snapshot, State, _derive, _shared)
+LATER = {"rules_version": FIRST_VERSION, "state_version": FIRST_VERSION}
+FORM = Form(Snapshot, State, _derive, _shared, folds=FOLDS, later=LATER)
 """A cluster's."""
 RECORDED = FORM.recorded
 lines, restore = FORM.lines, FORM.restore

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import events as ev
 from events import Event, envelope
-from events.envelope import STATE_VERSION
+from events.envelope import FIRST_VERSION
 from events.homes import copy, open_log
 from events.memory import MemoryLog
 from events.subjects import FEDERATION, subject
@@ -108,7 +108,7 @@ async def test_the_digest_of_each_snapshot_is_found_again() -> None:
     commits = commits_of(SEED)
     place = len(commits) // 2
     for digest, snapshots in ((FORM.digest(fold(commits[:place])), 1), ("0" * 64, 0)):
-        taken = ev.SnapshotTaken(sequence=place, digest=digest, bytes=1, state=STATE_VERSION)
+        taken = ev.SnapshotTaken(sequence=place, digest=digest, bytes=1, state=FIRST_VERSION)
         report = await verify(await written([*commits, (taken,)]))
         assert (report.snapshots, report.verified) == (snapshots, bool(snapshots))
 

@@ -141,10 +141,10 @@ async def test_a_binding_to_another_node_than_was_permitted_is_a_difference(worl
 
 async def test_another_rules_version_is_not_verifiable_here(world: World) -> None:
     sequence, _ = find(world.log, ev.GangPlaced)
-    header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), rules=envelope.RULES_VERSION + 1)
+    header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), rules=envelope.FIRST_VERSION + 1)
     report = await verify(altered(world.log, sequence, header=envelope.encode_header(header)))
     assert (report.exit_code, report.unverifiable, report.differences) == (5, 1, 0)
-    assert f"rules version {envelope.RULES_VERSION + 1}" in report.why_unverifiable
+    assert f"rules version {envelope.FIRST_VERSION + 1}" in report.why_unverifiable
     assert report.reproduced == report.decided - 1
 
 
@@ -157,7 +157,7 @@ async def test_a_difference_outweighs_what_is_not_verifiable(world: World) -> No
 
 
 async def test_another_state_version_is_not_verifiable_here(world: World) -> None:
-    header = msgspec.structs.replace(decode_header(world.log.commits[7]), state=envelope.STATE_VERSION + 1)
+    header = msgspec.structs.replace(decode_header(world.log.commits[7]), state=envelope.FIRST_VERSION + 1)
     report = await verify(altered(world.log, 8, header=envelope.encode_header(header)))
     assert report.exit_code == 5
     assert "commit 8 was folded by state version" in report.why_unverifiable

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events import Event, envelope, subjects
-from events.envelope import STATE_VERSION
+from events.envelope import FIRST_VERSION
 from events.log import EventLog
 from events.snapshots import Kept
 from services.federator import core
@@ -115,7 +115,7 @@ async def test_a_clusters_snapshot_is_none_of_a_federations(log: EventLog) -> No
     other = ClusterState()
     other.sequence = 3
     data, digest = of_clusters.pack(other)
-    await log.snapshots.put(Kept(sequence=3, digest=digest, state=STATE_VERSION, bytes=len(data)), data)
+    await log.snapshots.put(Kept(sequence=3, digest=digest, state=FIRST_VERSION, bytes=len(data)), data)
     assert (await state_at(log, form=FORM)).base is None
 
 

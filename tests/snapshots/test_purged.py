@@ -7,7 +7,7 @@ import pytest
 
 import events as ev
 from events import envelope
-from events.envelope import STATE_VERSION, Stored, decode_header
+from events.envelope import FIRST_VERSION, Stored, decode_header
 from events.memory import MemoryLog
 from services.console.replay import BadPlace, replay
 from services.console.verify import Report, verify
@@ -86,7 +86,7 @@ async def test_a_snapshot_of_what_is_not_there_yet_is_a_difference(world: World)
 
 
 async def test_a_snapshot_of_another_fold_is_not_compared(world: World) -> None:
-    await taken(world, state=STATE_VERSION + 1, digest="of that fold")
+    await taken(world, state=FIRST_VERSION + 1, digest="of that fold")
     report = await verify(world.log)
     assert report.verified
     assert report.snapshots == 2

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import events as ev
 from events import envelope
-from events.envelope import STATE_VERSION, Header, Stored
+from events.envelope import FIRST_VERSION, Header, Stored
 from events.homes import copy, open_log
 from events.jetstream import JetStreamLog
 from events.log import EventLog, LogError
@@ -193,7 +193,7 @@ async def test_archives_and_what_is_left_are_one_history(tmp_path: Path) -> None
 
 async def tell_snapshot_of(world: World) -> None:
     kept = await take(world.log)
-    taken = ev.SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=STATE_VERSION)
+    taken = ev.SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=FIRST_VERSION)
     world.append("binder", [taken], cause="outcome")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import events as ev
 from events import envelope
-from events.envelope import STATE_VERSION, Stored
+from events.envelope import FIRST_VERSION, Stored
 from events.log import EventLog, Purged
 from events.snapshots import Kept
 from services.binder import core as binder
@@ -85,14 +85,14 @@ async def test_what_is_not_good_is_told_and_the_one_before_is_taken(
         await put_snapshot(log, late, digest="0" * 64)
         why = "its digest is .* not 0000"
     elif fault == "version":
-        await put_snapshot(log, late, state=STATE_VERSION + 1)
-        why = f"state version {STATE_VERSION + 1}, this is {STATE_VERSION}"
+        await put_snapshot(log, late, state=FIRST_VERSION + 1)
+        why = f"state version {FIRST_VERSION + 1}, and this code has {FIRST_VERSION}"
     elif fault == "sequence":
         await put_snapshot(log, folded(commits, end // 3), sequence=end - 3)
         why = f"it is of {end // 3}"
     else:
         data, digest = snapshot.pack(late)
-        torn = Kept(sequence=end - 3, digest=digest, state=STATE_VERSION, bytes=len(data) // 2)
+        torn = Kept(sequence=end - 3, digest=digest, state=FIRST_VERSION, bytes=len(data) // 2)
         await log.snapshots.put(torn, data[: len(data) // 2])
         why = "not gzip"
     state, base, _ = await state_at(log)
@@ -108,7 +108,7 @@ async def test_one_of_which_the_log_says_otherwise_is_left_out(caplog: pytest.Lo
     world = walk.world
     place = world.state.sequence
     kept = await put_snapshot(world.log, folded(world.log.commits, place))
-    taken = ev.SnapshotTaken(sequence=place, digest="of the true one", bytes=kept.bytes, state=STATE_VERSION)
+    taken = ev.SnapshotTaken(sequence=place, digest="of the true one", bytes=kept.bytes, state=FIRST_VERSION)
     world.append("binder", [taken], cause="outcome")
     state, base, _ = await state_at(world.log)
     assert base is None

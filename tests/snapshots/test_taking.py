@@ -13,7 +13,7 @@ import pytest
 
 import events as ev
 from events import envelope
-from events.envelope import STATE_VERSION, Stored
+from events.envelope import FIRST_VERSION, Stored
 from events.jetstream import JetStreamLog
 from events.log import EventLog, LogError
 from events.memory import MemoryLog
@@ -45,7 +45,7 @@ async def test_a_snapshot_is_the_fold_of_the_log(log: EventLog, commits: list[St
     await put_commits(log, commits)
     kept = await take(log)
     state = folded(commits, len(commits))
-    assert (kept.sequence, kept.digest, kept.state) == (len(commits), snapshot.digest(state), STATE_VERSION)
+    assert (kept.sequence, kept.digest, kept.state) == (len(commits), snapshot.digest(state), FIRST_VERSION)
     assert await log.snapshots.listed() == [kept]
     assert len(await log.snapshots.get(kept)) == kept.bytes
 

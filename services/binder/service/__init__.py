@@ -20,7 +20,7 @@ from services.binder.service.write_behind import DEFAULT_RATES, Rates, WriteBehi
 from services.decider import Decider, Decision, LogTime
 from services.kubernetes.client import Client
 from services.snapshots import SnapshotKeeper, Taking
-from services.state.fold import State
+from services.state.fold import FOLDS, State
 from services.writer import Writer
 
 WATCH_S = 0.25
@@ -77,6 +77,7 @@ async def run(
         log,
         Writer(log, "binder"),
         decide,
+        supports=ev.VersionsAnnounced(rules=tuple(core.RULES), state=tuple(FOLDS)),
         clock=LogTime(clock_offset_ms),
         applied=applied,
         started=started,

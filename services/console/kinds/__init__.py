@@ -5,7 +5,7 @@ A log says so itself: the federator writes into a federation's, and into no othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from events import Event
@@ -21,8 +21,8 @@ from services.state.snapshot import FORM as CLUSTERS
 class Checks(Protocol):
     """One verification's knowledge of a kind of log, beside its state. Made of the state from which it is folded."""
 
-    roles: frozenset[str]
-    """Those who decide."""
+    rules: Mapping[str, Collection[int]]
+    """Those who decide, by role → the versions of their rules that this code has."""
     inputs: Mapping[str, frozenset[type]]
     """What they may append without deciding, by cause."""
     before: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import events as ev
@@ -18,7 +18,7 @@ BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
 EVICTIONS = frozenset({ev.PodEvicted, ev.EvictionFailed})
 MARKS = frozenset({ev.TimeoutMarked, ev.TimeoutMarkRenewed, ev.TimeoutMarkFailed})
 INPUTS: dict[str, frozenset[type]] = {
-    "taken": frozenset({ev.PlannerTaken, ev.BinderTaken}),
+    "taken": frozenset({ev.PlannerTaken, ev.BinderTaken, ev.VersionsAnnounced}),
     "left": frozenset({ev.PlannerLeft}),
     "renew": frozenset({ev.Renewed}),
     "tick": frozenset({ev.Ticked}),
@@ -29,7 +29,7 @@ INPUTS: dict[str, frozenset[type]] = {
 class Checks:
     """As `services.console.kinds.Checks`: which pods were permitted, to be evicted, to be marked."""
 
-    roles = frozenset({"planner", "binder"})
+    rules: Mapping[str, Collection[int]] = {"planner": planner.RULES, "binder": binder.RULES}
     inputs: Mapping[str, frozenset[type]] = INPUTS
 
     def __init__(self, state: State) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import events as ev
 from events import Event
+from events.envelope import FIRST_VERSION
 from services.federator import core
 from services.federator.records import SETTLED
 from services.federator.requests import shown
@@ -29,7 +30,7 @@ INPUTS: dict[str, frozenset[type]] = {
 class Checks:
     """As `services.console.kinds.Checks`. An outcome has its intent when the fold does not ignore it."""
 
-    roles = frozenset({WRITER})
+    rules: Mapping[str, Collection[int]] = {WRITER: (FIRST_VERSION,)}
     inputs: Mapping[str, frozenset[type]] = INPUTS
 
     def __init__(self, state: State) -> None:
