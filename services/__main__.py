@@ -325,7 +325,7 @@ def policy_set(
 
 
 versions = typer.Typer(help="Versions of the rules and of the state: what is in force, who has the code for what.")
-app.add_typer(versions, name="versions", no_args_is_help=True)
+app.add_typer(versions, name="versions", no_args_is_help=True, rich_help_panel=LOGS)
 
 
 @versions.command("show")

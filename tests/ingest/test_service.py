@@ -22,6 +22,7 @@ from events import (
     PodGroupDeleted,
     PodGroupObserved,
     PodObserved,
+    VersionsAnnounced,
     envelope,
 )
 from events.dialects import POD_GROUPS
@@ -198,8 +199,9 @@ async def test_a_restart_finds_what_was_missed(cluster: SimulatedCluster, log: E
             assert after.agrees_with(cluster)
             news = after.events[already:]
             assert isinstance(news[0], IngestTaken)
+            assert isinstance(news[1], VersionsAnnounced)
             assert isinstance(news[-1], ClusterSynced)
-            told = sorted(type(event).__name__ for event in news[1:-1])
+            told = sorted(type(event).__name__ for event in news[2:-1])
             assert told == ["NodeDeleted", "PodAssigned", "PodDeleted", "PodObserved"]
         finally:
             await after.end()
