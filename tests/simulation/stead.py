@@ -34,6 +34,7 @@ from services.state.form import Form
 from tests.simulation import clock
 from tests.simulation.loop import PROCESS, Timeout, VirtualLoop
 from tests.simulation.supervisor import ONCE, Supervisor
+from tests.simulation.versions import two_versions
 
 RENEW_AFTER_S = 15.0
 """Instead of hours: an idle writer renews its subject in nearly every history."""
@@ -97,6 +98,7 @@ def simulated(loop: VirtualLoop, seed: int, supervisor: Supervisor, tried: Count
         return function(*arguments)
 
     with ExitStack() as stack:
+        stack.enter_context(two_versions())
         stack.enter_context(clock.virtual(loop, random.Random(f"{seed}/jitter")))
         for module, name, other in (
             (planner, "Decider", _Known),

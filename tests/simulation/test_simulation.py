@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import shorten
+from tests.simulation import shorten, versions
 from tests.simulation.plan import EVENTS, FAULTS, Outcome, Plan, plan
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
@@ -44,6 +44,14 @@ def test_services_start_from_snapshots_and_logs_are_purged_behind_them() -> None
     assert tried["starts from a snapshot"] > 0
     assert tried["snapshots left out"] > 0
     assert tried["commits purged"] > 0
+
+
+def test_versions_are_switched_in_the_middle_and_are_not_while_somebody_lacks_them() -> None:
+    tried: Counter[str] = Counter()
+    for outcome in histories(range(versions.FROM, versions.FROM + 6)):
+        tried.update(outcome.tried)
+    assert tried["versions switched"] > 0
+    assert tried["switches without effect"] > 0
 
 
 def test_one_seed_is_one_history_whatever_the_hashes_of_strings() -> None:

@@ -22,7 +22,7 @@ from events.log import LogError
 from events.policy import DEFAULT_POLICY, Policy
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
-from tests.simulation import rest, strikes
+from tests.simulation import rest, strikes, versions
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.faults import Fault, Faults
@@ -94,6 +94,8 @@ class World:
         outcome.virtual_s = self.loop.now_s - START_S
         outcome.faults, outcome.seen = dict(self.faults.hits), dict(self.witness.seen)
         self.tried["commits purged"] += self.broker.first - 1
+        self.tried["versions switched"] += self.witness.state.rules_version == 2
+        self.tried["switches without effect"] += self.witness.state.ignored.get("VersionsSwitched", 0)
         outcome.tried = dict(self.tried)
         return outcome
 
@@ -131,6 +133,7 @@ class World:
             self.loop.after(self.source.uniform(0.0, 1.0), self.supervisor.start, slot)
         if self.source.random() < RETAINED:
             self._retain()
+        versions.begin(self)
 
     def _retain(self) -> None:
         if not self.calm:
@@ -161,8 +164,11 @@ class World:
         )
 
     def set_policy(self, policy: Policy) -> None:
-        """An admin's."""
-        payload = envelope.encode_events([ev.PolicyChanged(policy=policy)])
+        self.admin(ev.PolicyChanged(policy=policy))
+
+    def admin(self, event: ev.AdminEvents) -> None:
+        """A commit of an admin."""
+        payload = envelope.encode_events([event])
         header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
         subject = subjects.subject(CLUSTER, "admin")
         headers = {COMMIT: envelope.encode_header(header).decode()}
