@@ -21,12 +21,15 @@ check: $(READY)  ## lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# One worker more than CI has cores: while one waits for a server, the others compute.
+WORKERS := -n 3
+
 test: check  ## everything that needs neither Go nor a cluster
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not e2e" tests
+	$(BIN)/pytest $(WORKERS) --dist worksteal -m "not e2e" tests
 
 e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
 	$(BIN)/python -m deploy.e2e.build
-	$(BIN)/pytest -m e2e tests/e2e tests/chaos
+	$(BIN)/pytest $(WORKERS) --dist loadfile -m e2e tests/e2e tests/chaos
 
 MINUTES ?= 5
 SEED    ?= 1

@@ -7,6 +7,7 @@ is new: an event type, or a type in a form that no line has. Lines that are ther
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -21,6 +22,7 @@ STORED = Path(__file__).with_name("stored_v1.jsonl")
 EVENTS: tuple[type[msgspec.Struct], ...] = get_args(events.Event)
 
 
+@cache
 def any_of(form: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911
     """Everything of a type that may stand in an event."""
     origin, arguments = get_origin(form), get_args(form)

@@ -233,12 +233,6 @@ async def test_a_log_that_was_purged_wholly(log: JetStreamLog) -> None:
     assert sequences(await collect(log.read(3))) == [4]
 
 
-async def test_a_stream_that_lost_its_end_is_not_followed_in_silence(log: JetStreamLog) -> None:
-    await fill(log, "binder", 3)
-    with pytest.raises(LogError, match="ends at 3"):
-        await collect(log.follow(7))
-
-
 async def test_a_consumer_that_the_server_dropped_is_made_anew(log: JetStreamLog) -> None:
     await fill(log, "binder", 2)
     async with aclosing(log.follow()) as batches:

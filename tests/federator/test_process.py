@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from events import permissions
 from events.connection import Connection
@@ -19,11 +19,14 @@ from events.micro import ask
 from events.object_store import Bucket, bodies_bucket
 from events.server import EmbeddedServer
 from events.subjects import FEDERATION, jobs
+from services.__main__ import app
 from services.simulator.openpai.server import OpenPai
 from tests.federator import kills
 from tests.nats_server import connected, own_server
 
 __all__ = ["own_server"]
+
+runner = CliRunner()
 
 
 class Running:
@@ -37,12 +40,8 @@ class Running:
         return await self.command("job", *arguments, "--nats", self.run.url)
 
     async def command(self, *arguments: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "services", *arguments]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 120)
-        return process.returncode or 0, out.decode(), err.decode()
+        done = await asyncio.to_thread(runner.invoke, app, arguments)
+        return done.exit_code, done.stdout, done.stderr
 
     async def answer(self, *arguments: str) -> Any:
         code, out, err = await self.muster(*arguments, "--json")

@@ -77,11 +77,17 @@ def test_one_refusal_of_many_groups_tells_each_of_them_by_itself() -> None:
     assert [message.event().data["groups"] for message in found] == [["a/g"], ["pod/b/p"], ["a/h"]]
 
 
+@pytest.fixture(scope="module")
+def document() -> schema.Schema:
+    return schema.asyncapi()
+
+
 @pytest.mark.parametrize("event", samples(), ids=lambda event: type(event).__name__)
-def test_every_kind_of_event_has_a_message_that_fits_the_asyncapi_document(event: Event) -> None:
+def test_every_kind_of_event_has_a_message_that_fits_the_asyncapi_document(
+    event: Event, document: schema.Schema
+) -> None:
     role = next(role for role in subjects.WRITES if subjects.may_write(role, event))
     (message,) = core.messages(stored(f"{role}.0" if role == "planner" else role, [event]), "prod")
-    document = schema.asyncapi()
     name = type(event).__name__
     payload = document["components"]["messages"][name]["payload"]
     jsonschema.validate(json.loads(message.body), {**payload, "components": document["components"]})
