@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from events import Event, objects
-from events.dialects import kind_name
+from events.dialects import family, kind_name
 from events.facts import (
     DeclarationRejected,
     NodeDeleted,
@@ -76,6 +76,8 @@ class Ingest:
         """Which UID last had a pod's name, written or not."""
         self._classes: set[str] = set()
         self._versions: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        """UID → version that the log had when this began, the binder's own writes included."""
         self._deleted: dict[str, None] = {}
         self._references = References()
         """PodGroups → PriorityClasses, pods → Workloads."""
@@ -87,7 +89,10 @@ class Ingest:
         core = cls(scheduler_names)
         core._classes.update(state.classes)
         for pod in state.pods.values():
-            core._remember(_as_observed(pod))
+            observed = _as_observed(pod)
+            core._remember(observed)
+            if _may_be_marked(observed):
+                core._written[observed.uid] = objects.version(pod.resource_version)
         for node in state.nodes.values():
             if node.fact is not None:
                 core.fold(node.fact)
@@ -147,6 +152,7 @@ class Ingest:
         if pod := self.pods.pop(uid, None):
             self._references.put(Reference(POD.name, uid), None)
             self._versions.pop(uid, None)
+            self._written.pop(uid, None)
             self.rejected.pop(("Pod", pod.namespace, pod.name), None)
             self._release((pod.namespace, pod.name), uid)
 
@@ -166,14 +172,19 @@ class Ingest:
 
     # ------------------------------------------------------------------------------------------------------ observing
 
-    def observe(self, seen: Observed) -> list[Event]:
-        """The events that bring the log up to this object, in order, already folded. Older objects give none."""
+    def observe(self, seen: Observed, *, listed: bool = False) -> list[Event]:
+        """The events that bring the log up to this object, in order, already folded. Older objects give none.
+
+        `listed`: it is from a list, so that what happened to it since it was seen last is unknown.
+        """
         if not seen.metadata.uid and not isinstance(seen, Malformed):
             seen = identity.unidentified(seen)
+        uid = seen.metadata.uid
+        known = max(self._versions.get(uid, 0), self._written.get(uid, 0))
         if self._stale(seen.metadata):
             return []
         if isinstance(seen, Pod):
-            return self._observe_pod(seen)
+            return self._observe_pod(seen, listed and objects.version(seen.metadata.resource_version) > known)
         if isinstance(seen, Workload):
             return self._observe_workload(seen)
         if isinstance(seen, Malformed):
@@ -371,7 +382,7 @@ class Ingest:
 
     # ----------------------------------------------------------------------------------------------------------- pods
 
-    def _observe_pod(self, seen: Pod) -> list[Event]:
+    def _observe_pod(self, seen: Pod, unwatched: bool) -> list[Event]:
         metadata = seen.metadata
         key = (metadata.namespace, metadata.name)
         holder = self._holders.get(key, metadata.uid)
@@ -391,7 +402,10 @@ class Ingest:
             wanted = new.candidate or bool(new.node)
             events += self._folded(self._in_full(new, scheduling_class) if wanted else [])
         else:
-            events += self._folded(self._difference(old, new, scheduling_class, seen.status.reason))
+            found = self._difference(old, new, scheduling_class, seen.status.reason)
+            if not found and unwatched and _may_be_marked(new):
+                found = self._in_full(new, scheduling_class)
+            events += self._folded(found)
         return events + (self._reject(rejected) if rejected is not None else [])
 
     def _matters(self, seen: Pod) -> bool:
@@ -423,6 +437,12 @@ class Ingest:
         if new.status == "terminating" and old.status != "terminating":
             events.append(PodTerminating(**about))
         return events
+
+
+def _may_be_marked(pod: PodObserved) -> bool:
+    """Whether the binder writes Koordinator's timeout onto it: that may have come and gone unseen, which is its user's
+    act (`services.state.timeouts`), and only a newer fact without it tells so."""
+    return pod.status == "pending" and pod.gang is not None and family(pod.gang.dialect) == "koordinator"
 
 
 def _as_observed(pod: PodRecord) -> PodObserved:

@@ -165,7 +165,7 @@ class Reader:
         for start in range(0, len(objects), SLICE):
             events: list[Event] = []
             for seen in objects[start : start + SLICE]:
-                events += self.core.observe(seen)
+                events += self.core.observe(seen, listed=True)
             self.gather.add(events)
             await asyncio.sleep(0)
         if self.gather.pending > BEHIND:

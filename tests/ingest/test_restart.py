@@ -194,7 +194,8 @@ def of_own_events(world: World) -> Ingest:
 
 
 def inside(core: Ingest) -> dict[str, Any]:
-    return {name: value for name, value in vars(core).items() if name != "_normalise_pod"}
+    """`_written` is what the binder wrote, of which ingest's own events know nothing."""
+    return {name: value for name, value in vars(core).items() if name not in ("_normalise_pod", "_written")}
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -274,3 +275,42 @@ def test_missed_deletions_come_in_the_order_of_names() -> None:
             core.observe(each)
     for kind in ("Node", "Pod", "PodGroup"):
         assert one.missing(kind, set()) == other.missing(kind, set()) != []
+
+
+KOORDINATORS = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}
+TIMED_OUT = {"gang.scheduling.koordinator.sh/timeout": "true"}
+
+
+def test_a_timeout_that_came_and_went_unseen_is_its_users_act() -> None:
+    """Seed 1415: ingest was gone while the binder wrote the annotation and the user took it off. The next one saw what
+    the log said already, wrote nothing, and the gang had timed out for ever."""
+    world = World()
+    world.facts(*Ingest(OURS).observe(pod(version=3, annotations=KOORDINATORS)))
+    state, uid = world.state, pod().metadata.uid
+    world.append("binder", [ev.GangTimedOut(group="default/g", pods=((uid, "3"),))], "decide")
+    world.append("binder", [ev.TimeoutMarked(pods=((uid, "5"),))], "outcome")
+    assert list(state.marks) == list(state.gangs["default/g"].timed_out) == [uid]
+    found = Ingest.of(state, OURS).observe(pod(version=8, annotations=KOORDINATORS), listed=True)
+    assert [type(event) for event in found] == [ev.PodObserved]
+    world.facts(*found)
+    assert not state.marks
+    assert not state.gangs["default/g"].timed_out
+
+
+def test_what_changed_unseen_is_written_anew_only_where_a_timeout_may_stand() -> None:
+    world = World()
+    world.facts(*Ingest(OURS).observe(pod(version=3, annotations=KOORDINATORS)))
+    world.append("binder", [ev.ConditionsReported(reason="TooFewPods", pods=((pod().metadata.uid, "5"),))], "outcome")
+
+    def found(core: Ingest, version: int, told: dict[str, str] | None = KOORDINATORS, **how: bool) -> int:
+        return len(core.observe(pod(version=version, annotations=told), **how))
+
+    assert found(Ingest.of(world.state, OURS), 5, listed=True) == 0, "the binder's own write"
+    assert found(Ingest.of(world.state, OURS), 6) == 0, "seen in a watch: so was all before"
+    core = Ingest.of(world.state, OURS)
+    assert [found(core, version, listed=True) for version in (6, 6, 7)] == [1, 0, 1]
+    other = Ingest(OURS)
+    assert found(other, 3, None) == 2
+    assert found(other, 4, None, listed=True) == 0
+    shown = Ingest.of(world.state, OURS)
+    assert found(shown, 6, KOORDINATORS | TIMED_OUT, listed=True) == 1
