@@ -6,8 +6,6 @@ and always for a small one that is drawn here.
 
 from __future__ import annotations
 
-import csv
-import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -20,35 +18,13 @@ from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
 from services.simulator.traces import DLRM, KOORDINATORS_LABEL, MODES, dlrm
 from services.state.validate import validate_state
+from tests.dialects.trace import drawn, write
 from tests.manifests import Object
+from tests.shared import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces" / DLRM
-COLUMNS = (
-    *("instance_sn", "role", "app_name", "cpu_request", "gpu_request", "rdma_request", "memory_request"),
-    *("disk_request", "max_instance_per_node"),
-)
+TRACE = SHARED / "traces" / DLRM
 REASONS = ("nodes are available", "the waiting time is over")
 """Why a service may wait: there is no room, or, for the first of a role, the rest did not come in time."""
-CN = {"cpu_request": 64, "gpu_request": 0, "rdma_request": 1, "memory_request": 320, "disk_request": 640}
-HN = {"cpu_request": 12, "gpu_request": 1, "rdma_request": 25, "memory_request": 120, "disk_request": 640}
-
-
-def drawn(path: Path, services: int, seed: int = 5) -> Path:
-    """A trace of the same form: many small services, a few large ones, most CN pods for a third of a node."""
-    source = random.Random(seed)
-    with path.open("w", newline="") as file:
-        rows = csv.DictWriter(file, COLUMNS)
-        rows.writeheader()
-        number = 0
-        for service in range(services):
-            scale = source.choice([1, 1, 1, 4])
-            for role, asked in (("HN", HN), ("CN", CN)):
-                shape = asked | {"cpu_request": asked["cpu_request"] - source.choice([0, 0, 4])}
-                for _ in range(scale * source.randint(1, 6)):
-                    app = {"instance_sn": f"i_{number}", "role": role, "app_name": f"app_{service}"}
-                    rows.writerow(app | shape | {"max_instance_per_node": -1})
-                    number += 1
-    return path
 
 
 def run(path: Path, mode: str, score: str = "default") -> tuple[Simulation, list[Object]]:
@@ -84,15 +60,15 @@ def check(simulation: Simulation, objects: list[Object]) -> Counter[str]:
 async def test_services_of_two_roles_are_placed_whole_or_wait_for_a_reason(
     mode: str, seed: int, tmp_path: Path
 ) -> None:
-    simulation, objects = run(drawn(tmp_path / DLRM, 24, seed), mode)
+    simulation, objects = run(write(tmp_path / DLRM, drawn(24, seed)), mode)
     fates = check(simulation, objects)
     assert fates["bound"] >= 16
     assert (await verify(simulation.log)).verified
 
 
-@pytest.mark.skipif(not SHARED.is_file(), reason="../shared is not there")
+@pytest.mark.skipif(not TRACE.is_file(), reason="../shared is not there")
 @pytest.mark.parametrize("mode", MODES)
 def test_the_services_of_a_real_cluster(mode: str) -> None:
-    fates = check(*run(SHARED, mode, "binpack"))
+    fates = check(*run(TRACE, mode, "binpack"))
     assert fates.total() == 156
     assert fates["bound"] >= 150

@@ -20,7 +20,7 @@ if "--plant" in sys.argv:  # before anything of the services is imported
     plants.install(sys.argv[sys.argv.index("--plant") + 1])
 
 from tests.simulation import counter, shorten
-from tests.simulation.plan import plan
+from tests.simulation.plan import MIXED, WORKLOADS, Plan, plan
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
 from tests.simulation.world import World
 
@@ -54,17 +54,20 @@ def main() -> int:
     worker.add_argument("--workers", type=int, required=True)
     for command in (faults, planted):
         command.add_argument("--workers", type=int, default=WORKERS, help="processes; two find what sets decide")
+    for command in (faults, replay, worker):
+        command.add_argument("--workload", choices=WORKLOADS, default=MIXED, help="what users do; not mixed: uncounted")
     for command in (replay, worker):
         command.add_argument("--plant", choices=plants.PLANTS, help="with this bug")
     given = parser.parse_args()
     match given.command:
         case "faults":
-            return _faults(given.first, given.seeds, given.workers)
+            return _faults(given.first, given.seeds, given.workers, given.workload)
         case "replay":
-            return _replay(given.seed, given.steps, given.faults, given.commits)
+            chosen = _chosen(plan(given.seed, given.workload), given.steps, given.faults)
+            return _replay(chosen, given.commits)
         case "plants":
             return _plants(given.names or list(plants.PLANTS), given.within, given.workers)
-    for outcome in histories(share(given.first, given.seeds, given.worker, given.workers)):
+    for outcome in histories(share(given.first, given.seeds, given.worker, given.workers), given.workload):
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.buffer.flush()
     return 0
@@ -88,19 +91,20 @@ def _indices(text: str) -> list[int]:
     return [] if text == "none" else [int(index) for index in text.split(",")]
 
 
-def _faults(first: int | None, seeds: int, workers: int) -> int:
+def _faults(first: int | None, seeds: int, workers: int, workload: str) -> int:
     """In portions, each of which is counted when it is over: a run may be ended at any moment."""
-    counted, tally = counter.read(), Tally()
-    begin = counted.next if first is None else first
-    told = _progress(tally)
+    tally = Tally()
+    begin = (counter.read().next if workload == MIXED else 0) if first is None else first
+    told, extra = _progress(tally), ("--workload", workload)
     for start in range(begin, begin + seeds, PORTION):
-        portion = run_many(start, min(PORTION, begin + seeds - start), told=told, workers=workers)
+        size = min(PORTION, begin + seeds - start)
+        portion = run_many(start, size, told=told, workers=workers, extra=extra)
         tally.add(portion)
-        counted = counter.read().after(portion, start, goes_on=first is None)
-        counter.write(counted)
+        if workload == MIXED:
+            counter.write(counter.read().after(portion, start, goes_on=first is None))
     print(tally.tables())
     for seed in sorted(tally.failed)[:SHORTENED]:
-        _explain(seed, tally.failed[seed].violation, tally.failed[seed].virtual_s)
+        _explain(plan(seed, workload), tally.failed[seed].violation, tally.failed[seed].virtual_s)
     for seed in sorted(tally.failed)[SHORTENED:]:
         print(f"seed {seed}: {tally.failed[seed].violation}")
     print(tally.last_line())
@@ -120,25 +124,24 @@ def _progress(before: Tally) -> Callable[[Tally], None]:
     return told
 
 
-def _explain(seed: int, violation: str, end_s: float) -> None:
-    print(f"seed {seed}: {violation}\nshortening …", flush=True)
-    items, world = shorten.shorten(plan(seed), violation, end_s)
+def _explain(whole: Plan, violation: str, end_s: float) -> None:
+    print(f"seed {whole.seed}: {violation}\nshortening …", flush=True)
+    items, world = shorten.shorten(whole, violation, end_s)
     print(shorten.described(world))
     print(f"it ends with: {world.outcome.violation}")
-    print(f"replay it: {shorten.command(seed, items)}", flush=True)
+    print(f"replay it: {shorten.command(whole, items)}", flush=True)
 
 
-def _replay(seed: int, steps: list[int] | None, faults: list[int] | None, commits: int) -> int:
-    chosen = plan(seed)
-    if steps is not None or faults is not None:
-        listed = {"step": steps, "fault": faults}
-        everything = {"step": range(len(chosen.steps)), "fault": range(len(chosen.faults))}
-        items = [
-            (kind, index)
-            for kind in listed
-            for index in listed[kind] or ([] if listed[kind] == [] else everything[kind])
-        ]
-        chosen = shorten.only(chosen, items)
+def _chosen(whole: Plan, steps: list[int] | None, faults: list[int] | None) -> Plan:
+    """These of its steps and faults; None: all."""
+    if steps is None and faults is None:
+        return whole
+    steps = list(range(len(whole.steps))) if steps is None else steps
+    faults = list(range(len(whole.faults))) if faults is None else faults
+    return shorten.only(whole, [*(("step", index) for index in steps), *(("fault", index) for index in faults)])
+
+
+def _replay(chosen: Plan, commits: int) -> int:
     world = World(chosen)
     outcome = world.run()
     print(shorten.described(world, commits))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FROM = 400
 """The first seed with such users: plants are looked for before it."""
 PREFIX = "gang.scheduling.koordinator.sh"
+TIMEOUT = dialects.TIMEOUT_ANNOTATION
 NAMES = ("k0", "k1", "k2", "k3")
 POLICIES = (dialects.ONCE_SATISFIED, dialects.WAITING_AND_RUNNING, dialects.ONLY_WAITING)
 SCARCE, NODES, EACH = "example.dev/scarce", ("s0", "s1"), 2
@@ -107,9 +108,9 @@ def impatient(workload: Workload) -> None:
 
 def user_acts(workload: Workload) -> None:
     """On whichever gang has timed out."""
-    timed_out = [pod for pod in _pods(workload) if _told(pod, "timeout") == "true"]
-    if timed_out:
-        pod = workload.random.choice(timed_out)
+    found = [pod for pod in _pods(workload) if timed_out(pod)]
+    if found:
+        pod = workload.random.choice(found)
         _act(workload, _told(pod, "name"), workload.random.choice(list(ACTS)))
 
 
@@ -124,7 +125,7 @@ STEPS: dict[str, Callable[[Workload], None]] = {
 
 ACTS: dict[str, Callable[[dict[str, Any]], dict[str, str | None] | None]] = {
     "deletes": lambda pod: None,
-    "takes the annotation off": lambda pod: {f"{PREFIX}/timeout": None},
+    "takes the annotation off": lambda pod: {TIMEOUT: None},
     "lowers the minimum": lambda pod: {f"{PREFIX}/min-available": "2"},
 }
 """What a user does to each pod of a gang that has timed out: annotations that are changed, or None: it is deleted."""
@@ -132,7 +133,7 @@ ACTS: dict[str, Callable[[dict[str, Any]], dict[str, str | None] | None]] = {
 
 def _act(workload: Workload, gang: str, what: str) -> None:
     api = workload.api
-    for pod in [pod for pod in _pods(workload) if _told(pod, "name") == gang and _told(pod, "timeout") == "true"]:
+    for pod in [pod for pod in _pods(workload) if _told(pod, "name") == gang and timed_out(pod)]:
         name, change = pod["metadata"]["name"], ACTS[what](pod)
         try:
             if change is None:
@@ -165,6 +166,10 @@ def _scarce_pod(workload: Workload, told: dict[str, str], **spec: Any) -> None:
 
 def _pods(workload: Workload) -> list[dict[str, Any]]:
     return [entry.object for entry in workload.api.pods.entries.values()]
+
+
+def timed_out(pod: dict[str, Any]) -> bool:
+    return _told(pod, "timeout") == "true"
 
 
 def _told(pod: dict[str, Any], field: str) -> str:

@@ -6,16 +6,22 @@ import random
 
 import msgspec
 
+from tests.simulation import dlrm, koordinator, workload
 from tests.simulation import faults as faulty
-from tests.simulation import koordinator, workload
 from tests.simulation.faults import Fault
-from tests.simulation.workload import Step
+from tests.simulation.workload import Step, Workload
+
+MIXED, DLRM = "mixed", "dlrm"
+WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services}
+"""What users do: a little of everything, or the services of a real cluster."""
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
 TROUBLE_S = 40.0
 """How long trouble lasts; then, until a history has what it must have, in windows of `WINDOW_S`."""
 WINDOW_S, WINDOWS = 4.0, 15
+ALL_HERE_S = 20.0
+"""When all services of the trace have come once."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -24,6 +30,8 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int
     steps: list[Step]
     faults: list[Fault]
+    workload: str = MIXED
+    """A name in `WORKLOADS`."""
     exact: bool = False
     """All of this and no more, be it less than a history has at least: while a failure is being shortened."""
 
@@ -44,16 +52,19 @@ class Outcome(msgspec.Struct):
     violation: str = ""
 
 
-def plan(seed: int) -> Plan:
-    """What the seed says. Whether what is behind `TROUBLE_S` happens depends on what did before."""
-    source = random.Random(seed)
-    steps = workload.draw(source, source.randint(22, 34), 0.2, TROUBLE_S)
+def plan(seed: int, of: str = MIXED) -> Plan:
+    """What the seed says, of this workload. Whether what is behind `TROUBLE_S` happens depends on what did before."""
+    source, weights = random.Random(seed), WORKLOADS[of].weights
+    steps = workload.draw(source, source.randint(22, 34), 0.2, TROUBLE_S, weights)
     faults = faulty.draw(source, source.randint(8, 16), 0.5, TROUBLE_S)
     for window in range(WINDOWS):
         begin_s = TROUBLE_S + window * WINDOW_S
-        steps += workload.draw(source, 4, begin_s, begin_s + WINDOW_S)
+        steps += workload.draw(source, 4, begin_s, begin_s + WINDOW_S, weights)
         faults += faulty.draw(source, 1, begin_s, begin_s + WINDOW_S)
-    if seed >= koordinator.FROM:
+    if of == DLRM:
+        coming = random.Random(f"{seed}/coming")
+        steps += workload.draw(coming, max(dlrm.COUNT), 0.2, ALL_HERE_S, {"service": 1.0})
+    elif seed >= koordinator.FROM:
         users = random.Random(f"{seed}/koordinator")
         steps += workload.draw(users, users.randint(2, 5), 0.2, TROUBLE_S, koordinator.WEIGHTS)
-    return Plan(seed, steps, faults)
+    return Plan(seed, steps, faults, of)

@@ -19,7 +19,7 @@ import msgspec
 
 from events.subjects import FEDERATION_ROLES, WRITES
 from services.state.fold import APPLY
-from tests.simulation.plan import Outcome, plan
+from tests.simulation.plan import MIXED, Outcome, plan
 from tests.simulation.world import run
 
 WORKERS = 2
@@ -91,14 +91,14 @@ class Tally(msgspec.Struct):
         )
 
 
-def histories(seeds: Iterable[int]) -> Iterator[Outcome]:
+def histories(seeds: Iterable[int], workload: str = MIXED) -> Iterator[Outcome]:
     """Run these. What a garbage collection would end in the middle of a history is no part of it, so there is none."""
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
         for number, seed in enumerate(seeds, 1):
-            yield run(plan(seed))
+            yield run(plan(seed, workload))
             if number % COLLECT_EVERY == 0:
                 gc.collect()
     finally:

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from tests.simulation.plan import Plan
+from tests.simulation.plan import MIXED, Plan
 from tests.simulation.world import World
 
 TRIES = 200
@@ -25,7 +25,7 @@ def only(plan: Plan, items: Items) -> Plan:
     """The plan with these items and no others."""
     steps = [plan.steps[index] for kind, index in items if kind == "step"]
     faults = [plan.faults[index] for kind, index in items if kind == "fault"]
-    return Plan(plan.seed, steps, faults, exact=True)
+    return Plan(plan.seed, steps, faults, plan.workload, exact=True)
 
 
 def items_until(plan: Plan, end_s: float) -> Items:
@@ -81,9 +81,11 @@ def described(world: World, commits: int = 12) -> str:
     return "\n".join(lines)
 
 
-def command(seed: int, items: Items) -> str:
-    """What replays it."""
+def command(plan: Plan, items: Items) -> str:
+    """What replays these of its items."""
     chosen = {
         kind: ",".join(str(index) for other, index in items if other == kind) or "none" for kind in ("step", "fault")
     }
-    return f".venv/bin/python -m tests.simulation replay {seed} --steps {chosen['step']} --faults {chosen['fault']}"
+    which = "" if plan.workload == MIXED else f" --workload {plan.workload}"
+    told = f"--steps {chosen['step']} --faults {chosen['fault']}"
+    return f".venv/bin/python -m tests.simulation replay {plan.seed}{which} {told}"

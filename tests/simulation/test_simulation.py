@@ -85,4 +85,4 @@ def test_a_history_without_faults_is_shortened_to_nothing_more_than_fails(monkey
     monkeypatch.setattr(shorten, "World", World)
     items, _ = shorten.shorten(chosen, "Violation: something else (7.1)", 1_000.0)
     assert items == culprits
-    assert shorten.command(0, items).endswith("replay 0 --steps 3,17 --faults none")
+    assert shorten.command(chosen, items).endswith("replay 0 --steps 3,17 --faults none")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from services.simulator.errors import ApiError
+from services.simulator.traces import KOORDINATORS_LABEL
 from tests.simulation import koordinator
 
 if TYPE_CHECKING:
@@ -96,6 +97,14 @@ def draw(
 
 class Workload:
     """Steps against one API server."""
+
+    namespace = "default"
+    """Of all pods and PodGroups."""
+    weights: Mapping[str, float] = WEIGHTS
+    races: tuple[str, ...] = RACES
+    """What may come first, whatever it is about."""
+    pod_groups = ("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+    """Those that are declared, changed and deleted."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server, self.api = server, server.api
@@ -276,8 +285,8 @@ class Workload:
 
     def _volcanos(self, name: str, spec: Object) -> None:
         collection = self.api.by_path[VOLCANO]
-        if ("default", name) in collection.entries:
-            self._patch(collection, "default", name, {"spec": {"minTaskMember": None, **spec}})
+        if (self.namespace, name) in collection.entries:
+            self._patch(collection, self.namespace, name, {"spec": {"minTaskMember": None, **spec}})
         else:
             made = {"apiVersion": "/".join(VOLCANO[:2]), "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
             self.api.apply_new(made, define=False)
@@ -299,8 +308,8 @@ class Workload:
         if self.random.random() < 0.4:
             spec["scheduleTimeoutSeconds"] = self.random.randint(1, 5)
         collection = self._pod_groups
-        if ("default", name) in collection.entries:
-            self._patch(collection, "default", name, {"spec": spec})
+        if (self.namespace, name) in collection.entries:
+            self._patch(collection, self.namespace, name, {"spec": spec})
         else:
             group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
             self.api.apply_new({**group, "metadata": {"name": name}, "spec": spec}, define=False)
@@ -308,11 +317,11 @@ class Workload:
     def undeclare(self) -> None:
         names = [key[1] for key in self._pod_groups.entries]
         if names:
-            self.api.delete(self._pod_groups, "default", self.random.choice(names))
+            self.api.delete(self._pod_groups, self.namespace, self.random.choice(names))
 
     @property
     def _pod_groups(self) -> Any:
-        return self.api.by_path["scheduling.x-k8s.io", "v1alpha1", "podgroups"]
+        return self.api.by_path[self.pod_groups]
 
     def member(self) -> None:
         """Another pod for a gang that is there: a replacement or a latecomer."""
@@ -339,7 +348,7 @@ class Workload:
         """Something happens to a pod, its node or its group at the worst moment. `name` may be another object's, or a
         commit's events."""
         if kind == "anything":
-            for what in self.random.choices(RACES, k=3):
+            for what in self.random.choices(self.races, k=3):
                 self._try(getattr(self, what))
         elif kind in RACES_OF_GANGS:
             self._try(getattr(self, RACES_OF_GANGS[kind]), name)
@@ -347,24 +356,23 @@ class Workload:
             self._try(self._race, kind, name)
 
     def _race(self, kind: str, name: str) -> None:
-        entry = self.api.pods.entries.get(("default", name))
+        entry = self.api.pods.entries.get((self.namespace, name))
         if entry is None:
             return
         pod = entry.object
         match kind:
             case "pod deleted":
-                self.api.delete(self.api.pods, "default", name)
+                self.api.delete(self.api.pods, self.namespace, name)
             case "pod made anew":
-                self.api.delete(self.api.pods, "default", name, {"gracePeriodSeconds": 0})
-                again = {key: pod["metadata"].get(key) or {} for key in ("labels", "annotations")}
-                spec = {field: value for field, value in pod["spec"].items() if field != "nodeName"}
-                made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **again}, "spec": spec}
-                self.api.apply_new(made, define=False)
+                self.api.delete(self.api.pods, self.namespace, name, {"gracePeriodSeconds": 0})
+                self._again(pod, name)
             case "pod annotated":
-                self._patch(self.api.pods, "default", name, {"metadata": {"annotations": {"example.dev/race": "1"}}})
+                self._patch(
+                    self.api.pods, self.namespace, name, {"metadata": {"annotations": {"example.dev/race": "1"}}}
+                )
             case "pod stolen":
                 if _pending(pod) and not pod["spec"].get("schedulingGates"):
-                    self.api.bind("default", name, {"target": {"kind": "Node", "name": self._any_node()}})
+                    self.api.bind(self.namespace, name, {"target": {"kind": "Node", "name": self._any_node()}})
             case "node deleted":
                 self.node_gone()
             case "group deleted":
@@ -374,6 +382,13 @@ class Workload:
             case _:
                 raise NotImplementedError(kind)
 
+    def _again(self, pod: Object, name: str) -> None:
+        """One like it."""
+        metadata = {key: pod["metadata"].get(key) or {} for key in ("labels", "annotations")}
+        spec = {field: value for field, value in pod["spec"].items() if field != "nodeName"}
+        metadata |= {"name": name, "namespace": self.namespace}
+        self.api.apply_new({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, define=False)
+
     # ------------------------------------------------------------------------------------------------- to what is there
 
     def stolen(self) -> None:
@@ -381,12 +396,12 @@ class Workload:
         pod = self._pick(lambda pod: _pending(pod) and not pod["spec"].get("schedulingGates"))
         node = self._any_node()
         if pod is not None and node:
-            self.api.bind("default", pod["metadata"]["name"], {"target": {"kind": "Node", "name": node}})
+            self.api.bind(self.namespace, pod["metadata"]["name"], {"target": {"kind": "Node", "name": node}})
 
     def delete(self) -> None:
         pod = self._pick(lambda pod: True)
         if pod is not None:
-            self.api.delete(self.api.pods, "default", pod["metadata"]["name"])
+            self.api.delete(self.api.pods, self.namespace, pod["metadata"]["name"])
 
     def delete_gang(self) -> None:
         pod = self._pick(lambda pod: bool(_gang(pod)))
@@ -405,9 +420,7 @@ class Workload:
         pod = self._pick(lambda pod: pod["status"]["phase"] == "Running" and bool(_gang(pod) or not member))
         if pod is not None:
             reason = {"reason": "OutOfcpu"} if self.random.random() < 0.5 else {}
-            self._patch(
-                self.api.pods, "default", pod["metadata"]["name"], {"status": {"phase": "Failed", **reason}}, "status"
-            )
+            self._change(pod, {"status": {"phase": "Failed", **reason}}, "status")
 
     def member_fails(self, _: str) -> None:
         self.fail(True)
@@ -416,7 +429,7 @@ class Workload:
         """One that waits, and that they name."""
         pod = self._pick(lambda pod: _pending(pod) and bool(_gang(pod)) and _uid(pod) in events)
         if pod is not None:
-            self.api.delete(self.api.pods, "default", pod["metadata"]["name"])
+            self.api.delete(self.api.pods, self.namespace, pod["metadata"]["name"])
 
     def minimum_rises(self, events: str) -> None:
         """Of a gang of which they name somebody who waits: its PodGroup's, or what its pods say."""
@@ -425,25 +438,25 @@ class Workload:
         if not gangs:
             return
         gang = self.random.choice(gangs)
-        declared = self._pod_groups.entries.get(("default", gang))
+        declared = self._pod_groups.entries.get((self.namespace, gang))
         if declared is not None:
             minimum = int(declared.object["spec"].get("minMember") or 0)
-            self._patch(self._pod_groups, "default", gang, {"spec": {"minMember": minimum + 1}})
+            self._patch(self._pod_groups, self.namespace, gang, {"spec": {"minMember": minimum + 1}})
         for pod in [pod for pod in waiting if _gang(pod) == gang and MINIMUM_SAID in _annotations(pod)]:
             told = {MINIMUM_SAID: str(int(_annotations(pod)[MINIMUM_SAID]) + 1)}
-            self._patch(self.api.pods, "default", pod["metadata"]["name"], {"metadata": {"annotations": told}})
+            self._change(pod, {"metadata": {"annotations": told}})
 
     def gates(self) -> None:
         pod = self._pick(lambda pod: _pending(pod) and bool(pod["spec"].get("schedulingGates")))
         if pod is not None:
-            self._patch(self.api.pods, "default", pod["metadata"]["name"], {"spec": {"schedulingGates": None}})
+            self._change(pod, {"spec": {"schedulingGates": None}})
 
     def label(self) -> None:
         pod = self._pick(lambda pod: pod["spec"]["schedulerName"] == "muster")
         if pod is not None:
             gang = self.random.choice([None, "g0", "g1"])
             labels = {GANG: gang, MINIMUM: "2" if gang and self.random.random() < 0.5 else None, POD_GROUP: None}
-            self._patch(self.api.pods, "default", pod["metadata"]["name"], {"metadata": {"labels": labels}})
+            self._change(pod, {"metadata": {"labels": labels}})
 
     def annotate(self) -> None:
         """Nothing that matters changes, but for the resourceVersion."""
@@ -451,11 +464,14 @@ class Workload:
             pod = self._pick(_pending)
             if pod is not None:
                 told = {"example.dev/seen": str(self.random.random())}
-                self._patch(self.api.pods, "default", pod["metadata"]["name"], {"metadata": {"annotations": told}})
+                self._change(pod, {"metadata": {"annotations": told}})
 
     def _pick(self, fits: Callable[[Object], bool]) -> Object | None:
         found = [entry.object for entry in self.api.pods.entries.values() if fits(entry.object)]
         return self.random.choice(found) if found else None
+
+    def _change(self, pod: Object, patch: Object, subresource: str = "") -> None:
+        self._patch(self.api.pods, self.namespace, pod["metadata"]["name"], patch, subresource)
 
     def _patch(self, collection: Any, namespace: str, name: str, patch: Object, subresource: str = "") -> None:
         self.api.patch(collection, namespace, name, patch, MERGE, subresource)
@@ -468,7 +484,10 @@ def _uid(obj: Object) -> str:
 def _gang(pod: Object) -> str:
     labels = pod["metadata"].get("labels") or {}
     told = _annotations(pod)
-    named = labels.get(POD_GROUP), labels.get(GANG), told.get(f"{KOORDINATOR}/name"), told.get(GROUP_NAME)
+    named = (
+        *(labels.get(POD_GROUP), labels.get(GANG), labels.get(KOORDINATORS_LABEL)),
+        *(told.get(f"{KOORDINATOR}/name"), told.get(GROUP_NAME)),
+    )
     return next((name for name in named if name), "")
 
 

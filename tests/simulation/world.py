@@ -29,12 +29,12 @@ from tests.simulation.faults import Fault, Faults
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, Launch
 from tests.simulation.loop import START_S, VirtualLoop
-from tests.simulation.plan import EVENTS, FAULTS, TROUBLE_S, WINDOW_S, Outcome, Plan
+from tests.simulation.plan import EVENTS, FAULTS, TROUBLE_S, WINDOW_S, WORKLOADS, Outcome, Plan
 from tests.simulation.processes import Process
 from tests.simulation.stead import simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
 from tests.simulation.witness import Violation, Witness
-from tests.simulation.workload import Step, Workload
+from tests.simulation.workload import Step
 
 REST_WITHIN_S = 150.0
 QUIET_S = 3.0
@@ -64,7 +64,7 @@ class World:
         )
         self.kube = ApiServer(self.loop, self.faults, random.Random(f"{plan.seed}/kube"), self)
         self.witness.api = self.kube.api
-        self.workload = Workload(self.kube)
+        self.workload = WORKLOADS[plan.workload](self.kube)
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self._fail)
         self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
