@@ -48,8 +48,8 @@ fuzz: $(VENV)/.fuzz  ## decoders and parsers, guided by coverage: MINUTES
 bench: $(READY)  ## every figure in benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
-faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted
-	$(BIN)/python -m tests.simulation faults $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
+faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted; WORKLOAD=dlrm
+	$(BIN)/python -m tests.simulation faults $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(WORKLOAD),--workload $(WORKLOAD))
 
 schema: $(READY)  ## events/schema/ from the structs
 	$(BIN)/python -m events.schema

@@ -1,6 +1,7 @@
 """The simulator's command line.
 
 python -m tests.simulation faults --seeds 1000 [--from K]       run seeds; without --from, behind those that were counted
+python -m tests.simulation faults --workload dlrm               over the services of a real cluster, from 0, uncounted
 python -m tests.simulation replay SEED [--steps … --faults …]   one history, or some of it
 python -m tests.simulation plants [NAME …]                      plant bugs, and see how many seeds find each
 """

@@ -118,11 +118,11 @@ class Services(Workload):
         self._copies += 1
         first = self.random.random() < 0.5
         for group in groups if first else ():
-            self._try(self.api.apply_new, group)
+            self.attempt(self.api.apply_new, group)
         for pod in pods:
             self._again(pod, f"{pod['metadata']['name']}-{self._copies}")
         for group in () if first else groups:
-            self._try(self.api.apply_new, group)
+            self.attempt(self.api.apply_new, group)
 
     def gone(self) -> None:
         """A service is taken away, and may come again."""
@@ -134,7 +134,7 @@ class Services(Workload):
         for collection in (self.api.pods, self._pod_groups):
             for key, entry in list(collection.entries.items()):
                 if _service(entry.object) == name:
-                    self._try(self.api.delete, collection, *key)
+                    self.attempt(self.api.delete, collection, *key)
         self._absent.append(name)
 
     def member(self) -> None:
@@ -149,7 +149,7 @@ class Services(Workload):
         name = self._any_node()
         if name:
             self._cordon(name, True)
-            self.server.loop.after(self.random.uniform(1.0, 12.0), self._try, self._cordon, name, False)
+            self.server.loop.after(self.random.uniform(1.0, 12.0), self.attempt, self._cordon, name, False)
 
     def _cordon(self, name: str, cordoned: bool) -> None:
         self._patch(self.api.nodes, "", name, {"spec": {"unschedulable": cordoned}})
@@ -166,7 +166,7 @@ class Services(Workload):
             if entry.object["spec"].get("nodeName") == name and self.random.random() < 0.8:
                 uid = str(entry.object["metadata"]["uid"])
                 self.server.loop.after(self.random.uniform(0.5, 12.0), self._collect, key, uid)
-        self.server.loop.after(self.random.uniform(1.0, 10.0), self._try, self.api.apply_new, made)
+        self.server.loop.after(self.random.uniform(1.0, 10.0), self.attempt, self.api.apply_new, made)
 
     def user_acts(self) -> None:
         """On a service that has timed out: its annotations are taken off, or it is made anew."""

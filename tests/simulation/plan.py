@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from tests.simulation import dlrm, koordinator, workload
+from tests.simulation import dlrm, koordinator, upstream, workload
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
 from tests.simulation.workload import Step, Workload
@@ -67,4 +67,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     elif seed >= koordinator.FROM:
         users = random.Random(f"{seed}/koordinator")
         steps += workload.draw(users, users.randint(2, 5), 0.2, TROUBLE_S, koordinator.WEIGHTS)
+    if of == MIXED and seed >= upstream.FROM:
+        users = random.Random(f"{seed}/upstream")
+        steps += workload.draw(users, users.randint(2, 5), 0.2, TROUBLE_S, upstream.WEIGHTS)
     return Plan(seed, steps, faults, of)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import shorten, versions
-from tests.simulation.plan import EVENTS, FAULTS, Outcome, Plan, plan
+from services.simulator.traces import MODES
+from tests.simulation import dlrm, shorten, versions
+from tests.simulation.plan import DLRM, EVENTS, FAULTS, Outcome, Plan, plan
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
@@ -35,6 +36,29 @@ def test_whatever_goes_wrong_what_must_hold_does(first: int) -> None:
         assert outcome.events >= EVENTS
         assert sum(outcome.faults.values()) >= FAULTS
         assert outcome.seen["PlannerTaken"] >= len(SHARDS) >= 2
+
+
+@pytest.mark.parametrize("first", range(0, 8, 4))
+def test_the_services_of_a_trace_hold_up_in_both_modes(first: int) -> None:
+    """Gang groups of two roles on a cluster that just fits them, Strict and NonStrict in turn."""
+    bound: Counter[str] = Counter()
+    for outcome in histories(range(first, first + 4), DLRM):
+        again = f"make faults WORKLOAD=dlrm SEEDS=1 FROM={outcome.seed}"
+        assert not outcome.violation, f"{again}: {outcome.violation}"
+        assert sum(outcome.faults.values()) >= FAULTS
+        bound[dlrm.mode(outcome.seed)] += outcome.seen["PodBound"]
+    assert min(bound[mode] for mode in MODES) > 20
+
+
+def test_each_service_of_the_trace_comes_in_its_turn_and_in_both_modes() -> None:
+    services = len(dlrm.trace())
+    for seed in (0, 1, services - 1):
+        (lead,) = {str(row["app_name"]) for row in dlrm.trace()[seed]}
+        for turn in (seed, seed + services):
+            pods = [row for service in dlrm.chosen(turn) for row in service]
+            assert lead in {row["app_name"] for row in pods}
+            assert len(pods) <= dlrm.TOGETHER
+        assert dlrm.mode(seed) != dlrm.mode(seed + services)
 
 
 def test_services_start_from_snapshots_and_logs_are_purged_behind_them() -> None:

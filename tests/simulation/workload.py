@@ -15,7 +15,7 @@ import msgspec
 
 from services.simulator.errors import ApiError
 from services.simulator.traces import KOORDINATORS_LABEL
-from tests.simulation import koordinator
+from tests.simulation import koordinator, upstream
 
 if TYPE_CHECKING:
     from tests.simulation.kube import ApiServer
@@ -24,6 +24,8 @@ Object = dict[str, Any]
 GANG, MINIMUM = "pod-group/name", "pod-group/min-available"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
 KOORDINATOR = "gang.scheduling.koordinator.sh"
+NAMING = ("schedulingGroup", "workloadRef")
+"""What of a spec names a gang: Kubernetes' own."""
 VOLCANO, GROUP_NAME = ("scheduling.volcano.sh", "v1beta1", "podgroups"), "scheduling.k8s.io/group-name"
 MINIMUM_SAID = f"{KOORDINATOR}/min-available"
 GANGS, ROLES = 6, ("r0", "r1", "r2", "r3")
@@ -80,6 +82,10 @@ ASKS: tuple[tuple[Object, Object], ...] = (
 """What pods ask for, and what else their spec says."""
 
 
+OF_OTHERS = koordinator.STEPS | upstream.STEPS
+"""Steps that are written elsewhere."""
+
+
 class Step(msgspec.Struct, frozen=True):
     at_s: float
     what: str
@@ -112,20 +118,22 @@ class Workload:
         self._made = 0
 
     def begin(self, number: int) -> None:
-        """The nodes that are there at first."""
+        """The kinds and the nodes that are there at first."""
+        if number >= upstream.FROM:
+            upstream.serve(self.api)
         self.random = random.Random(number)
         for _ in range(self.random.randint(5, 12)):
             self.node()
 
     def take(self, step: Step) -> None:
         self.random = random.Random(step.number)
-        of_koordinator = koordinator.STEPS.get(step.what)
-        if of_koordinator is not None:
-            self._try(of_koordinator, self)
+        of_others = OF_OTHERS.get(step.what)
+        if of_others is not None:
+            self.attempt(of_others, self)
         else:
-            self._try(getattr(self, step.what))
+            self.attempt(getattr(self, step.what))
 
-    def _try(self, what: Callable[..., object], *arguments: Any) -> None:
+    def attempt(self, what: Callable[..., object], *arguments: Any) -> None:
         """Somebody else may have been faster, or the name is taken."""
         try:
             what(*arguments)
@@ -189,6 +197,7 @@ class Workload:
         labels: Object | None = None,
         of: int | None = None,
         annotated: dict[str, str] | None = None,
+        owners: list[Object] | None = None,
         **spec: Any,
     ) -> str:
         rnd = self.random
@@ -215,6 +224,8 @@ class Workload:
                 **spec,
             },
         }
+        if owners:
+            pod["metadata"]["ownerReferences"] = owners
         if rnd.random() < 0.2:
             pod["spec"] |= {"priorityClassName": "high", "priority": 10}
         self.api.apply_new(pod, define=False)
@@ -276,12 +287,12 @@ class Workload:
         )
         spec: Object = {"minMember": sum(tasks.values()), "minTaskMember": tasks}
         if rnd.random() < 0.5:
-            self._try(self._volcanos, name, spec)
+            self.attempt(self._volcanos, name, spec)
         for task, minimum in tasks.items():
             told = {GROUP_NAME: name, "volcano.sh/task-spec": task}
             for _ in range(max(1, minimum + rnd.choice([-1, 0, 0, 0, 1]))):
                 self.pod({}, of=of, annotated=told)
-        self._try(self._volcanos, name, spec)
+        self.attempt(self._volcanos, name, spec)
 
     def _volcanos(self, name: str, spec: Object) -> None:
         collection = self.api.by_path[VOLCANO]
@@ -329,7 +340,8 @@ class Workload:
         if gang is not None:
             labels = {key: value for key, value in gang["metadata"]["labels"].items() if key != MINIMUM}
             told = {key: value for key, value in _annotations(gang).items() if not key.startswith("muster.dev/")}
-            self.pod(labels, annotated=told)
+            named = {field: gang["spec"][field] for field in NAMING if field in gang["spec"]}
+            self.pod(labels, annotated=told, owners=gang["metadata"].get("ownerReferences"), **named)
 
     def foreign(self) -> None:
         """A pod of somebody else's, on a node already."""
@@ -349,11 +361,11 @@ class Workload:
         commit's events."""
         if kind == "anything":
             for what in self.random.choices(self.races, k=3):
-                self._try(getattr(self, what))
+                self.attempt(getattr(self, what))
         elif kind in RACES_OF_GANGS:
-            self._try(getattr(self, RACES_OF_GANGS[kind]), name)
+            self.attempt(getattr(self, RACES_OF_GANGS[kind]), name)
         else:
-            self._try(self._race, kind, name)
+            self.attempt(self._race, kind, name)
 
     def _race(self, kind: str, name: str) -> None:
         entry = self.api.pods.entries.get((self.namespace, name))
@@ -413,7 +425,7 @@ class Workload:
     def replaced(self) -> None:
         """A member of a gang fails, and somebody makes another in its place."""
         self.fail(True)
-        self.server.loop.after(self.random.uniform(0.001, 1.0), self._try, self.member)
+        self.server.loop.after(self.random.uniform(0.001, 1.0), self.attempt, self.member)
 
     def fail(self, member: bool = False) -> None:
         """A pod that is on a node fails for good: refused by its kubelet, or on its own."""
@@ -486,9 +498,15 @@ def _gang(pod: Object) -> str:
     told = _annotations(pod)
     named = (
         *(labels.get(POD_GROUP), labels.get(GANG), labels.get(KOORDINATORS_LABEL)),
-        *(told.get(f"{KOORDINATOR}/name"), told.get(GROUP_NAME)),
+        *(told.get(f"{KOORDINATOR}/name"), told.get(GROUP_NAME), _native(pod)),
     )
     return next((name for name in named if name), "")
+
+
+def _native(pod: Object) -> str:
+    """The PodGroup or the Workload that Kubernetes' own fields name."""
+    spec = pod["spec"]
+    return str(spec.get(NAMING[0], {}).get("podGroupName") or spec.get(NAMING[1], {}).get("name") or "")
 
 
 def _annotations(pod: Object) -> dict[str, str]:
