@@ -119,11 +119,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         host.backlog.clear()
 
     def _run_once(self) -> None:
-        ready = self._ready  # type: ignore[attr-defined]
-        if not ready:
-            self._jump()
-        owner = PROCESS
-        while ready and not self._stopping:  # type: ignore[attr-defined]
+        """All there is to run, until somebody stops the loop: `run_forever` would only call again."""
+        ready, owner = self._ready, PROCESS  # type: ignore[attr-defined]
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                self._jump()
+                continue
             handle = ready.popleft()
             if handle.is_cancelled:
                 continue

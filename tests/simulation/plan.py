@@ -17,7 +17,7 @@ WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services}
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
-TROUBLE_S = 40.0
+TROUBLE_S = 28.0
 """How long trouble lasts; then, until a history has what it must have, in windows of `WINDOW_S`."""
 WINDOW_S, WINDOWS = 4.0, 15
 ALL_HERE_S = 20.0
