@@ -30,6 +30,8 @@ CHUNK_PODS = 256
 WHOLE_BITS = 30
 """A resource that is wholly free counts 2^30; shares are scaled so that products stay below 2^31 and sums exact."""
 SHARE_BITS = 10
+REMEMBERED = 1_024
+"""Classes for which it is remembered what a pod takes."""
 _BEST = 1 << 24
 _FAR = 1 << 46
 """Beyond it, shares of nodes do not differ where shards have nodes of their own: the keys' bits would not do."""
@@ -121,7 +123,7 @@ class Room:
             self._least[column] = min(int(self._least[column]), int(left.min()))
         self._touched.append(rows)
         for columns, share in self._shares.items():
-            share[rows] -= counts * self._taken_by_one(info, columns)[self._left.shapes.of_row[rows]]
+            share[rows] -= counts * self._left.shapes.taken(info, columns)[self._left.shapes.of_row[rows]]
 
     def _has_room(self, info: ClassInfo) -> Mask | None:
         """Rows that take one more pod by resources; None: all of them."""
@@ -183,7 +185,7 @@ class Room:
         """
         every = slice(None) if rows is None else rows
         columns = _counting(info)
-        taken = self._taken_by_one(info, columns)[self._left.shapes.of_row[every]]
+        taken = self._left.shapes.taken(info, columns)[self._left.shapes.of_row[every]]
         left = self._share(columns)[every] - (taken if isinstance(pod, int) and pod == 1 else taken * pod)
         score = self.rule.score(left >> (WHOLE_BITS - SHARE_BITS))
         preference = self._preference(info)
@@ -211,11 +213,6 @@ class Room:
             if self.own is not None:  # a node may hold far more than it offers now
                 np.clip(share, -_FAR, _FAR, out=share)
         return share
-
-    def _taken_by_one(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
-        """For each shape what one pod of the class takes from the share of these resources."""
-        shapes = self._left.shapes
-        return cast(Ints, sum((info.amounts.get(c, 0) >> shapes.shifts[c]) * shapes.inverse[:, c] for c in columns))
 
     def _preference(self, info: ClassInfo) -> Ints | None:
         """Preferred node affinity and PreferNoSchedule taints, 0 … `PREFERENCE_WEIGHT` or below 0; None: none asked."""
@@ -282,6 +279,18 @@ class Shapes:
         scaled = offers >> np.array(self.shifts)
         self.inverse: Ints = np.where(scaled > 0, (1 << WHOLE_BITS) // np.maximum(scaled, 1), 0)
         """2^30 / allocatable: shapes × resources."""
+        self._taken: dict[tuple[int, tuple[int, ...]], Ints] = {}
+
+    def taken(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
+        """For each shape what one pod of the class takes from the share of these resources."""
+        key = info.number, columns
+        taken = self._taken.get(key)
+        if taken is None:
+            if len(self._taken) == REMEMBERED:
+                self._taken.clear()
+            of_each = ((info.amounts.get(c, 0) >> self.shifts[c]) * self.inverse[:, c] for c in columns)
+            taken = self._taken[key] = cast(Ints, sum(of_each))
+        return taken
 
     def shares(self, free: Ints, columns: tuple[int, ...], rows: Rows | slice) -> Ints:
         """What the rows of `free` have left of these resources together."""

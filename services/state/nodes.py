@@ -31,6 +31,8 @@ HELD, PROPOSED = 0, 1
 """The two kinds of claims that the table counts: by the binder and the planners, and by the planners alone."""
 PENDING = 1 << 15
 """Three times the claims that wait to be counted before the next one counts them."""
+FEW = 3 * 4
+"""Up to so many are counted one by one, which numpy takes longer to be told."""
 RECOUNTED = 1 << 12
 """Rows that were counted anew and that nobody asked for: with more, whoever asks looks at all of them."""
 
@@ -99,7 +101,14 @@ class NodeTable:
     def _counted(self) -> Ints:
         if self._pending:
             kinds, rows, classes = np.array(self._pending).reshape(-1, 3).T
-            np.add.at(self._claimed, (kinds, rows), self.requests[np.abs(classes)] * np.sign(classes)[:, None])
+            if len(self._pending) <= FEW:
+                for kind, row, number in zip(*[iter(self._pending)] * 3, strict=True):
+                    if number > 0:
+                        self._claimed[kind, row] += self.requests[number]
+                    else:
+                        self._claimed[kind, row] -= self.requests[-number]
+            else:
+                np.add.at(self._claimed, (kinds, rows), self.requests[np.abs(classes)] * np.sign(classes)[:, None])
             self._pending.clear()
             if self._recounted is not None:
                 self._recounted.append(rows)

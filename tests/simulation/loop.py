@@ -191,6 +191,7 @@ class Timeout:
     def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> asyncio.Future[None]:
         if self._handle is not None:
             self._handle.is_cancelled = True
+            self._handle = None  # it names this, and no two may keep each other alive: nobody collects garbage here
         if self._expired and self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError
         return self._nothing
