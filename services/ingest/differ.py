@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from events import Event, objects
-from events.dialects import family, kind_name
+from events.dialects import api_group, declared_in, kind_name
 from events.facts import (
     DeclarationRejected,
     NodeDeleted,
@@ -38,6 +38,7 @@ from events.objects import Declaration
 from services.ingest import identity, normalise
 from services.ingest.decoding import KINDS, POD, PRIORITY_CLASS, WORKLOAD, Malformed
 from services.ingest.dialects import native
+from services.ingest.dialects.koordinator import DIALECT as KOORDINATOR
 from services.ingest.identity import Key, Named
 from services.ingest.references import Reference, References
 from services.ingest.rejection import Rejection
@@ -440,9 +441,13 @@ class Ingest:
 
 
 def _may_be_marked(pod: PodObserved) -> bool:
-    """Whether the binder writes Koordinator's timeout onto it: that may have come and gone unseen, which is its user's
-    act (`services.state.timeouts`), and only a newer fact without it tells so."""
-    return pod.status == "pending" and pod.gang is not None and family(pod.gang.dialect) == "koordinator"
+    """Whether the binder may write Koordinator's timeout onto it: its PodGroup, too, may make its gang Koordinator's. That
+    may have come and gone unseen, which is its user's act (`services.state.timeouts`), and only a newer fact without it
+    tells so."""
+    gang = pod.gang
+    return (
+        pod.status == "pending" and gang is not None and api_group(KOORDINATOR) in declared_in(gang.gang, gang.dialect)
+    )
 
 
 def _as_observed(pod: PodRecord) -> PodObserved:

@@ -305,6 +305,12 @@ def test_what_changed_unseen_is_written_anew_only_where_a_timeout_may_stand() ->
     def found(core: Ingest, version: int, told: dict[str, str] | None = KOORDINATORS, **how: bool) -> int:
         return len(core.observe(pod(version=version, annotations=told), **how))
 
+    cores: dict[str, Ingest] = {}
+
+    def of_label(label: str, version: int) -> list[ev.Event]:
+        core = cores.setdefault(label, Ingest(OURS))
+        return core.observe(pod(version=version, labels={label: "g"}), listed=True)
+
     assert found(Ingest.of(world.state, OURS), 5, listed=True) == 0, "the binder's own write"
     assert found(Ingest.of(world.state, OURS), 6) == 0, "seen in a watch: so was all before"
     core = Ingest.of(world.state, OURS)
@@ -312,5 +318,9 @@ def test_what_changed_unseen_is_written_anew_only_where_a_timeout_may_stand() ->
     other = Ingest(OURS)
     assert found(other, 3, None) == 2
     assert found(other, 4, None, listed=True) == 0
+    assert [len(of_label("scheduling.x-k8s.io/pod-group", version)) for version in (3, 4)] == [2, 0]
+    assert [len(of_label("pod-group.scheduling.sigs.k8s.io", version)) for version in (3, 4)] == [2, 1], (
+        "a PodGroup says"
+    )
     shown = Ingest.of(world.state, OURS)
     assert found(shown, 6, KOORDINATORS | TIMED_OUT, listed=True) == 1

@@ -1,6 +1,6 @@
 """Seeds of the simulator of faults: whatever goes wrong, what must hold does (design, section 7).
 
-The first six hundred, in small blocks that pytest's processes share evenly; `make faults` runs as many as one likes.
+The first thousand, in blocks that pytest's processes share evenly; `make faults` runs as many as one likes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, BLOCK = 600, 10
+SEEDS, BLOCK = 1_000, 25
 SCRIPT = """
 from tests.simulation.plan import plan
 from tests.simulation.world import run
