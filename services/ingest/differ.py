@@ -441,9 +441,11 @@ class Ingest:
 
 
 def _may_be_marked(pod: PodObserved) -> bool:
-    """Whether the binder may write Koordinator's timeout onto it: its PodGroup, too, may make its gang Koordinator's. That
-    may have come and gone unseen, which is its user's act (`services.state.timeouts`), and only a newer fact without it
-    tells so."""
+    """Whether the binder may write Koordinator's timeout onto it: a PodGroup may make its gang Koordinator's, too.
+
+    That may have come and gone unseen, which is its user's act (`services.state.timeouts`), and only a newer fact
+    without it tells so.
+    """
     gang = pod.gang
     return (
         pod.status == "pending" and gang is not None and api_group(KOORDINATOR) in declared_in(gang.gang, gang.dialect)
