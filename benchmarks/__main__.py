@@ -13,6 +13,7 @@ RUNS = (
     ("Failover: from kill -9 to the next decision", ["-m", "benchmarks.failover"]),
     ("One of three NATS servers is lost", ["-m", "benchmarks.nats_failover"]),
     ("Snapshots: taking, starting from one, memory", ["-m", "benchmarks.snapshots"]),
+    ("A planner's memory, folded from the log", ["-m", "benchmarks.memory"]),
     ("A pod's cost in the log and at the API server", ["-m", "benchmarks.growth"]),
     ("Beside other schedulers on a real apiserver", ["-m", "benchmarks.peers"]),
 )

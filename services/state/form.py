@@ -74,7 +74,7 @@ class Folded(Protocol):
 
 
 S = TypeVar("S", bound=Folded)
-Shared = Callable[[str, dict[Any, Any], dict[str, str]], dict[Any, Any]]
+Shared = Callable[[str, dict[Any, Any], dict[Any, Any]], dict[Any, Any]]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,7 +96,7 @@ class Form(Generic[S]):
         record: type[msgspec.Struct],
         empty: Callable[[], S],
         derive: Callable[[S, dict[str, Any]], None],
-        shared: Shared = lambda attribute, portion, strings: portion,
+        shared: Shared = lambda attribute, portion, known: portion,
         *,
         folds: Collection[int] = (FIRST_VERSION,),
         later: Mapping[str, object] | None = None,
@@ -105,7 +105,7 @@ class Form(Generic[S]):
         portions. `empty` makes the state of an empty log.
 
         `derive` builds everything else of a restored state, whose tables are there; it takes out of the other
-        attributes what is not to be set as it stands. `shared` makes one object of equal strings of a portion.
+        attributes what is not to be set as it stands. `shared` makes one object of what is equal in a portion.
 
         `folds`: the state versions that there are. `later`: attributes that are left out as long as they have these
         values, so that a state of before has the digest that it had before there were these.
@@ -135,7 +135,7 @@ class Form(Generic[S]):
         """The state of a snapshot's lines, in slices. Raises Damaged."""
         state = self.empty()
         found: dict[str, Any] = {}
-        strings: dict[str, str] = {}
+        known: dict[Any, Any] = {}
         for line in snapshot:
             name, _, text = line.partition(b" ")
             attribute = name.decode("ascii", "replace")
@@ -146,7 +146,7 @@ class Form(Generic[S]):
             except UNDECODABLE as error:
                 raise Damaged(f"{attribute}: {error}") from error
             if attribute in self._tables:
-                getattr(state, attribute).update(self._shared(attribute, value, strings))
+                getattr(state, attribute).update(self._shared(attribute, value, known))
             else:
                 found[attribute] = value
             yield

@@ -91,9 +91,10 @@ _SHARED_SETS = {"nodes": "claims", "gangs": "members"}
 _set = msgspec.structs.force_setattr
 
 
-def _shared(attribute: str, portion: dict[Any, Any], strings: dict[str, str]) -> dict[Any, Any]:
-    """A portion of a table with one object for equal strings: decoded, each has its own, which is half of the memory."""
-    one = strings.setdefault
+def _shared(attribute: str, portion: dict[Any, Any], known: dict[Any, Any]) -> dict[Any, Any]:
+    """A portion of a table with one object for equal strings, and for what pods of a gang say alike: decoded, each has
+    its own, which is half of the memory."""
+    one = known.setdefault
     if attribute in _SHARED_SETS:
         name = _SHARED_SETS[attribute]
         for record in portion.values():
@@ -109,6 +110,8 @@ def _shared(attribute: str, portion: dict[Any, Any], strings: dict[str, str]) ->
             for name in _SHARED_FACT:
                 value = getattr(fact, name)
                 _set(fact, name, one(value, value))
+            if fact.gang is not None and (said := one(("gang", fact.gang.gang), fact.gang)) == fact.gang:
+                _set(fact, "gang", said)
     return {one(key, key): record for key, record in portion.items()}
 
 

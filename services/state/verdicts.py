@@ -103,7 +103,8 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
         for binding in assignment.pods:
             claim = state.claims.get(binding.uid)
             if claim is not None and claim.node == assignment.node and claim.stage in (PROPOSED, HELD):
-                claim.resource_version = binding.resource_version
+                known, meant = state.pods[claim.uid].resource_version, binding.resource_version
+                claim.resource_version = known if known == meant else meant  # of equal strings one is enough
                 pods.accept(state, claim, PERMITTED)
                 state.permitted[claim.uid] = None
                 permits.append(claim.uid)

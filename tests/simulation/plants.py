@@ -303,8 +303,8 @@ PLANTS: dict[str, Plant] = {
         "services.state.form",
         (
             (
-                ".update(self._shared(attribute, value, strings))\n",
-                ".update(sorted(self._shared(attribute, value, strings).items()))\n",
+                ".update(self._shared(attribute, value, known))\n",
+                ".update(sorted(self._shared(attribute, value, known).items()))\n",
             ),
         ),
     ),
