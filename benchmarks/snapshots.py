@@ -182,7 +182,7 @@ async def build(nodes: int, url: str) -> dict[str, Any]:
     kept = Kept(sequence=state.sequence, digest=digest, state=FIRST_VERSION, bytes=len(data))
     await log.snapshots.put(kept, data)
     stored_s = time.perf_counter()
-    again = await restored(log, kept)
+    again = await restored(log, kept, snapshot.FORM)
     read_s = time.perf_counter()
     if again is None:
         raise RuntimeError("the snapshot did not come back")
