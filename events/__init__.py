@@ -96,10 +96,14 @@ from events.federation import (
     JobSettled,
     JobUnplaced,
     NameTaken,
+    RemainsCleared,
+    RemainsFound,
+    RunReleased,
     StopIntended,
     StopRefused,
     SubmissionAccepted,
     SubmissionDoubted,
+    SubmissionHeld,
     SubmissionIntended,
     SubmissionRefused,
     SubmissionWithdrawn,
@@ -169,6 +173,8 @@ FederatorEvents = (
     | JobCancelled
     | SubmissionIntended
     | SubmissionAccepted
+    | SubmissionHeld
+    | RunReleased
     | SubmissionDoubted
     | SubmissionRefused
     | NameTaken
@@ -181,6 +187,8 @@ FederatorEvents = (
     | StopIntended
     | StopRefused
     | JobSettled
+    | RemainsFound
+    | RemainsCleared
     | SnapshotTaken
     | Ticked
     | Renewed
@@ -246,12 +254,15 @@ __all__ = [
     "PriorityClassObserved",
     "ProposalRefused",
     "RejectionEnded",
+    "RemainsCleared",
+    "RemainsFound",
     "Renewed",
     "ReservationEnded",
     "RoomDeclined",
     "RoomNominated",
     "RoomRequested",
     "RoomReserved",
+    "RunReleased",
     "SchedulingClassObserved",
     "ShardLost",
     "SnapshotTaken",
@@ -259,6 +270,7 @@ __all__ = [
     "StopRefused",
     "SubmissionAccepted",
     "SubmissionDoubted",
+    "SubmissionHeld",
     "SubmissionIntended",
     "SubmissionRefused",
     "SubmissionWithdrawn",

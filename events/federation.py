@@ -3,7 +3,7 @@
 A job's life, when all goes well:
 
     JobFederated                     accepted, and the intent to submit it to every cluster
-    SubmissionAccepted ×n            each cluster took it
+    SubmissionAccepted ×n            each cluster took it (or SubmissionHeld, RunReleased: it did, and lets it run)
     ClusterObserved …                one of them runs it
     JobScheduled, StopIntended ×n    it ran for its guard time: those of lower priority are to be stopped
     JobPlaced, StopIntended ×n       nobody of higher priority came in time: decided, and all others are to be stopped
@@ -83,6 +83,25 @@ class SubmissionAccepted(FederationEvent, frozen=True):
     """What identifies it there besides its name; empty where the name does."""
     adopted: bool
     """Whether it was found there, with our marker, after an attempt whose answer was lost."""
+
+
+class SubmissionHeld(FederationEvent, frozen=True):
+    """Outcome: the cluster has it under this name, and nothing of it runs before it is released. It is the intent to
+    release it, unless it is not wanted any more."""
+
+    job: str
+    cluster: str
+    uid: str
+    """What identifies it there."""
+    adopted: bool
+    """As in `SubmissionAccepted`."""
+
+
+class RunReleased(FederationEvent, frozen=True):
+    """Outcome: what was held may run, or is not there any more."""
+
+    job: str
+    cluster: str
 
 
 class SubmissionDoubted(FederationEvent, frozen=True):
@@ -193,6 +212,26 @@ class StopRefused(FederationEvent, frozen=True):
 
 
 class JobSettled(FederationEvent, frozen=True):
-    """Everything the job had on other clusters was seen to have ended; nothing of it can come up there again."""
+    """Everything the job had on other clusters was seen to have ended; nothing of it can come up there again.
+
+    It is the intent to clear what is left of it there, where a cluster gives names away again.
+    """
 
     job: str
+
+
+class RemainsFound(FederationEvent, frozen=True):
+    """A submission that nobody waits for came late: it is held, and is to be cleared."""
+
+    job: str
+    cluster: str
+    name: str
+    uid: str
+
+
+class RemainsCleared(FederationEvent, frozen=True):
+    """Outcome: nothing is left of the run of this UID."""
+
+    job: str
+    cluster: str
+    uid: str

@@ -16,6 +16,7 @@ from events import (
     StopRefused,
     SubmissionAccepted,
     SubmissionDoubted,
+    SubmissionHeld,
     SubmissionRefused,
     SubmissionWithdrawn,
 )
@@ -96,7 +97,7 @@ def submission_answered(job: Job, place: Place, answer: Submitted, tried: bool) 
     at = {"job": job.uid, "cluster": place.cluster}
     match answer:
         case Accepted():
-            return SubmissionAccepted(**at, uid=answer.uid, adopted=False)
+            return _accepted(answer.held)(**at, uid=answer.uid, adopted=False)
         case Refused() if answer.of_content or not place.doubtful or answer.code != place.refusal:
             return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)
         case InDoubt() if not place.doubtful:
@@ -109,8 +110,13 @@ def submission_answered(job: Job, place: Place, answer: Submitted, tried: bool) 
 def name_described(job: Job, place: Place, owner: Owner, described: Described) -> Event:
     """R16, R17: what a job of our name that is there already is to us."""
     if described.owner == owner:
-        return SubmissionAccepted(job=job.uid, cluster=place.cluster, uid=described.run.uid, adopted=True)
+        run = described.run
+        return _accepted(run.held)(job=job.uid, cluster=place.cluster, uid=run.uid, adopted=True)
     return NameTaken(job=job.uid, cluster=place.cluster)
+
+
+def _accepted(held: bool) -> type[SubmissionAccepted | SubmissionHeld]:
+    return SubmissionHeld if held else SubmissionAccepted
 
 
 def is_withdrawn(place: Place, tried: bool) -> bool:

@@ -165,9 +165,15 @@ def _why_placed(job: Job, event: ev.JobPlaced) -> tuple[str, str]:
 
 def _answered(event: Event) -> Iterator[Step]:
     match event:
-        case ev.SubmissionAccepted():
+        case ev.SubmissionAccepted() | ev.SubmissionHeld():
             reason = "found there with our marker" if event.adopted else "the cluster took it"
             yield event.cluster, "submitted", "R16" if event.adopted else "R1", reason
+        case ev.RunReleased():
+            yield event.cluster, "released", "R16", "its acceptance is in the log: it may run"
+        case ev.RemainsFound():
+            yield event.cluster, "came late", "R16", "a submission that nobody waits for: it is held, and to be cleared"
+        case ev.RemainsCleared():
+            yield event.cluster, "cleared", "R18", "nothing of it is left there"
         case ev.SubmissionDoubted():
             yield event.cluster, "in doubt", "R16", f"no answer: {event.reason}"
         case ev.SubmissionRefused():

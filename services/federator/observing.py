@@ -6,10 +6,10 @@ a guard time or of an extra time. So the log has no heartbeats, and every deadli
 
 from __future__ import annotations
 
-from events import ClusterObserved, ClusterSilent, Ticked
+from events import ClusterObserved, ClusterSilent, RemainsFound, Ticked
 from events.federation import RunSeen
 from services.federator.backends import RUNNING, UNKNOWN, Listing, Run
-from services.federator.records import RACING, Cluster, Place
+from services.federator.records import ENDED, NOTHING, RACING, Cluster, Place
 from services.federator.rules import guard, priority
 from services.federator.state import NS_PER_MS, State
 from services.state.clock import JUMP_NS
@@ -53,6 +53,20 @@ def silent(state: State, account: str, reason: str, *, before_ns: int) -> Cluste
     if cluster.silent:
         return None
     return ClusterSilent(account=account, reason=reason, asked_ns=before_ns)
+
+
+def remains(state: State, federation: str, listing: Listing) -> list[RemainsFound]:
+    """Submissions that came late: runs of ours that are held, and are none that the log means or still waits for."""
+    found = []
+    for held in listing.held:
+        owner = held.owner
+        place = state.place(owner.job, owner.cluster) if owner is not None and owner.federation == federation else None
+        if owner is None or place is None or place.remains != NOTHING:
+            continue
+        if place.phase == ENDED or (place.is_there and place.uid != held.run.uid):
+            run = held.run
+            found.append(RemainsFound(job=owner.job, cluster=owner.cluster, name=run.name, uid=run.uid))
+    return found
 
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:

@@ -47,6 +47,7 @@ TRANSITIONS: dict[tuple[str, str], str] = {
 RACING, PLACED, UNPLACED, SETTLED = "racing", "placed", "unplaced", "settled"
 
 
+NOTHING = ("", "")
 Key = tuple[str, str]
 """A place: a job's UID and an alias."""
 
@@ -66,6 +67,10 @@ class Place(msgspec.Struct, gc=False):
     doubtful: bool = False
     """Whether an attempt to submit may have succeeded, or may still, for all that is known."""
     uid: str = ""
+    held: bool = False
+    """Whether nothing of it runs before it is released."""
+    remains: tuple[str, str] = NOTHING
+    """Name and UID of what is to be cleared there; empty: nothing."""
     run: str = ""
     """The run's state as it was last seen; empty while it was not."""
     attempt: int = 0

@@ -33,12 +33,15 @@ from services.federator.backends import (
     Accepted,
     Backend,
     Described,
+    Holding,
     Limited,
     Listing,
     NotSent,
     Owner,
     Reach,
+    Refused,
     Silent,
+    Stopped,
     Submission,
     Taken,
     Unchanged,
@@ -55,6 +58,8 @@ from services.writer import Writer
 
 WORKERS = 8
 """Effects in flight on one account."""
+SWEEP_S = 3_600.0
+"""Between two lists of a cluster that gives names away again, where no job is open; the first is at the start."""
 AGAIN_S, SELDOM_S = 1.0, 60.0
 """After an attempt that settled nothing: from … to …, doubling."""
 log = logging.getLogger("muster.federator")
@@ -166,7 +171,7 @@ class Federator:
                         tasks.create_task(reach.log.follow())
                     for _ in range(WORKERS):
                         tasks.create_task(self._work(account, reach.backend))
-                self._schedule([*self.state.submitting, *self.state.stopping])
+                self._schedule(self.state.intents())
                 self.ready.set()
                 await self._decide()
         except BaseExceptionGroup as group:
@@ -247,7 +252,7 @@ class Federator:
             self.state.apply(sequence, said)
             if (own := self.writer.stored) is not None:
                 self.tail_bytes += len(own.header) + len(own.payload)
-        self._schedule(itertools.chain.from_iterable(map(_keys, said)))
+        self._schedule(itertools.chain.from_iterable(map(self._keys, said)))
         self._settled += [self.state.jobs[event.job].digest for event in said if isinstance(event, ev.JobSettled)]
         self._stirred.set()
         return True
@@ -276,7 +281,7 @@ class Federator:
         """Put what is intended on the agenda of its account, unless it is there."""
         now_s = asyncio.get_running_loop().time()
         for uid, alias in keys:
-            if (uid, alias) in self.state.submitting or (uid, alias) in self.state.stopping:
+            if self.state.intends((uid, alias)):
                 agenda = self._agendas.get(self.state.jobs[uid].places[alias].account)
                 if agenda is not None:  # else the clusters file has lost it; it waits for a start with it
                     agenda.add((uid, alias), now_s)
@@ -290,6 +295,8 @@ class Federator:
                 at_least_s = await self._submit(key, backend, agenda)
             elif key in self.state.stopping:
                 at_least_s = await self._stop(key, backend)
+            elif self.state.intends(key) and isinstance(backend, Holding):
+                at_least_s = await (self._release if key in self.state.releasing else self._clear)(key, backend)
             else:
                 agenda.done(key)
                 self._tried.discard(key)
@@ -300,9 +307,9 @@ class Federator:
             else:
                 agenda.again(key, loop.time(), at_least_s)
 
-    def _intent(self, key: Key) -> tuple[str, str]:
+    def _intent(self, key: Key) -> tuple[object, ...]:
         place = self.state.jobs[key[0]].places[key[1]]
-        return place.phase, place.name
+        return place.phase, place.name, place.held, place.remains
 
     async def _submit(self, key: Key, backend: Backend, agenda: Agenda) -> float:
         """One attempt; the seconds before which there should be no other."""
@@ -350,12 +357,37 @@ class Federator:
             await self._settle(key, lambda: core.stop_answered(job, place, answer))
         return 0.0
 
+    async def _release(self, key: Key, backend: Holding) -> float:
+        """One attempt; the seconds before which there should be no other. R16: its acceptance is in the log by now."""
+        job = self.state.jobs[key[0]]
+        place = job.places[key[1]]
+        try:
+            submission = await self._special(job, place)
+        except (BodyGone, mcc.InvalidJob) as error:
+            log.error("cannot be released", extra={"job": job.name, "cluster": place.cluster, "reason": str(error)})
+            return SELDOM_S
+        answer = await backend.release(submission, place.uid)
+        if isinstance(answer, Refused):
+            log.warning("release refused", extra={"job": job.name, "cluster": place.cluster, "reason": answer.message})
+        return await self._ended(key, answer, lambda: ev.RunReleased(job=job.uid, cluster=place.cluster))
+
+    async def _clear(self, key: Key, backend: Holding) -> float:
+        """One attempt; the seconds before which there should be no other."""
+        job = self.state.jobs[key[0]]
+        name, uid = job.places[key[1]].remains
+        answer = await backend.clear(name, uid)
+        return await self._ended(key, answer, lambda: ev.RemainsCleared(job=job.uid, cluster=key[1], uid=uid))
+
+    async def _ended(self, key: Key, answer: Stopped, outcome: Callable[[], Event]) -> float:
+        if isinstance(answer, Accepted | Absent):
+            await self._settle(key, outcome)
+        return answer.retry_after_ms / 1000 if isinstance(answer, Limited) else 0.0
+
     async def _settle(self, key: Key, outcome: Callable[[], Event | None]) -> None:
         """Append an outcome, unless the intent is settled already."""
 
         def said() -> list[Event]:
-            open_still = key in self.state.submitting or key in self.state.stopping
-            event = outcome() if open_still else None
+            event = outcome() if self.state.intends(key) else None
             return [] if event is None else [event]
 
         await self.say(said, "outcome")
@@ -374,8 +406,12 @@ class Federator:
     async def _poll(self, account: str, reach: Reach) -> None:
         """For ever: one list of the account's jobs every `poll_s`, while it has any; where the cluster's own log is
         heard, one when something happened."""
+        swept_s = float("-inf")
         while True:
             pause_s = reach.poll_s * random.uniform(0.9, 1.0)
+            if isinstance(reach.backend, Holding) and asyncio.get_running_loop().time() >= swept_s + SWEEP_S:
+                swept_s = asyncio.get_running_loop().time()
+                await self._sweep(reach.backend)
             if self.state.open.get(account):
                 asked_ns = observing.log_time_ns(self.state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
@@ -397,26 +433,41 @@ class Federator:
         vouched = await reach.log.vouches(telling.watched(self.state, cluster, self.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
 
+    async def _sweep(self, backend: Backend) -> None:
+        """Submissions that come late are found even where no job is open."""
+        answer = await backend.observe()
+        if isinstance(answer, Listing) and answer.held:
+            await self.say(lambda: observing.remains(self.state, self.log.cluster, answer), "outcome")
+
     def _seen(self, account: str, answer: Listing | Unchanged | Silent, asked_ns: int) -> list[Event]:
         """What an answer, or none, adds to the log."""
         state, before_ns = self.state, self._answered.get(account, -1)
         clock_ns = max(self._clock.now_ns(), state.clock.time_ns)
         said: Event | None
+        found: list[ev.RemainsFound] = []
         if isinstance(answer, Listing):
             now_ns = observing.log_time_ns(state, clock_ns)
             said = observing.observed(state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns)
             self._answered[account] = asked_ns
+            found = observing.remains(state, self.log.cluster, answer)
         elif isinstance(answer, Unchanged):
             said = None
             self._answered[account] = asked_ns
         else:
             said = observing.silent(state, account, answer.reason, before_ns=before_ns)
         if said is not None:
-            return [observing.ticked(state, clock_ns), said]
+            return [observing.ticked(state, clock_ns), said, *found]
         overdue = clock_ns - state.clock.time_ns >= HEARTBEAT_NS
         if overdue and any(job.phase == RACING for job in state.jobs.values()):
-            return [observing.ticked(state, clock_ns)]
-        return []
+            return [observing.ticked(state, clock_ns), *found]
+        return list(found)
+
+    def _keys(self, event: Event) -> list[Key]:
+        """The places that an event is about."""
+        if isinstance(event, ev.JobFederated | ev.JobSettled):
+            return [(event.job, alias) for alias in self.state.jobs[event.job].places]
+        job, cluster = getattr(event, "job", ""), getattr(event, "cluster", "")
+        return [(job, cluster)] if job and cluster else []
 
 
 def _asked(data: bytes, of: type[T]) -> T:
@@ -425,11 +476,3 @@ def _asked(data: bytes, of: type[T]) -> T:
         return msgspec.json.decode(data, type=of)
     except UNDECODABLE as error:
         raise Unfit(400, f"expected {', '.join(of.__struct_encode_fields__)} as JSON: {error}") from error
-
-
-def _keys(event: Event) -> list[Key]:
-    """The places that an event is about."""
-    if isinstance(event, ev.JobFederated):
-        return [(event.job, contender.cluster) for contender in event.clusters]
-    job, cluster = getattr(event, "job", ""), getattr(event, "cluster", "")
-    return [(job, cluster)] if job and cluster else []

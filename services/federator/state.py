@@ -21,10 +21,12 @@ from services.federator.backends import RUNNING, TERMINAL, UNKNOWN
 from services.federator.records import (
     ABANDONED,
     ENDED,
+    NOTHING,
     PLACED,
     RACING,
     SETTLED,
     STOPPING,
+    SUBMITTED,
     SUBMITTING,
     TRANSITIONS,
     UNPLACED,
@@ -71,6 +73,10 @@ class State:
         """Intended to submit and not settled."""
         self.stopping: dict[Key, None] = {}
         """Intended to stop and not settled."""
+        self.releasing: dict[Key, None] = {}
+        """Intended to release and not settled."""
+        self.clearing: dict[Key, None] = {}
+        """Intended to clear and not settled."""
         self._touched: dict[str, None] = {}
 
     epoch = 0
@@ -135,6 +141,13 @@ class State:
         job = self.jobs.get(uid)
         return job.places.get(alias) if job is not None else None
 
+    def intends(self, key: Key) -> bool:
+        """Whether something is to be tried there, and not settled."""
+        return key in self.submitting or key in self.stopping or key in self.releasing or key in self.clearing
+
+    def intents(self) -> list[Key]:
+        return [*self.submitting, *self.stopping, *self.releasing, *self.clearing]
+
     def move(self, uid: str, place: Place, what: str) -> bool:
         """One step in the life of a place; False when it is none."""
         phase = TRANSITIONS.get((place.phase, what))
@@ -150,6 +163,8 @@ class State:
         key = (uid, place.cluster)
         _mark(self.submitting, key, place.phase in (SUBMITTING, ABANDONED))
         _mark(self.stopping, key, place.phase == STOPPING)
+        _mark(self.releasing, key, place.phase == SUBMITTED and place.held)
+        _mark(self.clearing, key, place.remains != NOTHING)
         _mark(self.open.setdefault(place.account, {}), key, place.phase != ENDED)
 
 
@@ -263,7 +278,32 @@ def _settled(state: State, event: ev.JobSettled) -> None:
         state.ignore(event)
         return
     job.phase = SETTLED
+    kept = "" if job.cancelled else job.winner
+    for alias, place in job.places.items():
+        if place.uid and alias != kept:
+            _remains(state, job.uid, place, (place.name, place.uid))
     state.touch(job.uid)
+
+
+def _remains_found(state: State, event: ev.RemainsFound) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.remains != NOTHING:
+        state.ignore(event)
+        return
+    _remains(state, event.job, place, (event.name, event.uid))
+
+
+def _remains_cleared(state: State, event: ev.RemainsCleared) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.remains[1] != event.uid or not event.uid:
+        state.ignore(event)
+        return
+    _remains(state, event.job, place, NOTHING)
+
+
+def _remains(state: State, uid: str, place: Place, remains: tuple[str, str]) -> None:
+    place.remains = remains
+    state.index(uid, place)
 
 
 # ---------------------------------------------------------------------------------------------------------- effects
@@ -277,12 +317,22 @@ def _intended(state: State, event: ev.SubmissionIntended) -> None:
     place.name, place.number, place.doubtful = event.name, event.number, False
 
 
-def _accepted(state: State, event: ev.SubmissionAccepted) -> None:
+def _accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:
     place = state.place(event.job, event.cluster)
     if place is None or not state.move(event.job, place, "accepted"):
         state.ignore(event)
         return
-    place.uid, place.doubtful = event.uid, False
+    place.uid, place.doubtful, place.held = event.uid, False, isinstance(event, ev.SubmissionHeld)
+    state.index(event.job, place)
+
+
+def _released(state: State, event: ev.RunReleased) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not place.held:
+        state.ignore(event)
+        return
+    place.held = False
+    state.index(event.job, place)
 
 
 def _doubted(state: State, event: ev.SubmissionDoubted) -> None:
@@ -408,6 +458,8 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.JobCancelled: _cancelled,
     ev.SubmissionIntended: _intended,
     ev.SubmissionAccepted: _accepted,
+    ev.SubmissionHeld: _accepted,
+    ev.RunReleased: _released,
     ev.SubmissionDoubted: _doubted,
     ev.SubmissionRefused: _refused,
     ev.NameTaken: _name_taken,
@@ -420,6 +472,8 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.StopIntended: _stop_intended,
     ev.StopRefused: _stop_refused,
     ev.JobSettled: _settled,
+    ev.RemainsFound: _remains_found,
+    ev.RemainsCleared: _remains_cleared,
     ev.Ticked: _ticked,
     ev.SnapshotTaken: _snapshot_taken,
     ev.Renewed: _renewed,

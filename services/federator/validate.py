@@ -5,7 +5,18 @@ Raises `Violated` with the first sentence that does not hold.
 
 from __future__ import annotations
 
-from services.federator.records import ABANDONED, ENDED, PLACED, RACING, SETTLED, STOPPING, SUBMITTING, Job
+from services.federator.records import (
+    ABANDONED,
+    ENDED,
+    NOTHING,
+    PLACED,
+    RACING,
+    SETTLED,
+    STOPPING,
+    SUBMITTED,
+    SUBMITTING,
+    Job,
+)
 from services.federator.rules import verdict
 from services.federator.state import State
 from services.state.form import SNAPSHOTS_KEPT
@@ -43,6 +54,10 @@ def _places_are_listed(state: State) -> None:
     for listed, phases in ((state.submitting, (SUBMITTING, ABANDONED)), (state.stopping, (STOPPING,))):
         found = {(uid, place.cluster) for uid, place in placed if place.phase in phases}
         require(listed.keys() == found, f"other places are listed than are {' or '.join(phases)}")
+    releasing = {(uid, place.cluster) for uid, place in placed if place.phase == SUBMITTED and place.held}
+    require(state.releasing.keys() == releasing, "other places are to be released than are held")
+    clearing = {(uid, place.cluster) for uid, place in placed if place.remains != NOTHING}
+    require(state.clearing.keys() == clearing, "other places are to be cleared than have something left")
     for account in state.clusters:
         keys = [(uid, place.cluster) for uid, place in placed if place.account == account and place.phase != ENDED]
         require([*state.open.get(account, {})] == keys, f"other places are open on {account}")

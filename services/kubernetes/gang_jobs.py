@@ -1,12 +1,12 @@
-"""A batch/v1 Job whose pods are a gang: its PodGroup and itself are made, listed with its pods, and suspended.
+"""batch/v1 Jobs whose pods are a gang: made with their PodGroup, listed with their pods, changed, and deleted.
 
-A Job is one object, and its controller makes the pods: so a gang is there as a whole or not at all, whatever happens to
-whoever asked for it. Suspending a Job ends its pods and leaves it in place: its name stays taken.
+A Job's controller makes the pods; of a suspended Job there are none. Suspending one ends its pods and leaves it in place:
+its name stays taken. Every change says which object it means, by UID or by what stands in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -22,6 +22,7 @@ from services.kubernetes.resources import Resource
 from services.kubernetes.transport import JSON, Answer, Transport, retrying
 
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 JOBS = Resource("jobs.batch", "/apis/batch/v1/jobs")
 PODS = Resource("pods", "/api/v1/pods")
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -30,7 +31,13 @@ PAGE = 1_000
 S = TypeVar("S")
 
 
+def pointer(path: Sequence[str]) -> str:
+    """As JSON Patch writes it."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
 class JobSpec(Object):
+    parallelism: Int32 = 1
     completions: Int32 = 1
     suspend: bool | None = None
 
@@ -51,6 +58,9 @@ class Job(Object):
 
     def is_so(self, condition: str) -> bool:
         return any(one.type == condition and one.status == "True" for one in self.status.conditions or ())
+
+    def says(self, annotation: str) -> str:
+        return (self.metadata.annotations or {}).get(annotation, "")
 
 
 class _Running(Object):
@@ -121,11 +131,31 @@ class GangJobs(Transport):
         answer = await self.send(request, "POST", self._path(resource), msgspec.json.encode(body))
         return _decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.uid
 
-    async def suspend(self, name: str, uid: str) -> None:
+    async def suspend(self, name: str, uid: str, annotations: Mapping[str, str]) -> None:
         """End a Job's pods, if it is still this one. Raises Conflict where it is another, NotFound, ApiError."""
+        metadata = {"uid": uid, "annotations": annotations}
+        await self._patch(name, {"metadata": metadata, "spec": {"suspend": True}}, MERGE)
+
+    async def resume(self, name: str, said: Mapping[tuple[str, ...], str], annotation: str, value: str) -> None:
+        """Let a Job make its pods, and say so, if this stands in it: path → value.
+
+        Raises ApiError of 422 where something else does, NotFound, ApiError.
+        """
+        tests = [{"op": "test", "path": pointer(path), "value": found} for path, found in said.items()]
+        told = {"op": "replace", "path": pointer(("metadata", "annotations", annotation)), "value": value}
+        run = {"op": "replace", "path": "/spec/suspend", "value": False}
+        await self._patch(name, [*tests, told, run], JSON_PATCH)
+
+    async def delete(self, name: str, uid: str) -> None:
+        """A Job and whatever belongs to it, if it is still this one. Raises Conflict where it is another, NotFound,
+        ApiError."""
+        request = f"delete {JOBS.name} {self._namespace}/{name}"
+        options = msgspec.json.encode({"preconditions": {"uid": uid}, "propagationPolicy": "Background"})
+        (await self.send(request, "DELETE", self._path(JOBS, name), options)).raise_for(request)
+
+    async def _patch(self, name: str, patch: Any, kind: str) -> None:
         request = f"patch {JOBS.name} {self._namespace}/{name}"
-        patch = msgspec.json.encode({"metadata": {"uid": uid}, "spec": {"suspend": True}})
-        (await self.send(request, "PATCH", self._path(JOBS, name), patch, MERGE)).raise_for(request)
+        (await self.send(request, "PATCH", self._path(JOBS, name), msgspec.json.encode(patch), kind)).raise_for(request)
 
     # --------------------------------------------------------------------------------------------------------- queries
 

@@ -1,4 +1,5 @@
-"""The port behind which clusters stand: submit, observe all, stop, describe.
+"""The port behind which clusters stand: submit, observe all, stop, describe; and where a cluster can hold a run back,
+release and clear.
 
 A backend is one user's view of one cluster. It decides nothing and remembers nothing that matters: what it answers is
 an outcome, and what follows from it is in the log. Every call ends within a bounded time. What a cluster says, and that
@@ -7,8 +8,9 @@ it says nothing, is a value; an exception means a bug. It retries nothing: whoev
 What the federator relies on, and a backend has to see to:
 
 - **A name is taken once.** Once `submit` answered `Accepted` or `Taken` for a name, every older attempt to submit that
-  name must fail, for ever. OpenPAI keeps all names. Kubernetes doesn't: there `stop` leaves an object of that name
-  behind, without pods.
+  name must fail, for ever. OpenPAI keeps all names. Kubernetes doesn't: there a submission is *held*, and nothing of it
+  runs before it is released by its UID, which the log has by then. A submission that comes late makes something that
+  nobody releases; it is seen in a list, and cleared.
 - **The body is sent as it is.** It bears the owner's marker already, under `MARKER` in ``extras`` (OpenPAI) or as an
   annotation (Kubernetes). `describe` reads the marker back.
 - **`running` means that an attempt runs.** A cluster that calls a run RUNNING while it dies or waits for its next attempt
@@ -20,7 +22,7 @@ What the federator relies on, and a backend has to see to:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -65,6 +67,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the cluster's own attempts; guard time begins anew with each."""
     started_ms: int
     """When this attempt began to run, epoch milliseconds by the cluster's own clock; 0 where it does not say."""
+    held: bool = False
+    """Whether nothing of it runs before it is released (Kubernetes)."""
     placed: bool = False
     """Whether something of it has a node while it waits (Kubernetes): it is about to run, or on its way out."""
 
@@ -75,6 +79,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
     clock_ms: int
     """The cluster's own clock when it answered, epoch milliseconds (HTTP: ``Date``); 0 where it does not say."""
+    held: tuple[Described, ...] = ()
+    """Of these runs those that are held, and whose they are."""
 
 
 class Unchanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +92,8 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: str
     """As in `Run`."""
+    held: bool = False
+    """`submit`: whether nothing of it runs before it is released."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +174,19 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Holding(Backend, Protocol):
+    """A cluster whose submissions are held, and whose names are free again when what had them is cleared."""
+
+    async def release(self, submission: Submission, uid: str) -> Stopped:
+        """Let what was accepted with this UID run; idempotent. `Accepted`: it may; `Absent`: it is gone, or stopped."""
+        ...
+
+    async def clear(self, name: str, uid: str) -> Stopped:
+        """Remove what is left of a run of this UID that is stopped, over, or held; `Absent`: nothing is. Idempotent."""
+        ...
 
 
 Watched = Mapping[str, str]

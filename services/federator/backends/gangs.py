@@ -1,25 +1,29 @@
 """An OpenPAI job as a gang on Kubernetes: what becomes of each field. Pure.
 
-    job (protocol 2)                          PodGroup and batch/v1 Job, in the entry's namespace
-    name                                      the Job's, as Kubernetes takes it (`kubernetes_name`); an annotation has
-                                              it whole; the PodGroup's name has a digest of the owner behind it
-    extras."dev.muster.federator"             an annotation of both: the owner, as JSON
-    taskRoles.R.instances                     parallelism = completions, Indexed; the PodGroup's minMember
+    job (protocol 2)                          a batch/v1 Job for each task role, and a PodGroup, in the entry's namespace
+    name                                      the first Job's, as Kubernetes takes it (`kubernetes_name`); an annotation
+                                              has it whole; the others' names have a digest of the owner in them
+    extras."dev.muster.federator"             an annotation of all: the owner, as JSON
+    taskRoles.R.instances                     parallelism = completions, Indexed; the PodGroup's minMember is all of them
     …R.resourcePerInstance cpu, memoryMB, gpu requests and limits: cpu, memory (Mi), the entry's GPU resource
     …R.dockerImage                            the uri of the prerequisite of that name
     …R.commands, the default deployment's     one shell script, with ``<% $parameters.… %>``, ``$data``, ``$script`` and
       preCommands and postCommands            ``$output`` filled in, as the server does it
-    …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances
+    …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances; its role then
+                                              decides for the job
     …R.extraContainerOptions.shmMB            a memory volume at /dev/shm
     (the entry's scheduler)                   schedulerName, and the label or annotation of its gangs
 
-The Job's controller ends a gang: with the first pod that fails (``backoffLimit`` 0, as OpenPAI's default asks), or when
+All Jobs are made suspended: without pods, and *held*. The first takes the name. The others and the PodGroup belong to it,
+by owner reference and by label, and go when it goes. How far a run is stands in an annotation of each Job, `PHASE`.
+
+A Job's controller ends its pods: with the first that fails (``backoffLimit`` 0, as OpenPAI's default asks), or when
 enough have succeeded. A pod finds who it is as on OpenPAI: ``PAI_JOB_NAME``, ``PAI_CURRENT_TASK_ROLE_NAME``,
 ``PAI_CURRENT_TASK_ROLE_TASK_COUNT``, ``PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX`` and ``PAI_TASK_INDEX``.
 
-A Job has one template and one end. What that cannot say is refused and never left out: several task roles, other
-completions, retries of the job, secrets, an image that asks for a password. Ports need no mapping, each pod has an
-address of its own; ``extras`` are OpenPAI's plugins and mean nothing here.
+What Jobs cannot say is refused and never left out: other completions, retries of the job, secrets, an image that asks
+for a password. Ports need no mapping, each pod has an address of its own; ``extras`` are OpenPAI's plugins and mean
+nothing here.
 """
 
 from __future__ import annotations
@@ -42,6 +46,16 @@ NAME = f"{MARKER}.name"
 MANAGED = "app.kubernetes.io/managed-by"
 MANAGER = "muster-federator"
 SELECTOR = f"{MANAGED}={MANAGER}"
+PHASE = f"{MARKER}.phase"
+HELD, RELEASED, STOPPED = "held", "released", "stopped"
+"""The annotation that says how far a run is. Made and not to run yet; to run; not to run any more. It never goes back."""
+FIRST = f"{MARKER}.first"
+"""The label by which the other Jobs of a run name the UID of its first."""
+JOBS = f"{MARKER}.jobs"
+"""The annotation of the first that says how many there are."""
+DECIDES = f"{MARKER}.decides"
+"""The annotation of a Job whose success is the run's."""
+MOST_ROLES = 100
 LONGEST = 52
 """Of a Job's name: its pods' names and hostnames have their index behind it, and 63 characters."""
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -63,6 +77,14 @@ DIALECTS = {
     "coscheduling": Dialect("scheduling.x-k8s.io/v1alpha1", True, "scheduling.x-k8s.io/pod-group"),
     "volcano": Dialect("scheduling.volcano.sh/v1beta1", False, "scheduling.k8s.io/group-name"),
 }
+
+
+class Gang(NamedTuple):
+    """The objects of a run, as they are made."""
+
+    first: Mapped
+    others: list[Mapped]
+    group: Mapped
 
 
 class Placing(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,38 +118,68 @@ def job_names(name: str, owner: Owner) -> tuple[str, str]:
     return first, f"{first[: LONGEST - 14].rstrip('-')}-{_digest(_encoded(msgspec.to_builtins(owner)))}"
 
 
-def objects(job: Mapped, placing: Placing) -> tuple[Mapped, Mapped]:
-    """The PodGroup and the Job. Raises Unsupported."""
+def objects(job: Mapped, placing: Placing) -> Gang:
+    """Raises Unsupported."""
     _check(job)
-    (role, spec), *_ = job["taskRoles"].items()
-    name, instances = kubernetes_name(job["name"]), spec.get("instances", 1)
+    marker = _encoded(job["extras"][MARKER])
+    first, others = job_names(job["name"], msgspec.convert(job["extras"][MARKER], Owner))
     dialect = DIALECTS[placing.dialect]
-    about: dict[str, dict[str, str]] = {
+    about = {
         "labels": {MANAGED: MANAGER},
-        "annotations": {NAME: job["name"], MARKER: _encoded(job["extras"][MARKER])},
+        "annotations": {NAME: job["name"], MARKER: marker, JOBS: str(len(job["taskRoles"]))},
     }
-    group_name = f"{name}-{_digest(about['annotations'][MARKER])}"
-    group = {
+    group: Mapped = {
         "apiVersion": dialect.api_version,
         "kind": "PodGroup",
-        "metadata": {"name": group_name, **about},
-        "spec": {"minMember": instances},
+        "metadata": {"name": f"{first}-{_digest(marker)}", **about},
+        "spec": {"minMember": sum(spec.get("instances", 1) for spec in job["taskRoles"].values())},
     }
-    mark = {dialect.key: group_name}
-    of_pods = {"labels": {MANAGED: MANAGER, **(mark if dialect.labels else {})}}
+    names = [first, *(f"{others}-{number}" for number in range(1, len(job["taskRoles"])))]
+    made = [
+        _job(name, about, _job_spec(job, role, spec, group["metadata"]["name"], placing), spec)
+        for name, (role, spec) in zip(names, job["taskRoles"].items(), strict=True)
+    ]
+    return Gang(made[0], made[1:], group)
+
+
+def owned(body: Mapped, first: str, uid: str) -> Mapped:
+    """The same object, as one that belongs to the first Job."""
+    metadata = body["metadata"]
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": first, "uid": uid}
+    labels = metadata["labels"] | {FIRST: uid}
+    return body | {"metadata": metadata | {"labels": labels, "ownerReferences": [reference]}}
+
+
+def _job(name: str, about: Mapped, of_job: Mapped, spec: Mapped) -> Mapped:
+    deciding = {DECIDES: "true"} if _succeeded(spec) else {}
+    annotations = about["annotations"] | {PHASE: HELD} | deciding
+    metadata = {"name": name, "labels": about["labels"], "annotations": annotations}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": of_job}
+
+
+def _job_spec(job: Mapped, role: str, spec: Mapped, group: str, placing: Placing) -> Mapped:
+    dialect, instances = DIALECTS[placing.dialect], spec.get("instances", 1)
+    mark = {dialect.key: group}
+    of_pods: Mapped = {"labels": {MANAGED: MANAGER, **(mark if dialect.labels else {})}}
     if not dialect.labels:
         of_pods["annotations"] = mark
     of_job: Mapped = {
+        "suspend": True,
         "parallelism": instances,
         "completions": instances,
         "completionMode": "Indexed",
         "backoffLimit": 0,
         "template": {"metadata": of_pods, "spec": _pod_spec(job, role, spec, placing)},
     }
-    succeeded = (spec.get("completion") or {}).get("minSucceededInstances")
-    if succeeded and 0 < succeeded < instances:
-        of_job["successPolicy"] = {"rules": [{"succeededCount": succeeded}]}
-    return group, {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **about}, "spec": of_job}
+    if 0 < _succeeded(spec) < instances:
+        of_job["successPolicy"] = {"rules": [{"succeededCount": _succeeded(spec)}]}
+    return of_job
+
+
+def _succeeded(spec: Mapped) -> int:
+    """How many of a role's instances make the job a success; 0: all of every role."""
+    count = (spec.get("completion") or {}).get("minSucceededInstances") or 0
+    return count if count > 0 else 0
 
 
 def owner(annotations: Mapping[str, str] | None, name: str) -> Owner | None:
@@ -152,8 +204,8 @@ def _check(job: Mapped) -> None:
     """Raises Unsupported."""
     wrong = []
     roles = job.get("taskRoles")
-    if not isinstance(roles, dict) or len(roles) != 1:
-        wrong.append("taskRoles: expected one task role: a Job has one template")
+    if not isinstance(roles, dict) or not 0 < len(roles) <= MOST_ROLES:
+        wrong.append(f"taskRoles: expected 1 to {MOST_ROLES} task roles")
     if MARKER not in (job.get("extras") or {}):
         wrong.append(f"extras.{MARKER}: expected the owner's marker")
     if job.get("secrets"):
@@ -164,7 +216,7 @@ def _check(job: Mapped) -> None:
         failed = (spec.get("completion") or {}).get("minFailedInstances")
         if failed not in (None, 1):
             wrong.append(
-                f"taskRoles.{role}.completion.minFailedInstances: expected 1: a Job ends with the first failure"
+                f"taskRoles.{role}.completion.minFailedInstances: expected 1: a gang ends with the first failure"
             )
         if _image(job, spec) is None:
             wrong.append(f"taskRoles.{role}.dockerImage: expected a dockerimage prerequisite")

@@ -1,18 +1,29 @@
-"""A Kubernetes cluster that Muster or another scheduler runs: `Backend` by a PodGroup and a Job for each run.
+"""A Kubernetes cluster that Muster or another scheduler runs: `Holding` by a Job for each task role, and a PodGroup.
 
-`gangs` says what they look like. The PodGroup comes first, so that no scheduler sees pods of a gang that it does not
-know. Its name has the owner in it, so that it is never somebody else's; without a Job it is nothing. The Job is the run,
-and takes the name for ever: a run is stopped by suspending its Job, on condition that it has this UID. The Job's
-controller then deletes the pods, and a Job without pods is left. (Who deletes that frees the name: never the federator.)
+`gangs` says what they look like. Kubernetes gives a name away again when its object is gone, so that a submission that
+comes late would make a second run. It cannot, as each step says which object it means:
 
-A run is `running` when all of its pods run or have succeeded, and over when its Job says so and no pod is left that
-runs: a node that does not answer keeps its pods, and their run is `stopping` until they are gone.
+1. `submit` makes the first Job, held: suspended, without pods. It is one object: a submission is there or not.
+2. The federator appends its acceptance, with the Job's UID, to its log. A process that was replaced cannot.
+3. `release` makes what else belongs to the run, held, and lets the Jobs go, the first one last; each only if it is still
+   the one that is meant, and held. A gang that lacks its first Job is below its minimum: so nothing runs before that.
+4. `stop` suspends all Jobs, the first one first, and says so on them: no release that is under way finds it held.
+5. `clear` deletes the first Job on condition that it has this UID; Kubernetes' garbage collector takes the rest.
+
+A late submission makes a first Job that is in nobody's log and nobody releases: a list shows it, held, and it is cleared.
+
+A run is `running` when all pods of all its Jobs run or have succeeded. It is over when one of its Jobs failed, when one
+that decides succeeded, or all did, and no pod is left that runs: a node that does not answer keeps its pods, and their
+run is `stopping` until they are gone. What a Job's controller does for one Job, ending the rest when a part has ended
+the whole, nobody does for several: whoever observes a run that is over suspends what is left of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from services.documents import load_all
 from services.federator.backends import (
@@ -45,7 +56,19 @@ from services.kubernetes.objects import Metadata
 from services.kubernetes.resources import Resource
 
 MOST_SAID = 500
-_ENDS = (("Complete", SUCCEEDED), ("Failed", FAILED))
+STOPPED_SAID = {gangs.PHASE: gangs.STOPPED}
+
+
+class Found(NamedTuple):
+    """A run as its cluster has it."""
+
+    first: Job
+    others: list[Job]
+    pods: list[GangPod]
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [self.first, *self.others]
 
 
 class Kubernetes:
@@ -64,60 +87,144 @@ class Kubernetes:
     # --------------------------------------------------------------------------------------------------------- effects
 
     async def submit(self, submission: Submission) -> Submitted:
+        gang = self._gang(submission)
+        if isinstance(gang, Refused):
+            return gang
         try:
-            (body,) = load_all(submission.body.decode())
-            group, job = gangs.objects(body, self._placing)
-        except gangs.Unsupported as error:
-            return Refused(code="Unsupported", message=str(error)[:MOST_SAID], of_content=True)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:  # the body is whatever somebody wrote
-            message = f"expected a job of OpenPAI's protocol 2: {type(error).__name__}"
-            return Refused(code="InvalidProtocolError", message=message, of_content=True)
-        try:
-            with suppress(Conflict):  # from an attempt before: the owner is in its name
-                await self._jobs.create(self._groups, group)
-        except ApiError as error:
-            return _failed(error)
-        try:
-            return Accepted(uid=await self._jobs.create(JOBS, job))
+            return Accepted(uid=await self._jobs.create(JOBS, gang.first), held=True)
         except Conflict:
             return Taken()
         except ApiError as error:
+            return _failed(error)
+
+    async def release(self, submission: Submission, uid: str) -> Stopped:
+        gang = self._gang(submission)
+        if isinstance(gang, Refused):
+            return gang
+        first = gang.first["metadata"]["name"]
+        try:
+            if (phase := await self._phase(first, uid)) != gangs.HELD:
+                return Accepted(uid=uid) if phase == gangs.RELEASED else Absent()
+            for resource, body in [(self._groups, gang.group), *((JOBS, other) for other in gang.others)]:
+                with suppress(Conflict):  # from an attempt before: the owner is in its name
+                    await self._jobs.create(resource, gangs.owned(body, first, uid))
+            for other in gang.others:
+                await self._resume(other["metadata"]["name"], ("metadata", "labels", gangs.FIRST), uid)
+            await self._resume(first, ("metadata", "uid"), uid)
+            released = await self._phase(first, uid) == gangs.RELEASED
+        except ApiError as error:
             failed = _failed(error)
             return InDoubt(reason=failed.reason) if isinstance(failed, NotSent) else failed
+        return Accepted(uid=uid) if released else Absent()
 
     async def stop(self, name: str, uid: str) -> Stopped:
         try:
-            await self._jobs.suspend(gangs.kubernetes_name(name), uid)
+            await self._jobs.suspend(gangs.kubernetes_name(name), uid, STOPPED_SAID)
+            await self._suspend(await self._others(uid))
         except (NotFound, Conflict):
             return Absent()  # the run of this UID is gone, whatever has its name now
         except ApiError as error:
             return _failed(error)
         return Accepted(uid=uid)
 
+    async def clear(self, name: str, uid: str) -> Stopped:
+        try:
+            await self._jobs.delete(gangs.kubernetes_name(name), uid)
+        except (NotFound, Conflict):
+            return Absent()
+        except ApiError as error:
+            return _failed(error)
+        return Accepted(uid=uid)
+
+    def _gang(self, submission: Submission) -> gangs.Gang | Refused:
+        try:
+            (body,) = load_all(submission.body.decode())
+            return gangs.objects(body, self._placing)
+        except gangs.Unsupported as error:
+            return Refused(code="Unsupported", message=str(error)[:MOST_SAID], of_content=True)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # the body is whatever somebody wrote
+            message = f"expected a job of OpenPAI's protocol 2: {type(error).__name__}"
+            return Refused(code="InvalidProtocolError", message=message, of_content=True)
+
+    async def _phase(self, first: str, uid: str) -> str:
+        """How far the run of this UID is; empty: it is not there. Raises ApiError."""
+        job = await self._jobs.get_job(first)
+        there = job is not None and job.metadata.uid == uid and job.metadata.deletion_timestamp is None
+        return job.says(gangs.PHASE) if job is not None and there else ""
+
+    async def _resume(self, name: str, path: Sequence[str], uid: str) -> None:
+        """Let a Job go that is held, and of this run; another is left as it is. Raises ApiError."""
+        said = {tuple(path): uid, ("metadata", "annotations", gangs.PHASE): gangs.HELD}
+        try:
+            await self._jobs.resume(name, said, gangs.PHASE, gangs.RELEASED)
+        except ApiError as error:
+            if error.code != 422:
+                raise
+
+    async def _suspend(self, jobs: Sequence[Job]) -> None:
+        """Raises ApiError."""
+        for job in jobs:
+            with suppress(NotFound, Conflict):
+                await self._jobs.suspend(job.metadata.name, job.metadata.uid, STOPPED_SAID)
+
     # --------------------------------------------------------------------------------------------------------- queries
 
     async def observe(self) -> Listing | Silent:
         try:
             jobs, date = await self._jobs.jobs(gangs.SELECTOR)
-            pods = await self._jobs.pods(gangs.SELECTOR) if jobs else []
+            found = _found(jobs, await self._jobs.pods(gangs.SELECTOR) if jobs else [])
         except ApiError as error:
             return _silent(error)
-        of_job: dict[str, list[GangPod]] = {}
-        for pod in pods:
-            of_job.setdefault(pod.job, []).append(pod)
-        runs = [_run(_name(job.metadata), job, of_job.get(job.metadata.name, [])) for job in jobs]
-        return Listing(runs=tuple(runs), clock_ms=_clock_ms(date))
+        for one in found:
+            await self._conclude(one)
+        shown = [(_run(_name(one.first.metadata), one), one.first.metadata) for one in found]
+        held = [
+            Described(run=run, owner=gangs.owner(metadata.annotations, run.name)) for run, metadata in shown if run.held
+        ]
+        return Listing(runs=tuple(run for run, _ in shown), clock_ms=_clock_ms(date), held=tuple(held))
 
     async def describe(self, name: str) -> Described | Absent | Silent:
         own = gangs.kubernetes_name(name)
         try:
-            job = await self._jobs.get_job(own)
-            pods = await self._jobs.pods(f"{JOB_NAME}={own}") if job is not None else []
+            first = await self._jobs.get_job(own)
+            if first is None:
+                return Absent()
+            others = await self._others(first.metadata.uid)
+            names = ", ".join(job.metadata.name for job in (first, *others))
+            found = Found(first, others, await self._jobs.pods(f"{JOB_NAME} in ({names})"))
         except ApiError as error:
             return _silent(error)
-        if job is None:
-            return Absent()
-        return Described(run=_run(name, job, pods), owner=gangs.owner(job.metadata.annotations, name))
+        return Described(run=_run(name, found), owner=gangs.owner(first.metadata.annotations, name))
+
+    async def _others(self, uid: str) -> list[Job]:
+        """The other Jobs of a run. Raises ApiError."""
+        return (await self._jobs.jobs(f"{gangs.FIRST}={uid}"))[0]
+
+    async def _conclude(self, found: Found) -> None:
+        """Ends what is left of a run that is over."""
+        if found.others and _end(found):
+            rest = [job for job in found.jobs if not (job.spec.suspend or _is_over(job))]
+            with suppress(ApiError):  # the next list finds it again
+                await self._suspend(rest)
+
+
+def _found(jobs: Sequence[Job], pods: Sequence[GangPod]) -> list[Found]:
+    """The runs, each with what belongs to it. A Job whose first is gone is nobody's run any more."""
+    found = {job.metadata.uid: Found(job, [], []) for job in jobs if not _first(job)}
+    of_job: dict[str, Found] = {}
+    for job in jobs:
+        if (run := found.get(_first(job) or job.metadata.uid)) is not None:
+            of_job[job.metadata.name] = run
+            if job is not run.first:
+                run.others.append(job)
+    for pod in pods:
+        if (run := of_job.get(pod.job)) is not None:
+            run.pods.append(pod)
+    return list(found.values())
+
+
+def _first(job: Job) -> str:
+    return (job.metadata.labels or {}).get(gangs.FIRST, "")
 
 
 def _name(metadata: Metadata) -> str:
@@ -125,27 +232,54 @@ def _name(metadata: Metadata) -> str:
     return whole if gangs.kubernetes_name(whole) == metadata.name else metadata.name
 
 
-def _run(name: str, job: Job, pods: list[GangPod]) -> Run:
-    state = _state(job, pods)
-    started_ms = max((pod.started_ms for pod in pods), default=0) if state == RUNNING else 0
-    placed = state == WAITING and any(pod.spec.node_name for pod in pods)
-    return Run(name=name, uid=job.metadata.uid, state=state, attempt=0, started_ms=started_ms, placed=placed)
+def _run(name: str, found: Found) -> Run:
+    state = _state(found)
+    return Run(
+        name=name,
+        uid=found.first.metadata.uid,
+        state=state,
+        attempt=0,
+        started_ms=max((pod.started_ms for pod in found.pods), default=0) if state == RUNNING else 0,
+        held=found.first.says(gangs.PHASE) == gangs.HELD,
+        placed=state == WAITING and any(pod.spec.node_name for pod in found.pods),
+    )
 
 
-def _state(job: Job, pods: list[GangPod]) -> str:
-    alive = any(not pod.is_over for pod in pods)
-    for condition, end in _ENDS:
-        if job.is_so(condition):
-            return STOPPING if alive else end
-    if job.spec.suspend or job.metadata.deletion_timestamp is not None:
-        return STOPPED if job.is_so("Suspended") and not alive else STOPPING
-    if any(pod.status.phase == "Failed" for pod in pods):
-        return STOPPING  # the Job is about to fail, too
-    there = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+def _state(found: Found) -> str:
+    alive = any(not pod.is_over for pod in found.pods)
+    if end := _end(found):
+        return STOPPING if alive else end
+    if found.first.says(gangs.PHASE) == gangs.STOPPED:
+        quiet = all(job.is_so("Suspended") or _is_over(job) for job in found.jobs)
+        return STOPPED if quiet and not alive else STOPPING
+    if found.first.metadata.deletion_timestamp is not None or any(pod.status.phase == "Failed" for pod in found.pods):
+        return STOPPING  # of a failed pod the Job is about to fail, too
+    if any(job.spec.suspend for job in found.jobs):  # held, or by somebody who may let it go on
+        return STOPPING if alive and found.first.says(gangs.PHASE) != gangs.HELD else WAITING
+    there = [pod for pod in found.pods if pod.metadata.deletion_timestamp is None]
     begun = sum(pod.status.phase in ("Running", "Succeeded") for pod in there)
-    if begun < job.spec.completions:
+    if begun < sum(job.spec.completions for job in found.jobs) or len(found.jobs) < _roles(found.first):
         return WAITING
     return RUNNING if alive else STOPPING
+
+
+def _end(found: Found) -> str:
+    """How the run ended; empty while it did not. A role that decides goes first: others may fail for want of it."""
+    if any(job.is_so("Complete") and job.says(gangs.DECIDES) for job in found.jobs):
+        return SUCCEEDED
+    if any(job.is_so("Failed") for job in found.jobs):
+        return FAILED
+    done = sum(job.is_so("Complete") for job in found.jobs)
+    return SUCCEEDED if done and done >= max(len(found.jobs), _roles(found.first)) else ""
+
+
+def _is_over(job: Job) -> bool:
+    return job.is_so("Complete") or job.is_so("Failed")
+
+
+def _roles(first: Job) -> int:
+    said = first.says(gangs.JOBS)
+    return int(said) if said.isdecimal() and len(said) < 4 else 1
 
 
 def _failed(error: ApiError) -> Refused | Limited | NotSent | InDoubt:

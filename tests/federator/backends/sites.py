@@ -16,7 +16,7 @@ import msgspec
 
 from services.federator.backends import MARKER, Backend, Owner, Submission
 from services.federator.backends.credentials import Secret
-from services.federator.backends.gangs import MANAGED, MANAGER, NAME, kubernetes_name
+from services.federator.backends.gangs import DIALECTS, MANAGED, MANAGER, NAME, kubernetes_name
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.openpai import OpenPai
 from services.federator.specialize import to_yaml
@@ -29,11 +29,12 @@ from services.simulator.openpai.server import Served
 from tests.manifests import node
 
 OWNER = Owner(federation="fed", job="uid-1", cluster="v100")
+ROLES = 1
 PAGE = 1_000
 START = 1_700_000_000_000
 
 
-def job(name: str, owner: Owner | None = OWNER, instances: int = 2) -> dict[str, Any]:
+def job(name: str, owner: Owner | None = OWNER, instances: int = 2, roles: int = 1) -> dict[str, Any]:
     """A specialised job, as the federator makes them."""
     return {
         "protocolVersion": "2",
@@ -41,19 +42,21 @@ def job(name: str, owner: Owner | None = OWNER, instances: int = 2) -> dict[str,
         "type": "job",
         "prerequisites": [{"type": "dockerimage", "name": "image", "uri": "openpai/standard"}],
         "taskRoles": {
-            "worker": {
+            role: {
                 "instances": instances,
                 "dockerImage": "image",
                 "resourcePerInstance": {"cpu": 1, "memoryMB": 512, "gpu": 0},
                 "commands": ["run"],
             }
+            for role in ("worker", "ps", "chief")[:roles]
         },
         "extras": {} if owner is None else {MARKER: msgspec.to_builtins(owner)},
     }
 
 
-def submission(name: str, owner: Owner = OWNER) -> Submission:
-    return Submission(name=name, body=to_yaml(job(name, owner)).encode())
+def submission(name: str, owner: Owner = OWNER, roles: int = 0) -> Submission:
+    """Of as many task roles as the suite runs with, by default."""
+    return Submission(name=name, body=to_yaml(job(name, owner, roles=roles or ROLES)).encode())
 
 
 class Site(ABC):
@@ -231,8 +234,14 @@ class KubernetesSite(Site):
         return self.lists.hits
 
     def pods(self, name: str) -> list[dict[str, Any]]:
-        label, own = "batch.kubernetes.io/job-name", kubernetes_name(name)
-        return [pod for pod in self.cluster.list("Pod") if pod["metadata"]["labels"].get(label) == own]
+        own = kubernetes_name(name)
+        return [pod for pod in self.cluster.list("Pod") if own in _run_names(pod["metadata"]["labels"])]
+
+
+def _run_names(labels: dict[str, str]) -> tuple[str, str]:
+    """A pod's Job, and what stands before the digest in its PodGroup's name."""
+    group = labels.get(DIALECTS["coscheduling"].key, "")
+    return labels.get("batch.kubernetes.io/job-name", ""), group.rpartition("-")[0]
 
 
 UNLIMITED = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)

@@ -20,6 +20,7 @@ from services.federator.backends import (
     Accepted,
     Backend,
     Described,
+    Holding,
     InDoubt,
     Limited,
     Listing,
@@ -33,6 +34,7 @@ from services.federator.backends import (
 )
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.openpai.server import OpenPai
+from tests.federator.backends import sites
 from tests.federator.backends.sites import (
     OWNER,
     PAGE,
@@ -47,8 +49,10 @@ from tests.federator.backends.sites import (
 NAME = "train-v100"
 
 
-@pytest.fixture(params=["openpai", "kubernetes"])
-async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
+@pytest.fixture(params=["openpai", "kubernetes", "kubernetes-roles"])
+async def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    if request.param == "kubernetes-roles":
+        monkeypatch.setattr(sites, "ROLES", 3)
     if request.param == "openpai":
         clock = Clock()
         async with OpenPai() as pai:
@@ -84,8 +88,18 @@ async def seen(backend: Backend, name: str, *states: str, within_s: float = 60.0
         await asyncio.sleep(0.01)
 
 
+async def accepted(backend: Backend, name: str = NAME) -> Accepted:
+    """Submitted, and released where that takes something."""
+    answer = await backend.submit(submission(name))
+    assert isinstance(answer, Accepted)
+    if answer.held:
+        assert isinstance(backend, Holding)
+        assert isinstance(await backend.release(submission(name), answer.uid), Accepted)
+    return answer
+
+
 async def running(site: Site, backend: Backend, name: str = NAME) -> Run:
-    assert isinstance(await backend.submit(submission(name)), Accepted)
+    await accepted(backend, name)
     await pods_made(site, backend, name)
     site.start(name)
     return await seen(backend, name, RUNNING)
@@ -94,7 +108,7 @@ async def running(site: Site, backend: Backend, name: str = NAME) -> Run:
 async def pods_made(site: Site, backend: Backend, name: str) -> None:
     """Until there is something to start."""
     deadline = asyncio.get_running_loop().time() + 60.0
-    while isinstance(site, KubernetesSite) and len(site.pods(name)) < 2:
+    while isinstance(site, KubernetesSite) and len(site.pods(name)) < 2 * sites.ROLES:
         assert asyncio.get_running_loop().time() < deadline, "waited for the Job's pods"
         await asyncio.sleep(0.01)
 
@@ -103,10 +117,10 @@ async def pods_made(site: Site, backend: Backend, name: str) -> None:
 
 
 async def test_a_submission_is_listed_and_says_whose_it_is(backend: Backend) -> None:
-    accepted = await backend.submit(submission(NAME))
-    assert isinstance(accepted, Accepted)
+    answer = await backend.submit(submission(NAME))
+    assert isinstance(answer, Accepted)
     run = (await listed(backend))[NAME]
-    assert run == Run(name=NAME, uid=accepted.uid, state=WAITING, attempt=0, started_ms=0)
+    assert run == Run(name=NAME, uid=answer.uid, state=WAITING, attempt=0, started_ms=0, held=answer.held)
     assert await backend.describe(NAME) == Described(run=run, owner=OWNER)
 
 
@@ -223,7 +237,7 @@ async def test_a_job_that_fails(site: Site, backend: Backend) -> None:
 
 async def test_a_process_that_starts_sees_what_the_one_before_saw(site: Site, backend: Backend) -> None:
     await running(site, backend)
-    await backend.submit(submission("second"))
+    await accepted(backend, "second")
     await pods_made(site, backend, "second")
     again = site.open()
     try:
@@ -256,14 +270,14 @@ async def test_a_running_job_is_stopped(site: Site, backend: Backend) -> None:
 
 
 async def test_a_job_is_stopped_while_it_starts(site: Site, backend: Backend) -> None:
-    await backend.submit(submission(NAME))
+    await accepted(backend)
     await stopped(site, backend, await seen(backend, NAME, WAITING))
 
 
 async def test_a_job_is_stopped_before_its_cluster_has_looked_at_it(site: Site, backend: Backend) -> None:
-    accepted = await backend.submit(submission(NAME))
-    assert isinstance(accepted, Accepted)
-    assert isinstance(await backend.stop(NAME, accepted.uid), Accepted)
+    answer = await backend.submit(submission(NAME))
+    assert isinstance(answer, Accepted)
+    assert isinstance(await backend.stop(NAME, answer.uid), Accepted)
     site.elapse()
     await seen(backend, NAME, STOPPED)
 

@@ -10,7 +10,20 @@ import pytest
 from services.console.simulate import simulate
 from services.documents import load_all
 from services.federator.backends import MARKER
-from services.federator.backends.gangs import NAME, Placing, Unsupported, kubernetes_name, objects, owner
+from services.federator.backends.gangs import (
+    DECIDES,
+    FIRST,
+    HELD,
+    NAME,
+    PHASE,
+    Placing,
+    Unsupported,
+    job_names,
+    kubernetes_name,
+    objects,
+    owned,
+    owner,
+)
 from services.simulator.workloads import pods_of
 from tests.federator.backends.sites import OWNER, job
 from tests.manifests import node
@@ -44,7 +57,7 @@ def full() -> dict[str, Any]:
 
 
 def test_every_field_has_its_place() -> None:
-    group, made = objects(full(), Placing(scheduler="muster", gpu="amd.com/gpu"))
+    made, _, group = objects(full(), Placing(scheduler="muster", gpu="amd.com/gpu"))
     name = group["metadata"]["name"]
     assert name.startswith("train-gpus-")
     assert (group["apiVersion"], group["kind"], group["spec"]) == (
@@ -87,7 +100,7 @@ def test_every_field_has_its_place() -> None:
 
 
 def test_volcano_knows_a_gang_by_an_annotation() -> None:
-    group, made = objects(full(), Placing(scheduler="volcano", dialect="volcano"))
+    made, _, group = objects(full(), Placing(scheduler="volcano", dialect="volcano"))
     assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     template = made["spec"]["template"]
     assert template["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": group["metadata"]["name"]}
@@ -98,8 +111,8 @@ def test_a_gang_of_another_owner_has_another_pod_group() -> None:
     other = full()
     other["extras"][MARKER] = other["extras"][MARKER] | {"job": "uid-2"}
     first, second = objects(full(), Placing()), objects(other, Placing())
-    assert first[0]["metadata"]["name"] != second[0]["metadata"]["name"]
-    assert first[1]["metadata"]["name"] == second[1]["metadata"]["name"]
+    assert first.group["metadata"]["name"] != second.group["metadata"]["name"]
+    assert first.first["metadata"]["name"] == second.first["metadata"]["name"]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +126,7 @@ def test_a_gang_of_another_owner_has_another_pod_group() -> None:
             {"prerequisites": [{"type": "dockerimage", "name": "image", "uri": "i", "auth": {"password": "hunter2"}}]},
             "taskRoles.worker.dockerImage: auth is not supported on Kubernetes",
         ),
-        (
-            {"taskRoles": job("x")["taskRoles"] | {"ps": job("x")["taskRoles"]["worker"]}},
-            "taskRoles: expected one task role",
-        ),
+        ({"taskRoles": {}}, "taskRoles: expected 1 to 100 task roles"),
     ],
 )
 def test_what_a_gang_cannot_be_is_refused_by_its_field(change: dict[str, Any], said: str) -> None:
@@ -151,15 +161,62 @@ def test_what_is_no_marker(annotations: dict[str, str] | None) -> None:
     assert owner(annotations, "train") is None
 
 
-def test_muster_binds_it_as_a_gang() -> None:
+def test_every_task_role_is_a_job_and_all_of_them_one_gang() -> None:
+    described = job("train", instances=2, roles=3)
+    described["taskRoles"]["ps"] |= {"instances": 1, "completion": {"minSucceededInstances": 1}}
+    gang = objects(described, Placing())
+    first, others = job_names("train", OWNER)
+    assert [made["metadata"]["name"] for made in (gang.first, *gang.others)] == [first, f"{others}-1", f"{others}-2"]
+    assert gang.group["spec"] == {"minMember": 5}
+    for made in (gang.first, *gang.others):
+        labels = made["spec"]["template"]["metadata"]["labels"]
+        assert labels["scheduling.x-k8s.io/pod-group"] == gang.group["metadata"]["name"]
+        assert made["spec"]["suspend"], "nothing runs before it is released"
+        assert made["metadata"]["annotations"][PHASE] == HELD
+        assert owner(made["metadata"]["annotations"], "train") == OWNER
+    assert [made["spec"]["completions"] for made in (gang.first, *gang.others)] == [2, 1, 2]
+    assert [DECIDES in made["metadata"]["annotations"] for made in (gang.first, *gang.others)] == [False, True, False]
+
+
+def test_what_belongs_to_a_run_goes_when_its_first_job_goes() -> None:
+    gang = objects(job("train", roles=2), Placing())
+    for made in (gang.group, *gang.others):
+        belongs = owned(made, "train", "uid-of-train")
+        (reference,) = belongs["metadata"]["ownerReferences"]
+        assert reference == {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-of-train"}
+        assert belongs["metadata"]["labels"][FIRST] == "uid-of-train"
+        assert "ownerReferences" not in made["metadata"]
+
+
+@pytest.mark.parametrize("name", ["train", "n" * 255, "x" * 37 + "-" * 5 + "y"])
+def test_other_jobs_names_leave_room_for_their_pods(name: str) -> None:
+    gang = objects(job(name, roles=3), Placing())
+    for made in gang.others:
+        assert len(made["metadata"]["name"]) <= 52
+    other = job(name, roles=3)
+    other["extras"][MARKER] = other["extras"][MARKER] | {"job": "uid-2"}
+    theirs = objects(other, Placing())
+    assert {made["metadata"]["name"] for made in gang.others}.isdisjoint(
+        made["metadata"]["name"] for made in theirs.others
+    )
+
+
+@pytest.mark.parametrize("roles", [1, 3])
+def test_muster_binds_it_as_a_gang(roles: int) -> None:
     """The objects as they are, to the scheduler that they name: all pods or none."""
-    for nodes, bound in ((4, 4), (3, 0)):
-        group, made = objects(full(), Placing())
-        machines = [node(f"n{number}", memory="16Gi", **{"nvidia.com/gpu": "1"}) for number in range(nodes)]
-        for one in (group, made):
+    pods = 2 * roles
+    for nodes, bound in ((pods, pods), (pods - 1, 0)):
+        gang = objects(job("train", roles=roles), Placing())
+        machines = [node(f"n{number}", cpu="1") for number in range(nodes)]
+        for one in (gang.group, gang.first, *gang.others):
             one["metadata"]["namespace"] = "default"
-        answer = simulate([*machines, group, *pods_of(made)]).answer()
+        made = [pod for one in (gang.first, *gang.others) for pod in pods_of(released(one))]
+        answer = simulate([*machines, gang.group, *made]).answer()
         assert len(answer["bound"]) == bound
+
+
+def released(made: dict[str, Any]) -> dict[str, Any]:
+    return made | {"spec": made["spec"] | {"suspend": False}}
 
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="no published manifests here")
@@ -173,6 +230,5 @@ def test_published_jobs_are_mapped_or_refused_by_name() -> None:
         except Unsupported as error:
             refused[file.name] = str(error).partition(":")[0]
     assert refused == {
-        "CPU_500Task_MNIST.yaml": "taskRoles",
         "docker_image_auth.yaml": "taskRoles.worker.dockerImage",
     }

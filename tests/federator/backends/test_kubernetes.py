@@ -1,0 +1,293 @@
+"""Runs on Kubernetes: held until they are released, stopped for good, cleared by UID; several task roles as one gang."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from services.federator.backends import (
+    FAILED,
+    RUNNING,
+    STOPPED,
+    SUCCEEDED,
+    WAITING,
+    Absent,
+    Accepted,
+    Described,
+    InDoubt,
+    Listing,
+    Owner,
+    Refused,
+    Run,
+    Submission,
+    Taken,
+)
+from services.federator.backends.gangs import job_names
+from services.federator.backends.kubernetes import Kubernetes
+from services.federator.specialize import to_yaml
+from services.kubernetes.access import direct
+from services.simulator.cluster import SimulatedCluster
+from tests.federator.backends.sites import OWNER, KubernetesSite, job, submission
+from tests.waiting import until
+
+NAME, ROLES = "train", 3
+FIRST, OTHERS = job_names(NAME, OWNER)
+JOBS = (FIRST, f"{OTHERS}-1", f"{OTHERS}-2")
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[KubernetesSite]:
+    async with SimulatedCluster() as cluster:
+        yield KubernetesSite(cluster)
+
+
+@pytest.fixture
+async def backend(site: KubernetesSite) -> AsyncIterator[Kubernetes]:
+    opened = Kubernetes(direct(site.cluster.url), "default")
+    yield opened
+    await opened.close()
+
+
+async def submitted(backend: Kubernetes, roles: int = ROLES) -> str:
+    answer = await backend.submit(submission(NAME, roles=roles))
+    assert isinstance(answer, Accepted)
+    assert answer.held
+    return answer.uid
+
+
+async def started(site: KubernetesSite, backend: Kubernetes, roles: int = ROLES) -> str:
+    uid = await submitted(backend, roles)
+    assert isinstance(await backend.release(submission(NAME, roles=roles), uid), Accepted)
+    await until(lambda: len(site.pods(NAME)) == 2 * roles, "all pods")
+    site.start(NAME)
+    await seen(backend, RUNNING)
+    return uid
+
+
+async def run(backend: Kubernetes) -> Run | None:
+    found = await backend.observe()
+    assert isinstance(found, Listing)
+    return next((one for one in found.runs if one.name == NAME), None)
+
+
+async def seen(backend: Kubernetes, state: str) -> Run:
+    deadline = asyncio.get_running_loop().time() + 60.0
+    while True:
+        now = await run(backend)
+        if now is not None and now.state == state:
+            return now
+        assert asyncio.get_running_loop().time() < deadline, f"waited for {state}, found {now}"
+        await asyncio.sleep(0.01)
+
+
+def jobs(site: KubernetesSite) -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one for one in site.cluster.list("Job")}
+
+
+def end(site: KubernetesSite, of_job: str, phase: str, count: int = 2) -> None:
+    pods = [pod for pod in site.pods(NAME) if pod["metadata"]["name"].startswith(f"{of_job}-")]
+    for pod in pods[:count]:
+        site.cluster.patch("Pod", pod["metadata"]["name"], {"status": {"phase": phase}}, subresource="status")
+
+
+# ---------------------------------------------------------------------------------------------------------------- held
+
+
+async def test_nothing_runs_before_it_is_released(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await submitted(backend)
+    assert list(jobs(site)) == [FIRST], "one object takes the name"
+    await until(lambda: "conditions" in jobs(site)[FIRST].get("status", {}), "its controller to have looked at it")
+    assert site.pods(NAME) == []
+    listing = await backend.observe()
+    assert isinstance(listing, Listing)
+    (held,) = listing.held
+    assert (held.run.uid, held.run.state, held.owner) == (uid, WAITING, OWNER)
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), Accepted)
+    assert sorted(jobs(site)) == sorted(JOBS)
+    await until(lambda: len(site.pods(NAME)) == 2 * ROLES, "all pods of all roles")
+    described = await backend.describe(NAME)
+    assert isinstance(described, Described)
+    assert not described.run.held
+
+
+async def test_a_release_is_repeated_as_often_as_one_likes(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await submitted(backend)
+    answers = await asyncio.gather(*(backend.release(submission(NAME, roles=ROLES), uid) for _ in range(5)))
+    assert all(isinstance(answer, Accepted) for answer in answers)
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), Accepted)
+    await until(lambda: len(site.pods(NAME)) == 2 * ROLES, "all pods")
+    assert sorted(jobs(site)) == sorted(JOBS)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("request_number", range(6))
+async def test_all_roles_or_none_whichever_request_is_lost(
+    site: KubernetesSite, backend: Kubernetes, request_number: int, applied: bool
+) -> None:
+    """Of a release: three objects are made, three Jobs let go, the first one last."""
+    uid = await submitted(backend)
+    verb, resource, nth = [
+        ("create", "podgroups", 0),
+        ("create", "jobs", 0),
+        ("create", "jobs", 1),
+        ("patch", "jobs", 0),
+        ("patch", "jobs", 1),
+        ("patch", "jobs", 2),
+    ][request_number]
+    if nth:
+        site.cluster.faults.plan(verb=verb, resource=resource, times=nth)  # does no harm to those before
+    lost = site.cluster.faults.plan(verb=verb, resource=resource, hang_up=True, applied=applied)
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), InDoubt)
+    assert lost.hits, "it was lost"
+    let_go = request_number == 5 and applied
+    assert bool(jobs(site)[FIRST]["spec"]["suspend"]) != let_go, "without the first Job's pods the gang waits"
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), Accepted)
+    await until(lambda: len(site.pods(NAME)) == 2 * ROLES, "all pods of all roles")
+    assert sorted(jobs(site)) == sorted(JOBS)
+
+
+async def test_a_release_that_comes_after_the_stop_lets_nothing_go(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await submitted(backend)
+    assert isinstance(await backend.stop(NAME, uid), Accepted)
+    assert await backend.release(submission(NAME, roles=ROLES), uid) == Absent()
+    await seen(backend, STOPPED)
+    assert site.pods(NAME) == []
+
+
+async def test_a_stop_in_the_middle_of_a_release(site: KubernetesSite, backend: Kubernetes) -> None:
+    """Somebody else stops it between any two of its requests: the first Job never goes."""
+    for nth in range(6):
+        name = f"train-{nth}"
+        given = submission(name, roles=ROLES)
+        answer = await backend.submit(given)
+        assert isinstance(answer, Accepted)
+        slow = site.cluster.faults.plan(verb="create" if nth < 3 else "patch", resource="jobs", delay_s=0.2, times=1)
+        releasing = asyncio.create_task(backend.release(given, answer.uid))
+        await until(lambda: slow.hits or releasing.done(), "the release to be under way")  # noqa: B023
+        assert isinstance(await backend.stop(name, answer.uid), Accepted)
+        await releasing
+        site.cluster.faults.lift(slow)
+        assert isinstance(await backend.stop(name, answer.uid), Accepted), "as it is repeated until its end is seen"
+        first, _ = job_names(name, OWNER)
+        assert jobs(site)[first]["spec"]["suspend"]
+        for other in jobs(site).values():
+            assert other["spec"]["suspend"]
+
+
+# ------------------------------------------------------------------------------------------------------ stopped, cleared
+
+
+async def test_a_run_of_several_roles_is_stopped_whole(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await started(site, backend)
+    assert isinstance(await backend.stop(NAME, uid), Accepted)
+    await seen(backend, STOPPED)
+    assert site.pods(NAME) == []
+    assert await backend.submit(submission(NAME)) == Taken(), "until it is cleared"
+
+
+async def test_what_is_cleared_leaves_nothing_and_a_late_submission_stays_held(
+    site: KubernetesSite, backend: Kubernetes
+) -> None:
+    uid = await started(site, backend)
+    await backend.stop(NAME, uid)
+    await seen(backend, STOPPED)
+    assert isinstance(await backend.clear(NAME, uid), Accepted)
+    await until(lambda: not jobs(site), "all Jobs of the run to go")
+    assert await backend.clear(NAME, uid) == Absent()
+    late = await submitted(backend)
+    assert await backend.release(submission(NAME, roles=ROLES), uid) == Absent(), "it means the one that is gone"
+    assert await backend.stop(NAME, uid) == Absent()
+    assert await backend.clear(NAME, uid) == Absent()
+    assert list(jobs(site)) == [FIRST]
+    listing = await backend.observe()
+    assert isinstance(listing, Listing)
+    assert [(one.run.uid, one.owner) for one in listing.held] == [(late, OWNER)]
+    assert isinstance(await backend.clear(NAME, late), Accepted)
+    assert site.pods(NAME) == []
+
+
+async def test_a_foreign_job_is_neither_released_nor_stopped_nor_cleared(
+    site: KubernetesSite, backend: Kubernetes
+) -> None:
+    site.put(NAME, Owner(federation="other", job="u", cluster="c"))
+    before = jobs(site)[FIRST]["spec"]
+    for asked in (
+        backend.release(submission(NAME), "a-uid"),
+        backend.stop(NAME, "a-uid"),
+        backend.clear(NAME, "a-uid"),
+    ):
+        assert await asked == Absent()
+    assert jobs(site)[FIRST]["spec"] == before
+
+
+async def test_a_clear_that_is_refused(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await submitted(backend)
+    site.cluster.faults.plan(verb="delete", resource="jobs", status=403, times=1)
+    assert isinstance(await backend.clear(NAME, uid), Refused)
+    assert isinstance(await backend.clear(NAME, uid), Accepted)
+
+
+# ------------------------------------------------------------------------------------------------------------------ ends
+
+
+async def test_it_runs_when_all_roles_run(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await submitted(backend)
+    await backend.release(submission(NAME, roles=ROLES), uid)
+    await until(lambda: len(site.pods(NAME)) == 2 * ROLES, "all pods")
+    *most, last = site.pods(NAME)
+    for pod in most:
+        site.cluster.bind(pod["metadata"]["name"], "n1")
+    waiting = await seen(backend, WAITING)
+    await until(lambda: all(p["status"]["phase"] == "Running" for p in site.pods(NAME) if p["spec"].get("nodeName")))
+    waiting = await seen(backend, WAITING)
+    assert waiting.placed
+    site.cluster.bind(last["metadata"]["name"], "n1")
+    assert (await seen(backend, RUNNING)).started_ms > 0
+
+
+async def test_all_roles_must_succeed(site: KubernetesSite, backend: Kubernetes) -> None:
+    await started(site, backend)
+    for of_job in JOBS[:2]:
+        end(site, of_job, "Succeeded")
+    await until(lambda: jobs(site)[JOBS[1]]["status"].get("completionTime"), "a part to be complete")
+    assert (await seen(backend, RUNNING)).uid
+    end(site, JOBS[2], "Succeeded")
+    await seen(backend, SUCCEEDED)
+
+
+async def test_with_the_first_role_that_fails_the_others_end(site: KubernetesSite, backend: Kubernetes) -> None:
+    await started(site, backend)
+    end(site, JOBS[1], "Failed", count=1)
+    await seen(backend, FAILED)
+    assert not site.alive(NAME)
+    assert jobs(site)[FIRST]["spec"]["suspend"]
+
+
+async def test_a_role_that_decides_ends_the_others(site: KubernetesSite, backend: Kubernetes) -> None:
+    described = job(NAME, roles=2)
+    described["taskRoles"]["worker"]["completion"] = {"minSucceededInstances": 2}
+    given = Submission(name=NAME, body=to_yaml(described).encode())
+    answer = await backend.submit(given)
+    assert isinstance(answer, Accepted)
+    await backend.release(given, answer.uid)
+    await until(lambda: len(site.pods(NAME)) == 4, "all pods")
+    site.start(NAME)
+    await seen(backend, RUNNING)
+    end(site, FIRST, "Succeeded")
+    await seen(backend, SUCCEEDED)
+    assert not site.alive(NAME)
+
+
+async def test_a_job_that_somebody_suspends_is_not_over(site: KubernetesSite, backend: Kubernetes) -> None:
+    """He may let it go on: it must not count as gone."""
+    await started(site, backend, roles=1)
+    site.cluster.patch("Job", FIRST, {"spec": {"suspend": True}})
+    await until(lambda: not site.pods(NAME), "its pods to go")
+    await seen(backend, WAITING)
+    site.cluster.patch("Job", FIRST, {"spec": {"suspend": False}})
+    await until(lambda: len(site.pods(NAME)) == 2, "other pods")
+    site.start(NAME)
+    await seen(backend, RUNNING)

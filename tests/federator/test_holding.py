@@ -1,0 +1,247 @@
+"""The federator over Kubernetes clusters: nothing runs before its acceptance is in the log, and no garbage is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+import events as ev
+from events import envelope
+from events.memory import MemoryLog
+from services.federator import mcc, service
+from services.federator.backends import Accepted, Reach, Submission
+from services.federator.backends.kubernetes import Kubernetes
+from services.federator.bodies import Bodies, Cipher, MemoryBlobs
+from services.federator.records import ENDED, SETTLED, Job, account_of
+from services.federator.service import Federator
+from services.federator.specialize import specialize, to_yaml
+from services.federator.state import State
+from services.kubernetes.access import direct
+from services.simulator.cluster import SimulatedCluster
+from tests.federator.backends.sites import KubernetesSite
+from tests.federator.jobs import document, plugin
+from tests.waiting import until
+
+NAMES = ("a", "b", "c")
+POLL_S = 0.02
+
+
+class Field:
+    """Three Kubernetes clusters that the test schedules, a log, and one federator process after the other."""
+
+    def __init__(self, sites: dict[str, KubernetesSite]) -> None:
+        self.sites = sites
+        self.log = MemoryLog("federation")
+        self.bodies = Bodies(MemoryBlobs(), Cipher([Cipher.new_key()]))
+        self.backends: dict[str, Kubernetes] = {}
+        self.federator: Federator
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self.backends = {
+            alias: Kubernetes(direct(site.cluster.url), "default", timeout_s=2.0) for alias, site in self.sites.items()
+        }
+        reaches = {
+            account_of("ml", f"https://{alias}.example"): Reach(backend, POLL_S)
+            for alias, backend in self.backends.items()
+        }
+        self.federator = Federator(self.log, reaches, self.bodies, holder="test")
+        self._running = asyncio.create_task(self.federator.run())
+        await until(lambda: self.federator.ready.is_set() or self.alive(), "the federator to be ready")
+
+    def alive(self) -> bool:
+        if self._running is not None and self._running.done():
+            self._running.result()
+        return False
+
+    async def kill(self) -> None:
+        """At once, wherever it is."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+            self._running = None
+            for backend in self.backends.values():
+                await backend.close()
+
+    async def submit(self, name: str, **priorities: int) -> None:
+        await self.federator.federate(described(name, **priorities))
+
+    def job(self, name: str) -> Job:
+        state = self.federator.state
+        return state.jobs[state.names[name]]
+
+    async def settled(self, *names: str) -> None:
+        await until(
+            lambda: not self.alive() and all(self.job(name).phase == SETTLED for name in names), "everything to settle"
+        )
+
+    async def cleared(self) -> None:
+        await until(lambda: not self.alive() and not self.federator.state.clearing, "what is left to be cleared")
+
+    def left(self) -> dict[str, list[str]]:
+        """Run → where Jobs of it are."""
+        found: dict[str, list[str]] = {}
+        for alias, site in self.sites.items():
+            for job in site.cluster.list("Job"):
+                name = job["metadata"]["annotations"]["dev.muster.federator.name"]
+                if alias not in found.setdefault(name.removesuffix(f"-{alias}"), []):
+                    found[name.removesuffix(f"-{alias}")].append(alias)
+        return found
+
+    async def said(self) -> list[ev.Event]:
+        return [
+            event async for batch in self.log.read() for stored in batch for event in envelope.decode_events(stored)
+        ]
+
+
+def described(name: str, **priorities: int) -> str:
+    made = document()
+    del made["secrets"]
+    made["name"] = name
+    clusters: dict[str, Any] = {
+        alias: {"uri": f"https://{alias}.example", "user": "ml", "priority": priority}
+        for alias, priority in priorities.items()
+    }
+    plugin(made).update(
+        guardTimeRunning=0.001, timeScale=0.001, clusters=clusters, params={"gpuNum": dict.fromkeys(priorities, 1)}
+    )
+    made["taskRoles"]["main"]["resourcePerInstance"]["gpu"] = 0
+    made["taskRoles"]["server"] = made["taskRoles"]["main"] | {"instances": 2}
+    made["extra"]["com.microsoft.pai.runtimeplugin"] = made["extra"]["com.microsoft.pai.runtimeplugin"][-1:]
+    return to_yaml(made)
+
+
+@pytest.fixture
+async def field() -> AsyncIterator[Field]:
+    async with contextlib.AsyncExitStack() as stack:
+        clusters = {alias: await stack.enter_async_context(SimulatedCluster()) for alias in NAMES}
+        made = Field({alias: KubernetesSite(cluster) for alias, cluster in clusters.items()})
+        await made.start()
+        yield made
+        await made.kill()
+
+
+async def scheduling(field: Field, when: Callable[[str], bool]) -> None:
+    """The clusters' schedulers, for ever: they bind whole gangs."""
+    while True:
+        for alias, site in field.sites.items():
+            if when(alias):
+                for pod in site.cluster.list("Pod"):
+                    if not pod["spec"].get("nodeName"):
+                        with contextlib.suppress(Exception):  # gone meanwhile
+                            site.cluster.bind(pod["metadata"]["name"], "n1")
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def scheduled(field: Field, *aliases: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(scheduling(field, lambda alias: alias in aliases))
+    yield
+    task.cancel()
+
+
+async def test_losers_leave_nothing_behind(field: Field) -> None:
+    async with scheduled(field, "b"):
+        await field.submit("train", a=0, b=0, c=0)
+        await field.settled("train")
+    await field.cleared()
+    assert field.job("train").winner == "b"
+    await until(lambda: field.left() == {"train": ["b"]}, "nothing to be left of the losers")
+    said = await field.said()
+    assert sum(isinstance(event, ev.RemainsCleared) for event in said) == 2
+
+
+async def test_a_run_is_released_when_its_acceptance_is_in_the_log(field: Field) -> None:
+    resumed: list[bytes] = []
+    for alias, backend in field.backends.items():
+        release = backend.release
+
+        async def releasing(given: Submission, uid: str, release: Any = release, alias: str = alias) -> Any:
+            accepted = [event for event in await field.said() if isinstance(event, ev.SubmissionHeld)]
+            assert any(event.cluster == alias and event.uid == uid for event in accepted)
+            resumed.append(given.body)
+            return await release(given, uid)
+
+        backend.release = releasing  # type: ignore[method-assign]
+    async with scheduled(field, *NAMES):
+        await field.submit("train", a=0, b=0)
+        await field.settled("train")
+    assert resumed
+
+
+async def test_a_replaced_process_releases_nothing(field: Field) -> None:
+    """It wakes up when everything is over and cleared, submits once more, and meets the log."""
+    async with scheduled(field, "b"):
+        await field.submit("train", a=0, b=0)
+        await field.settled("train")
+    await field.cleared()
+    job = field.job("train")
+
+    special = specialize(mcc.load(described("train", a=0, b=0)), "a", field.federator._owner((job.uid, "a")))
+    answer = await field.backends["a"].submit(Submission(name="train-a", body=to_yaml(special).encode()))
+    assert isinstance(answer, Accepted), "the name is free again"
+    assert answer.held
+    await field.kill()
+    await field.start()  # it lists once, whether a job is open or not
+    await until(lambda: field.left() == {"train": ["b"]}, "what came late to be cleared")
+    found = [event for event in await field.said() if isinstance(event, ev.RemainsFound)]
+    assert [(event.cluster, event.name, event.uid) for event in found] == [("a", "train-a", answer.uid)]
+    assert field.sites["a"].pods("train-a") == []
+
+
+async def test_an_unwanted_submission_never_runs(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled before its acceptance is known: it is stopped without having been released."""
+    monkeypatch.setattr(service, "AGAIN_S", 0.05)
+    planned = field.sites["a"].plan("submit", hang_up=True, applied=True, times=1)
+    await field.submit("train", a=0)
+    await until(lambda: planned.hits, "a lost answer")
+    assert await field.federator.cancel(field.job("train"))
+    await field.settled("train")
+    await field.cleared()
+    assert not any(isinstance(event, ev.RunReleased) for event in await field.said())
+    assert field.left() == {}
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_one_survives_and_nothing_is_left(
+    field: Field, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes killed at random moments, requests and answers lost, of jobs of two task roles."""
+    monkeypatch.setattr(service, "AGAIN_S", 0.05)
+    rng = random.Random(seed)
+    names = [f"job-{number}" for number in range(5)]
+    waiting = list(names)
+    async with scheduled(field, *NAMES):
+        for _ in range(25):
+            site = field.sites[rng.choice(NAMES)]
+            verb, resource = rng.choice(
+                [("create", "jobs"), ("create", "podgroups"), ("patch", "jobs"), ("delete", "jobs"), ("list", "pods")]
+            )
+            site.cluster.faults.plan(verb=verb, resource=resource, hang_up=True, applied=rng.random() < 0.7)
+            site.cluster.faults.plan(verb=verb, resource=resource, status=rng.choice((403, 429, 500)))
+            if waiting:
+                await field.submit(waiting.pop(), a=rng.randrange(3), b=rng.randrange(3), c=rng.randrange(3))
+            await asyncio.sleep(rng.random() * 0.1)
+            if rng.random() < 0.4:
+                await field.kill()
+                await field.start()
+        for site in field.sites.values():
+            site.cluster.faults.lift()
+        await field.settled(*names)
+        await field.cleared()
+        await until(lambda: field.left() == {name: [field.job(name).winner] for name in names}, "one of each")
+    again = State()
+    async for batch in field.log.read():
+        for stored in batch:
+            again.apply(stored.sequence, envelope.decode_events(stored))
+    assert again.jobs == field.federator.state.jobs
+    assert not again.intents()
+    for name in names:
+        for place in field.job(name).places.values():
+            assert place.phase == ENDED or place.cluster == field.job(name).winner
