@@ -114,7 +114,7 @@ class SubmissionDoubted(FederationEvent, frozen=True):
 
 class SubmissionRefused(FederationEvent, frozen=True):
     """Outcome: the cluster said no. That settles it, unless an earlier attempt is in doubt and it is not about the
-    content."""
+    content. Of what is held: it will not be released, and is to be stopped."""
 
     job: str
     cluster: str

@@ -115,6 +115,12 @@ def name_described(job: Job, place: Place, owner: Owner, described: Described) -
     return NameTaken(job=job.uid, cluster=place.cluster)
 
 
+def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused:
+    """A held run that the cluster will not let go is out of the race, and what is there of it is to be stopped."""
+    at = {"job": job.uid, "cluster": place.cluster}
+    return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)
+
+
 def _accepted(held: bool) -> type[SubmissionAccepted | SubmissionHeld]:
     return SubmissionHeld if held else SubmissionAccepted
 

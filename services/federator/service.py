@@ -368,7 +368,8 @@ class Federator:
             return SELDOM_S
         answer = await backend.release(submission, place.uid)
         if isinstance(answer, Refused):
-            log.warning("release refused", extra={"job": job.name, "cluster": place.cluster, "reason": answer.message})
+            await self._settle(key, lambda: core.release_refused(job, place, answer))
+            return 0.0
         return await self._ended(key, answer, lambda: ev.RunReleased(job=job.uid, cluster=place.cluster))
 
     async def _clear(self, key: Key, backend: Holding) -> float:

@@ -42,6 +42,8 @@ from services.state.form import UnknownCommit, confirm
 from services.state.records import Clock
 
 NS_PER_MS = 1_000_000
+NOT_RELEASED = "NotReleased"
+"""Why what is held is to be stopped, other than by a rule's `StopIntended`."""
 WRITER = "federator"
 """The one writer of a federation's log."""
 
@@ -344,8 +346,12 @@ def _doubted(state: State, event: ev.SubmissionDoubted) -> None:
 
 
 def _refused(state: State, event: ev.SubmissionRefused) -> None:
-    """R16: a refusal says nothing of an earlier attempt in doubt, unless that must have been refused as well."""
+    """R16: a refusal says nothing of an earlier attempt in doubt, unless that must have been refused as well. What is
+    held already, and will not be let go, is stopped."""
     place = state.place(event.job, event.cluster)
+    if place is not None and place.held and state.move(event.job, place, "stop"):
+        place.refusal, place.stopped_for = event.code, NOT_RELEASED
+        return
     if place is None or place.phase not in (SUBMITTING, ABANDONED):
         state.ignore(event)
         return

@@ -208,6 +208,19 @@ async def test_an_unwanted_submission_never_runs(field: Field, monkeypatch: pyte
     assert field.left() == {}
 
 
+async def test_a_cluster_that_will_not_let_it_go_is_out_of_the_race(field: Field) -> None:
+    """Such as one without PodGroups."""
+    field.sites["a"].cluster.faults.plan(verb="create", resource="podgroups", status=404, times=0)
+    async with scheduled(field, *NAMES):
+        await field.submit("train", a=0)
+        await field.settled("train")
+    await field.cleared()
+    refused = [event for event in await field.said() if isinstance(event, ev.SubmissionRefused)]
+    assert [event.cluster for event in refused] == ["a"]
+    assert field.job("train").winner == ""
+    assert field.left() == {}
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_happens_one_survives_and_nothing_is_left(
     field: Field, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -235,7 +248,8 @@ async def test_whatever_happens_one_survives_and_nothing_is_left(
             site.cluster.faults.lift()
         await field.settled(*names)
         await field.cleared()
-        await until(lambda: field.left() == {name: [field.job(name).winner] for name in names}, "one of each")
+        kept = {name: [winner] for name in names if (winner := field.job(name).winner)}
+        await until(lambda: field.left() == kept, "one of each, and nothing else")
     again = State()
     async for batch in field.log.read():
         for stored in batch:

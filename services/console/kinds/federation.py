@@ -69,6 +69,8 @@ def summary(state: State) -> dict[str, Any]:
         },
         "submitting": len(state.submitting),
         "stopping": len(state.stopping),
+        "releasing": len(state.releasing),
+        "clearing": len(state.clearing),
         "log_time_ns": state.clock.time_ns,
         "holders": state.holders,
         "ignored": dict(sorted(state.ignored.items())),
