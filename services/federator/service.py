@@ -29,6 +29,8 @@ from events.wire import UNDECODABLE
 from services.decider import LogTime
 from services.federator import core, mcc, observing, requests, telling
 from services.federator.backends import (
+    STOPPED,
+    UNKNOWN,
     Absent,
     Accepted,
     Backend,
@@ -40,6 +42,7 @@ from services.federator.backends import (
     Owner,
     Reach,
     Refused,
+    Run,
     Silent,
     Stopped,
     Submission,
@@ -416,6 +419,8 @@ class Federator:
             if self.state.open.get(account):
                 asked_ns = observing.log_time_ns(self.state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
+                if isinstance(answer, Listing) and isinstance(reach.backend, Holding):
+                    answer = await self._with_gone(account, reach.backend, answer)
                 await self.say(lambda: self._seen(account, answer, asked_ns), "outcome")  # noqa: B023
                 if isinstance(answer, Silent):
                     await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
@@ -433,6 +438,16 @@ class Federator:
             return await reach.log.listed(reach.backend)
         vouched = await reach.log.vouches(telling.watched(self.state, cluster, self.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
+
+    async def _with_gone(self, account: str, backend: Holding, listing: Listing) -> Listing:
+        """Runs that somebody deleted are stopped: a UID never comes back. Looked for when a list lacked them before."""
+        listed, gone = {run.uid for run in listing.runs}, []
+        for uid, alias in [*self.state.open[account]]:
+            place = self.state.jobs[uid].places[alias]
+            missing = place.is_there and place.uid not in listed and place.run in ("", UNKNOWN)
+            if missing and await backend.is_gone(place.name, place.uid):
+                gone.append(Run(name=place.name, uid=place.uid, state=STOPPED, attempt=place.attempt, started_ms=0))
+        return msgspec.structs.replace(listing, runs=(*listing.runs, *gone))
 
     async def _sweep(self, backend: Backend) -> None:
         """Submissions that come late are found even where no job is open."""

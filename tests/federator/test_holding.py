@@ -15,6 +15,7 @@ from events import envelope
 from events.memory import MemoryLog
 from services.federator import mcc, service
 from services.federator.backends import Accepted, Reach, Submission
+from services.federator.backends.gangs import MANAGED, MANAGER
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.bodies import Bodies, Cipher, MemoryBlobs
 from services.federator.records import ENDED, SETTLED, Job, account_of
@@ -206,6 +207,33 @@ async def test_an_unwanted_submission_never_runs(field: Field, monkeypatch: pyte
     await field.cleared()
     assert not any(isinstance(event, ev.RunReleased) for event in await field.said())
     assert field.left() == {}
+
+
+async def test_a_run_that_somebody_deletes_is_out_of_the_race(field: Field) -> None:
+    """And not before its pods are over: who left them on a node may have left them running."""
+    await field.submit("train", a=0, b=0)
+    site = field.sites["a"]
+    await until(lambda: len(site.pods("train-a")) == 3 and field.job("train").places["a"].run == "waiting", "its pods")
+    kept = site.pods("train-a")[0]
+    site.cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "left", "labels": {MANAGED: MANAGER}, "annotations": kept["metadata"]["annotations"]},
+            "spec": kept["spec"],
+        }
+    )
+    for made in site.cluster.list("Job"):
+        site.cluster.delete("Job", made["metadata"]["name"])
+    await until(lambda: not field.alive() and field.job("train").places["a"].run == "unknown", "its Jobs to be missed")
+    await asyncio.sleep(10 * POLL_S)
+    assert field.job("train").places["a"].phase != ENDED
+    site.cluster.delete("Pod", "left")
+    await until(lambda: not field.alive() and field.job("train").places["a"].phase == ENDED, "its end")
+    assert field.job("train").places["a"].run == "stopped"
+    async with scheduled(field, "b"):
+        await field.settled("train")
+    assert field.job("train").winner == "b"
 
 
 async def test_a_cluster_that_will_not_let_it_go_is_out_of_the_race(field: Field) -> None:

@@ -184,6 +184,10 @@ class Holding(Backend, Protocol):
         """Let what was accepted with this UID run; idempotent. `Accepted`: it may; `Absent`: it is gone, or stopped."""
         ...
 
+    async def is_gone(self, name: str, uid: str) -> bool:
+        """Whether nothing of the run of this UID is there any more, nor ever will be; False where nobody can say."""
+        ...
+
     async def clear(self, name: str, uid: str) -> Stopped:
         """Remove what is left of a run of this UID that is stopped, over, or held; `Absent`: nothing is. Idempotent."""
         ...

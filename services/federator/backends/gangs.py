@@ -160,9 +160,10 @@ def _job(name: str, about: Mapped, of_job: Mapped, spec: Mapped) -> Mapped:
 def _job_spec(job: Mapped, role: str, spec: Mapped, group: str, placing: Placing) -> Mapped:
     dialect, instances = DIALECTS[placing.dialect], spec.get("instances", 1)
     mark = {dialect.key: group}
-    of_pods: Mapped = {"labels": {MANAGED: MANAGER, **(mark if dialect.labels else {})}}
-    if not dialect.labels:
-        of_pods["annotations"] = mark
+    of_pods: Mapped = {
+        "labels": {MANAGED: MANAGER, **(mark if dialect.labels else {})},
+        "annotations": {NAME: job["name"], **({} if dialect.labels else mark)},
+    }
     of_job: Mapped = {
         "suspend": True,
         "parallelism": instances,

@@ -196,6 +196,17 @@ class Kubernetes:
             return _silent(error)
         return Described(run=_run(name, found), owner=gangs.owner(first.metadata.annotations, name))
 
+    async def is_gone(self, name: str, uid: str) -> bool:
+        """Its Jobs were deleted, and what somebody left of its pods, or a node keeps that does not answer, is over."""
+        try:
+            first = await self._jobs.get_job(gangs.kubernetes_name(name))
+            if (first is not None and first.metadata.uid == uid) or await self._others(uid):
+                return False
+            pods = await self._jobs.pods(gangs.SELECTOR)
+        except ApiError:
+            return False
+        return all(pod.is_over or (pod.metadata.annotations or {}).get(gangs.NAME) != name for pod in pods)
+
     async def _others(self, uid: str) -> list[Job]:
         """The other Jobs of a run. Raises ApiError."""
         return (await self._jobs.jobs(f"{gangs.FIRST}={uid}"))[0]

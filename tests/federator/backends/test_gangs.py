@@ -103,7 +103,7 @@ def test_volcano_knows_a_gang_by_an_annotation() -> None:
     made, _, group = objects(full(), Placing(scheduler="volcano", dialect="volcano"))
     assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     template = made["spec"]["template"]
-    assert template["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": group["metadata"]["name"]}
+    assert template["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == group["metadata"]["name"]
     assert template["spec"]["schedulerName"] == "volcano"
 
 
