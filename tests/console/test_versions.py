@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import events as ev
 from events import envelope
 from events.memory import MemoryLog
+from events.subjects import FEDERATION
 from services.__main__ import app
 from services.console.errors import Unusable
 from services.console.verify import verify
@@ -160,6 +161,14 @@ async def test_who_joins_while_the_admin_looks_is_not_switched_past() -> None:
     ):
         await switch(slow, 2, 2)
     assert (await current(world.log))["rules"] == 1
+
+
+async def test_a_federation_has_nothing_to_switch() -> None:
+    log = MemoryLog(FEDERATION)
+    for work in (current(log), switch(log, 2, None)):
+        with pytest.raises(Unusable, match="a federation's log"):
+            await work
+    assert not log.commits
 
 
 def test_show_and_switch_on_the_command_line(log: Path) -> None:
