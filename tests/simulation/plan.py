@@ -64,10 +64,11 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     if of == DLRM:
         coming = random.Random(f"{seed}/coming")
         steps += workload.draw(coming, max(dlrm.COUNT), 0.2, ALL_HERE_S, {"service": 1.0})
-    elif seed >= koordinator.FROM:
-        users = random.Random(f"{seed}/koordinator")
-        steps += workload.draw(users, users.randint(2, 5), 0.2, TROUBLE_S, koordinator.WEIGHTS)
-    if of == MIXED and seed >= upstream.FROM:
-        users = random.Random(f"{seed}/upstream")
-        steps += workload.draw(users, users.randint(2, 5), 0.2, TROUBLE_S, upstream.WEIGHTS)
+        return Plan(seed, steps, faults, of)
+    for users in (koordinator, upstream):
+        if seed >= users.FROM:
+            source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
+            more = workload.draw(source, source.randint(2, 5), 0.2, TROUBLE_S, users.WEIGHTS)
+            among = 4 * len(more)
+            steps = [*steps[:among:2], *steps[among:], *more]  # each for two others, as it makes more of a history
     return Plan(seed, steps, faults, of)
