@@ -34,6 +34,16 @@ SETTLED = (
 )
 
 
+def cut_off(world: World) -> str:
+    """Who cannot say what he has to say: while that is so, quiet means nothing. Empty: nobody."""
+    if not (world.broker.up and world.kube.up):
+        return "the log or the API server is down"
+    for process in world.supervisor.alive():
+        if not process.link.connected or process.link.silent_until_s > world.loop.now_s:
+            return f"{process} does not reach the log"
+    return ""
+
+
 def restless(world: World) -> str:
     """What keeps the history from being at rest; empty when nothing does."""
     state = world.witness.state

@@ -38,7 +38,7 @@ from tests.simulation.workload import Step
 
 REST_WITHIN_S = 150.0
 QUIET_S = 3.0
-"""For so long nothing may have landed when a history is at rest."""
+"""For so long nothing may have landed, and everybody have reached the log, when a history is at rest."""
 STANDBY = 0.15
 """How many roles have a standby from the beginning."""
 RETAINED, RETAIN_EVERY_S = 0.5, (10.0, 25.0)
@@ -210,6 +210,8 @@ class World:
         until_s = self.loop.now_s + REST_WITHIN_S
         while self.loop.now_s < until_s:
             await asyncio.sleep(1.0)
+            if rest.cut_off(self):
+                self._changed_s = self.loop.now_s
             if self.loop.now_s - self._changed_s > QUIET_S and not rest.restless(self):
                 rest.check(self.witness, self.kube.api)
                 rest.live_states_agree(self)
