@@ -18,8 +18,9 @@ from services.binder.kept import Kept
 from services.binder.rules.coscheduling import permit
 from services.state import fits, reservations, timeouts
 from services.state.fold import State
+from services.state.membership import task_of
 from services.state.nodes import ClassInfo, Ints
-from services.state.nominations import claim_key
+from services.state.nominations import claim_key, only_task
 from services.state.records import HELD, PENDING, PROPOSED, Claim, Group, Nomination, Proposal
 from services.state.verdicts import ABOUT_ROOM
 
@@ -355,19 +356,23 @@ class Bench:
         spent: list[Nomination] = []
         if not state.nominations or not group.gangs:
             return spent
-        arriving: dict[tuple[str, str], int] = {}
+        arriving: dict[tuple[str, str], Counter[str]] = {}
+        """(node, class) → task → pods."""
         for assignment in (*proposal.required, *proposal.optional):
             for uid in assignment.pods:
                 pod = state.pods.get(uid)
                 if pod is not None:
-                    key = (assignment.node, pod.fact.scheduling_class)
-                    arriving[key] = arriving.get(key, 0) + 1
+                    of_class = arriving.setdefault((assignment.node, pod.fact.scheduling_class), Counter())
+                    of_class[task_of(pod.fact)] += 1
         for nomination in state.nominations.values():
-            key = (nomination.node, nomination.scheduling_class)
-            if nomination.gang in group.gangs and arriving.get(key, 0):
-                arriving[key] -= 1
-                self._move(nomination, 1)
-                spent.append(nomination)
+            of_class = arriving.get((nomination.node, nomination.scheduling_class), Counter())
+            if nomination.gang in group.gangs and of_class.total():
+                only = only_task(state, nomination)
+                task = next((task for task, pods in of_class.items() if pods and only in ("", task)), None)
+                if task is not None:
+                    of_class[task] -= 1
+                    self._move(nomination, 1)
+                    spent.append(nomination)
         return spent
 
     def _spend_group_nomination(self, group: Group) -> list[Claim]:

@@ -3,6 +3,9 @@
 After a member of a running gang fails for good, its room is held for its replacement for a bounded time. Then the policy
 applies: *keep* the rest as it is (seed 002, After Gang: "if some pods have been pulled up, then the subsequent Gang
 behavior is meaningless"), or *evict* it. A gang that has no live member left has nothing to keep room for.
+
+Where tasks of a gang have minimums (Volcano's ``minTaskMember``), a member that its task needs for its own is replaced
+alike, although the gang has its minimum; and then only a pod of that task takes the place.
 """
 
 from __future__ import annotations
@@ -16,11 +19,9 @@ from services.state.records import BOUND, Gang
 Kept = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 
 
-def _below_minimum(state: State, gang: Gang | None) -> bool:
-    if gang is None or gang.declaration is None:
-        return False
-    running, live = membership.running(state, gang)
-    return bool(live) and running < gang.declaration.min_member
+def _broken(state: State, gang: Gang | None, task: str) -> bool:
+    """Whether the gang runs, and lacks a member of its minimum or of this task's."""
+    return gang is not None and bool(membership.running(state, gang)[1]) and membership.below_minimum(state, gang, task)
 
 
 def keep_room(state: State, bench: Bench, hold_ms: int) -> list[Kept]:
@@ -28,7 +29,7 @@ def keep_room(state: State, bench: Bench, hold_ms: int) -> list[Kept]:
     decided: list[Kept] = []
     for lost in state.lost.values():
         info = state.table.classes[lost.scheduling_class]
-        wanted = lost.uid not in state.claims and _below_minimum(state, state.gangs.get(lost.gang))
+        wanted = lost.uid not in state.claims and _broken(state, state.gangs.get(lost.gang), lost.task)
         if wanted and bench.nominate(lost.node, info):
             decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=lost.node, waiting_ms=hold_ms))
         else:
@@ -42,7 +43,7 @@ def end_nominations(state: State, policy: str) -> list[Kept]:
     evicted: set[str] = set()
     for nomination in state.nominations.values():
         gang = state.gangs.get(nomination.gang)
-        if not _below_minimum(state, gang):
+        if not _broken(state, gang, nomination.task):
             decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone"))
         elif nomination.due:
             decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired"))

@@ -18,6 +18,7 @@ from events.policy import Policy
 from services.planner import gangs
 from services.planner.kept import Kept
 from services.planner.placement import Room
+from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.planner.sharing import cycle_queue, own_nodes
 from services.state import cohorts, reservations
 from services.state.fold import State
@@ -82,6 +83,8 @@ class Cycle:
         self.room = Room(state.table, policy.profile.node_score)
         self.kept = Kept(state, self.room)
         self.placed: list[GangPlaced] = []
+        self.begun: dict[str, gangs.Attempt | None] = {}
+        """Of groups that come twice, those that had their first turn → what placed their minimum; None: nothing did."""
         self.requests: list[RoomRequested] = []
         self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}
         self.nominations: dict[str, list[Nomination]] = {}
@@ -134,6 +137,11 @@ class Cycle:
             self._plan_singles(batch)
         else:
             gangs.plan(self, batch[0])
+
+    def comes_again(self, group: Group) -> bool:
+        """Whether what the group has beyond its minimum is tried further behind in the queue."""
+        rest = QUEUE_ORDERS[self.policy.profile.queue_order].rest
+        return rest is not None and rest(self.state, group) is not None
 
     # --------------------------------------------------------------------------------------------------------- singles
 

@@ -23,7 +23,7 @@ from services.state import fits, membership
 from services.state.fold import State
 from services.state.membership import Census
 from services.state.nodes import ClassInfo
-from services.state.nominations import claim_key
+from services.state.nominations import claim_key, only_task
 from services.state.records import Gang, Group
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class Part(NamedTuple):
     uids: list[str]
     free: bool
     """Whether its gang's rules are off: it is placed whatever others lack."""
+    task: str = ""
+    """That its pods are of, where tasks of the gang have minimums."""
 
 
 class Need(NamedTuple):
@@ -58,6 +60,7 @@ class Quota(NamedTuple):
     census: Census
     have: int
     """How many of them count for it already."""
+    task: str = ""
 
     @property
     def lacks(self) -> int:
@@ -105,7 +108,14 @@ Taken = list[tuple[str, int, str]]
 
 
 def plan(cycle: Cycle, group: Group) -> None:
-    """The whole group; else those whose gang's rules are off; else why not."""
+    """The whole group; else those whose gang's rules are off; else why not. When it comes again, what is left of it."""
+    if group.key in cycle.begun:
+        attempt = cycle.begun.pop(group.key)
+        if attempt is not None:
+            attempt.go_on()
+        return
+    if cycle.comes_again(group):
+        cycle.begun[group.key] = None
     rolls = [_roll(cycle.state, cycle.state.gangs[key]) for key in group.gangs]
     refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls) or _place(cycle, group, rolls)
     free = [roll for roll in rolls if not roll.constrained and roll.whole.placeable]
@@ -119,7 +129,7 @@ def _roll(state: State, gang: Gang) -> Roll:
     minimum = gang.declaration.min_member if gang.declaration is not None else 1
     whole = _quota(f"gang {gang.key}", minimum, gang, membership.census(state, gang.members))
     tasks = [
-        _quota(f"task {name} of gang {gang.key}", least, gang, membership.census(state, members))
+        _quota(f"task {name} of gang {gang.key}", least, gang, membership.census(state, members))._replace(task=name)
         for name, (members, least) in task_minimums.tasks(state, gang).items()
     ]
     return Roll(gang, whole, tuple(tasks), after_gang.constrained(gang), non_strict.together(gang))
@@ -199,7 +209,7 @@ def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
             for digest, uids in quota.census.placeable.items():
                 if not _unsupported(cycle, digest):
                     info = cycle.state.table.classes[digest]
-                    parts.append(Part(roll.gang.key, info, uids, not roll.constrained))
+                    parts.append(Part(roll.gang.key, info, uids, not roll.constrained, quota.task))
             if roll.tasks and roll.constrained and quota.lacks > 0:
                 needs.append(Need(tuple(range(before, len(parts))), quota.lacks, roll.together, of_task=True))
         if roll.constrained and roll.whole.lacks > 0:
@@ -283,6 +293,10 @@ class Attempt:
         """Of each part, whether one of its pods found none."""
         self.complete = True
         """Whether all needs are met."""
+        self._comes_again = group.key in cycle.begun
+        self._order: list[int] = []
+        self._at = 0
+        """Its proposal's place among the cycle's."""
         self._placed: list[tuple[int, Placed, bool]] = []
         self._needs: list[Need] = []
 
@@ -291,7 +305,7 @@ class Attempt:
 
         Whether those needs are met that must be together, and any pod has a node.
         """
-        self._needs = needs
+        self._order, self._needs = order, needs
         place = {index: at for at, index in enumerate(order)}
         unmet: set[int] = set()
         broken = False
@@ -309,10 +323,14 @@ class Attempt:
                 broken = broken or need.together
         if broken:
             return False
-        for index in order:
+        if not (self._comes_again and self.complete and any(self.used)):
+            self._put_rest()
+        return any(self.used)
+
+    def _put_rest(self) -> None:
+        for index in self._order:
             if self.complete or self.parts[index].free:
                 self._put(index, len(self.parts[index].uids), required=False)
-        return any(self.used)
 
     def _put(self, index: int, pods: int, *, required: bool) -> int:
         """Up to so many more pods of the part; how many found a node."""
@@ -332,8 +350,18 @@ class Attempt:
             self.cycle.room.undo(self.parts[index].info, rows)
 
     def propose(self) -> None:
+        if self._comes_again:
+            self.cycle.begun[self.group.key] = self
         if not self.cycle.silent:
+            self._at = len(self.cycle.placed)
             self.cycle.placed.append(self._proposal())
+
+    def go_on(self) -> None:
+        """The rest, as far as there is room behind those who came in between."""
+        before = sum(self.used)
+        self._put_rest()
+        if sum(self.used) > before and not self.cycle.silent:
+            self.cycle.placed[self._at] = self._proposal()
 
     def _proposal(self) -> GangPlaced:
         """What must be together is required; the rest is optional, one by one."""
@@ -367,11 +395,11 @@ def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> Taken:
     taken: Taken = []
     table = cycle.state.table
     used = [0] * len(parts)
-    for gang, node, digest in _nominated(cycle, group):
+    for gang, task, node, digest in _nominated(cycle, group):
         row = table.rows.get(node)
         fitting = (index for index, part in enumerate(parts) if part.info.fact.digest == digest)
-        meant = (index for index in fitting if gang in ("", parts[index].gang) and used[index] < len(parts[index].uids))
-        index = next(meant, -1)
+        meant = (index for index in fitting if gang in ("", parts[index].gang) and task in ("", parts[index].task))
+        index = next((index for index in meant if used[index] < len(parts[index].uids)), -1)
         if row is None or index < 0:
             continue
         info = parts[index].info
@@ -381,15 +409,15 @@ def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> Taken:
     return taken
 
 
-def _nominated(cycle: Cycle, group: Group) -> Iterator[tuple[str, str, str]]:
-    """(gang or '', node, class) of the room that failed members left (design, section 4), and of what is kept for a
-    group that lost its proposals to other shards."""
+def _nominated(cycle: Cycle, group: Group) -> Iterator[tuple[str, str, str, str]]:
+    """(gang or '', task or '', node, class) of the room that failed members left (design, section 4), and of what is kept
+    for a group that lost its proposals to other shards."""
     for key in group.gangs:
         for nomination in cycle.nominations.get(key, ()):
-            yield key, nomination.node, nomination.scheduling_class
+            yield key, only_task(cycle.state, nomination), nomination.node, nomination.scheduling_class
     kept = cycle.state.group_nominations.get(group.key)
     for assignment in kept.assignments if kept is not None else ():
         for uid in assignment.pods:
             claim = cycle.state.claims.get(claim_key(uid))
             if claim is not None:
-                yield "", claim.node, claim.scheduling_class
+                yield "", "", claim.node, claim.scheduling_class

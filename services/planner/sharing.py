@@ -13,46 +13,76 @@ keeps losing is nominated (`services.binder`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import cast
 
 import numpy as np
 
 from events.policy import Policy
-from services.planner.rules.queue_orders import QUEUE_ORDERS
+from services.planner.rules.queue_orders import QUEUE_ORDERS, Place, QueueOrder
 from services.state import cohorts, membership, queueing
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
 from services.state.records import Group
 
+Entry = tuple[Place, Group]
+"""A group at a place in the queue."""
+
 
 def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
-    """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them."""
+    """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them.
+
+    A group comes twice where the order has a place for what is beyond its minimum.
+    """
     owners, waiting = state.owners, cohorts.waiting(state)
-    place = partial(QUEUE_ORDERS[policy.profile.queue_order], state)
+    order = QUEUE_ORDERS[policy.profile.queue_order]
     mine = [group for group in waiting if owners[group.partition] == shard]
-    own = _head(state, sorted(mine, key=place), policy.cycle_pods)
-    if not own or len(mine) == len(waiting):
-        return own
-    others = (group for group in waiting if owners[group.partition] != shard)
-    if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
-        last = place(own[-1])
-        before = [group for group in others if place(group) < last]
-    else:
-        lowest = queueing.priority(state, own[-1])
-        before = [group for group in others if queueing.priority(state, group) > lowest]
-    ahead = _head(state, sorted(before, key=place), policy.lookahead_pods)
-    return sorted(own + ahead, key=place) if ahead else own
+    own = _head(state, _sorted(_entries(state, order, mine)), policy.cycle_pods)
+    if own and len(mine) < len(waiting):
+        others = (group for group in waiting if owners[group.partition] != shard)
+        last_place, last = own[-1]
+        if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
+            before = [entry for entry in _entries(state, order, others) if entry[0] < last_place]
+        else:
+            lowest = queueing.priority(state, last)
+            higher = (group for group in others if queueing.priority(state, group) > lowest)
+            before = _entries(state, order, higher)
+        ahead = _head(state, _sorted(before), policy.lookahead_pods)
+        own = _sorted(own + ahead) if ahead else own
+    return [group for _, group in own]
 
 
-def _head(state: State, queue: list[Group], pods: int) -> list[Group]:
-    """The first groups of the queue that have so many pods together; the last of them may have more."""
+def _entries(state: State, order: QueueOrder, groups: Iterable[Group]) -> list[Entry]:
+    """Each group at its place, and where it has one at that of its rest; in no particular order."""
+    place, rest = order
+    if rest is None:
+        return [(place(state, group), group) for group in groups]
+    entries: list[Entry] = []
+    for group in groups:
+        entries.append((place(state, group), group))
+        further_behind = rest(state, group)
+        if further_behind is not None:
+            entries.append((further_behind, group))
+    return entries
+
+
+def _sorted(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=itemgetter(0))
+
+
+def _head(state: State, queue: list[Entry], pods: int) -> list[Entry]:
+    """The first entries of the queue whose groups have so many pods together; the last of them may have more."""
     counted = 0
-    for place, group in enumerate(queue):
+    gangs: set[str] = set()
+    for at, (_, group) in enumerate(queue):
         if counted >= pods:
-            return queue[:place]
-        counted += 1 if group.pod else len(membership.members(state, group))
+            return queue[:at]
+        if group.pod:
+            counted += 1
+        elif group.key not in gangs:
+            gangs.add(group.key)
+            counted += len(membership.members(state, group))
     return queue
 
 

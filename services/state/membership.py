@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from events import dialects
+from events.facts import PodObserved
 from services.state.naming import named_by
 from services.state.records import BOUND, HELD, PENDING, PERMITTED, SUCCEEDED, TERMINATING, Gang, Group
 
@@ -180,5 +181,32 @@ def task_minimums(gang: Gang) -> dict[str, int]:
 
 def task(state: State, uid: str) -> str:
     """The task that a gang's member says it is of; empty for none."""
-    membership = state.pods[uid].fact.gang
-    return (membership.task or "") if membership is not None else ""
+    return task_of(state.pods[uid].fact)
+
+
+def task_of(fact: PodObserved) -> str:
+    return (fact.gang.task or "") if fact.gang is not None else ""
+
+
+def below_minimum(state: State, gang: Gang, of_task: str = "", more: int = 0) -> bool:
+    """Whether fewer of the gang run than have to, or fewer of that task, were there so many more of it."""
+    if gang.declaration is None:
+        return False
+    short = running(state, gang)[0] + more < gang.declaration.min_member
+    return short or below_task_minimum(state, gang, of_task, more)
+
+
+def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) -> bool:
+    """Whether the task has a minimum, and fewer of it run."""
+    least = task_minimums(gang).get(of_task, 0)
+    if not least:
+        return False
+    going = sum(runs(state, uid) for uid in gang.members if task(state, uid) == of_task)
+    return going + more < least
+
+
+def has_minimum(state: State, gang: Gang) -> bool:
+    """Whether so many of it run, and of each task, as have to start together."""
+    if gang.declaration is None or below_minimum(state, gang):
+        return False
+    return not any(below_task_minimum(state, gang, of_task) for of_task in task_minimums(gang))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import pods
+from services.state import membership, pods
 from services.state.clock import set_deadline
-from services.state.records import NOMINATED, GroupNomination
+from services.state.records import NOMINATED, GroupNomination, Nomination
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -25,6 +25,14 @@ def claim_key(uid: str) -> str:
 def replacement_key(uid: str) -> str:
     """The key of the claim that keeps a failed member's room for its replacement."""
     return f"replacement/{uid}"
+
+
+def only_task(state: State, nomination: Nomination) -> str:
+    """The task of whose pods alone one may take a failed member's room: it lacks its own minimum; empty: any of the
+    gang's may."""
+    gang = state.gangs.get(nomination.gang)
+    lacks = gang is not None and membership.below_task_minimum(state, gang, nomination.task)
+    return nomination.task if lacks else ""
 
 
 def nominated(state: State, event: ev.GroupNominated) -> None:

@@ -259,7 +259,7 @@ def finished(state: State, event: ev.PodFinished) -> None:
     seen(pod, event.resource_version)
     held = release(state, event.uid)
     if held is not None and pod.status == FAILED:
-        _member_lost(state, pod.gang, held)
+        _member_lost(state, pod, pod.gang, held)
     groups.settled(state, event.uid, pod)
     groups.shrunk(state, pod)
 
@@ -277,11 +277,11 @@ def deleted(state: State, event: ev.PodDeleted) -> None:
     if pod.group:
         groups.leave(state, event.uid, pod)
     if held is not None:
-        _member_lost(state, gang, held)
+        _member_lost(state, pod, gang, held)
     state.classes[pod.fact.scheduling_class].pods -= 1
 
 
-def _member_lost(state: State, gang_key: str, held: Claim) -> None:
+def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
     """A member of a running gang failed for good: its room may be kept for its replacement (design, section 4).
 
     It counts from its permit on, as the others do: they will be bound.
@@ -289,10 +289,11 @@ def _member_lost(state: State, gang_key: str, held: Claim) -> None:
     gang = state.gangs.get(gang_key)
     if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
         return
-    running, live = membership.running(state, gang)
-    minimum = gang.declaration.min_member
-    if live and running < minimum and (gang.satisfied or running + 1 >= minimum):
-        state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class)
+    task, live = membership.task_of(pod.fact), membership.running(state, gang)[1]
+    if not live or not membership.below_minimum(state, gang, task):
+        return
+    if gang.satisfied or not membership.below_minimum(state, gang, task, more=1):
+        state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class, task)
 
 
 # ------------------------------------------------------------------------------------------------------------ outcomes
@@ -324,7 +325,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
         occupy(state, event.uid, pod, event.assigned_node)
         return
     release(state, event.uid)
-    _member_lost(state, pod.gang, held)
+    _member_lost(state, pod, pod.gang, held)
     cohorts.failed_to_bind(state, event.uid, pod)
 
 

@@ -161,6 +161,8 @@ class Nomination(msgspec.Struct, gc=False):
     node: str
     scheduling_class: str
     due: bool = False
+    task: str = ""
+    """Of the failed pod (Volcano); empty for none."""
 
 
 class GroupNomination(msgspec.Struct, gc=False):
@@ -200,6 +202,7 @@ class Lost(msgspec.Struct, gc=False):
     gang: str
     node: str
     scheduling_class: str
+    task: str = ""
 
 
 class Eviction(msgspec.Struct, gc=False):

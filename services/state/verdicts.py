@@ -220,7 +220,7 @@ def nominated(state: State, event: ev.RoomNominated) -> None:
     if lost is None or event.node not in state.nodes or event.pod in state.claims or event.pod in state.nominations:
         state.ignore(event)
         return
-    state.nominations[event.pod] = Nomination(event.pod, event.gang, event.node, lost.scheduling_class)
+    state.nominations[event.pod] = Nomination(event.pod, event.gang, event.node, lost.scheduling_class, task=lost.task)
     pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, event.node, event.gang)
     set_deadline(state.clock("binder"), "nomination", event.pod, event.waiting_ms)
 

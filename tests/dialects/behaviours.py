@@ -92,6 +92,8 @@ def order(dialect: Dialect) -> str:
         factors.append("priority")
     if _first(dialect, lambda c, x, y: (_start(c, x), _come(c, y, at_s=9), c.member(x, f"{x.name}-3"))) == "y":
         factors.append("started gangs last")
+    if _minimums_first(dialect):
+        factors.append("minimums before the rest")
     winner = _first(dialect, lambda c, x, y: (_come(c, x, declared_s=0, at_s=9), _come(c, y, declared_s=9, at_s=0)))
     factors.append({"x": "age of the PodGroup", "y": "age of the first pod", "": ""}[winner])
     if _first(dialect, lambda c, x, y: (_come(c, x), _fail(c, x), _come(c, y, at_s=9))) == "y":
@@ -191,8 +193,7 @@ def _first(dialect: Dialect, given: Callable[[Cluster, Asked, Asked], object]) -
     winners = set()
     for names in (("a", "b"), ("b", "a")):
         x, y = map(Asked, names)
-        profile = msgspec.structs.replace(DEFAULT_POLICY.profile, queue_order=dialect.queue_order)
-        cluster = Cluster(dialect, msgspec.structs.replace(DEFAULT_POLICY, profile=profile))
+        cluster = _under_own_profile(dialect)
         given(cluster, x, y)
         cluster.nodes("n0", cpu=6)
         placed = [event.group for event in cluster.plan() if isinstance(event, ev.GangPlaced)]
@@ -200,6 +201,23 @@ def _first(dialect: Dialect, given: Callable[[Cluster, Asked, Asked], object]) -
         assert len(placed) == 2
         winners.add(group[placed[0]])
     return winners.pop() if len(winners) == 1 else ""
+
+
+def _minimums_first(dialect: Dialect) -> bool:
+    """Whether of two gangs, with room for six pods, the second gets its minimum before the first has more than that."""
+    cluster = _under_own_profile(dialect)
+    first, second = Asked("a"), Asked("b")
+    cluster.gang(first, 6)
+    cluster.gang(second, 3)
+    cluster.nodes("n0", cpu=6)
+    cluster.rest()
+    assert len(cluster.bound()) == 6
+    return len([uid for uid in cluster.bound() if uid.startswith("b")]) == 3
+
+
+def _under_own_profile(dialect: Dialect) -> Cluster:
+    profile = msgspec.structs.replace(DEFAULT_POLICY.profile, queue_order=dialect.queue_order)
+    return Cluster(dialect, msgspec.structs.replace(DEFAULT_POLICY, profile=profile))
 
 
 def _come(cluster: Cluster, asked: Asked, *, priority: int = 0, declared_s: int = 0, at_s: int = 0) -> None:

@@ -35,12 +35,18 @@ def test_the_command_line_knows_those_that_there_are() -> None:
 @settings(max_examples=25, deadline=None)
 @given(pods=PODS)
 def test_places_are_unique_so_that_groups_never_interleave(name: str, pods: list) -> None:
-    """Each group has one place, and no other group has it; the highest priority goes first."""
+    """Each group has a place, and no other group has it; the highest priority goes first. What is beyond a minimum goes
+    behind it, where nobody else is either."""
     world = World()
     for number, (gang, dialect, priority, created_s, own) in enumerate(pods):
         declared = Declaration(min_member=2, waiting_time_ms=0, priority=own if "volcano" in dialect else None)
         world.pod(f"p{number}", gang, dialect=dialect, declared=declared, priority=priority, created_s=created_s)
-    places = sorted(QUEUE_ORDERS[name](world.state, group) for group in world.state.groups.values())
+    place, rest = QUEUE_ORDERS[name]
+    groups = world.state.groups.values()
+    further = [(group, rest(world.state, group)) for group in groups] if rest is not None else []
+    assert all(there > place(world.state, group) for group, there in further if there is not None)
+    places = [place(world.state, group) for group in groups]
+    places = sorted(places + [there for _, there in further if there is not None])
     for one, other in itertools.pairwise(places):
         assert one < other
         assert one[0] <= other[0]

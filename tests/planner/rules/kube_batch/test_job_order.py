@@ -5,6 +5,7 @@ import msgspec
 import events as ev
 from events.objects import Declaration
 from events.policy import DEFAULT_POLICY, Profile
+from services.state.partitions import partition_of
 from tests.world import World, of_type
 
 POLICY = msgspec.structs.replace(
@@ -89,6 +90,111 @@ def test_a_job_that_lost_a_member_is_not_ready() -> None:
     world.deleted("ready-0")
     job(world, "other", 2, 2, created_s=50)
     assert tried(world) == ["default/ready@batch", "default/other@batch"]
+
+
+def proposed(world: World) -> dict[str, tuple[int, int]]:
+    """Group → how many pods the next cycle places of it: required, optional."""
+    return {
+        event.group: (sum(len(one.pods) for one in event.required), sum(len(one.pods) for one in event.optional))
+        for event in of_type(world.plan_without_appending(), ev.GangPlaced)
+    }
+
+
+def test_each_job_gets_its_minimum_before_one_gets_the_tasks_beyond() -> None:
+    """If JobReady and tasks are left: the job is put at the end, the scheduling of this job is suspended."""
+    world = World(POLICY)
+    world.node("n0", cpu=6)
+    job(world, "first", 10, 2, created_s=1)
+    job(world, "second", 3, 3, created_s=2)
+    assert proposed(world) == {"default/first@batch": (2, 1), "default/second@batch": (3, 0)}
+
+
+def test_pods_alone_go_before_the_tasks_beyond_a_minimum() -> None:
+    """The pods that are left have no high priority for scheduling: a pod alone is a job that is not ready."""
+    world = World(POLICY)
+    world.node("n0", cpu=4)
+    job(world, "first", 5, 2, created_s=1)
+    world.pod("alone", created_s=9)
+    assert proposed(world) == {"default/first@batch": (2, 1), "pod/default/alone": (1, 0)}
+
+
+def test_of_ready_jobs_the_older_gets_all_its_tasks_first() -> None:
+    """Queues and jobs are both priority queues: a job that is pushed back comes out at its place."""
+    world = World(POLICY)
+    world.node("n0", cpu=7)
+    job(world, "younger", 4, 2, created_s=2)
+    job(world, "older", 4, 2, created_s=1)
+    assert proposed(world) == {"default/older@batch": (2, 2), "default/younger@batch": (2, 1)}
+
+
+def test_tasks_beyond_a_minimum_go_before_jobs_of_a_lower_priority() -> None:
+    """Jobs are a priority queue: in one cycle as over many."""
+    world = World(POLICY)
+    world.node("n0", cpu=5)
+    job(world, "high", 4, 2, own=5, created_s=9)
+    job(world, "low", 2, 2, own=1, created_s=1)
+    assert proposed(world) == {"default/high@batch": (2, 2)}
+
+
+def test_pods_alone_of_a_lower_priority_come_behind_what_is_left_of_a_higher_one() -> None:
+    """They are of one class, which alone would place them in one step."""
+    world = World(POLICY)
+    world.node("n0", cpu=4)
+    job(world, "high", 4, 2, priority=5, created_s=1)
+    world.pod("high-alone", priority=5)
+    world.pod("low-alone")
+    assert proposed(world) == {"default/high@batch": (2, 1), "pod/default/high-alone": (1, 0)}
+
+
+def test_a_job_whose_minimum_finds_no_room_gets_nothing_at_its_second_place() -> None:
+    world = World(POLICY)
+    world.node("n0", cpu=3)
+    job(world, "large", 5, 4, created_s=1)
+    job(world, "small", 2, 1, created_s=2)
+    assert proposed(world) == {"default/small@batch": (1, 1)}
+    [refused] = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.groups == ("default/large@batch",)
+
+
+def test_a_cycle_that_is_full_with_minimums_leaves_the_rest_to_the_next() -> None:
+    world = World(msgspec.structs.replace(POLICY, cycle_pods=4))
+    world.node("n0")
+    job(world, "first", 4, 2, created_s=1)
+    job(world, "second", 2, 2, created_s=2)
+    assert proposed(world) == {"default/first@batch": (2, 0)}
+    world.settle()
+    assert len(world.bound()) == 6
+
+
+def test_what_a_job_beyond_its_minimum_takes_a_shard_that_looks_ahead_leaves_it() -> None:
+    """Of other shards' jobs, too, the minimum first and the rest behind one's own minimums."""
+    world = World(msgspec.structs.replace(POLICY, lookahead_pods=100), shards=("a", "b"))
+    world.node("n0", cpu=5)
+    world.pod("too-large", cpu=9)
+    for shard in ("a", "b"):
+        world.plan(shard)
+    theirs = next(name for name in map("t{}".format, range(99)) if owner(world, name) == "b")
+    ours = next(name for name in map("o{}".format, range(99)) if owner(world, name) == "a")
+    job(world, theirs, 9, 2, priority=5, created_s=1)
+    job(world, ours, 2, 2, created_s=2)
+    assert proposed(world) == {}, "what is left of a higher priority goes first"
+    job(world, theirs, 9, 2, priority=0, created_s=1)
+    assert proposed(world) == {f"default/{ours}@batch": (2, 0)}
+
+
+def owner(world: World, gang: str) -> str:
+    return world.state.owners[partition_of(f"default/{gang}@batch")]
+
+
+def test_a_job_that_another_scheduler_started_is_ready() -> None:
+    """Job ready: as long as it has minMember, whoever bound them."""
+    world = roomy()
+    job(world, "started", 2, 2, created_s=1)
+    for i in range(2):
+        world.assigned(f"started-{i}", "n0")
+    job(world, "started", 3, 2, created_s=1)
+    job(world, "other", 2, 2, created_s=50)
+    assert tried(world) == ["default/other@batch", "default/started@batch"]
 
 
 def test_all_queues_are_alike_as_long_as_the_log_has_none() -> None:
