@@ -260,7 +260,7 @@ def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Nee
     state, policy = cycle.state, cycle.policy
     if cycle.silent or not (starves(state, policy, group) and may_ask(state, policy, group, len(cycle.requests))):
         return ""
-    found = node_choice.prospect(state, group, cycle.room)
+    found = node_choice.prospect(state, group, cycle.room, cycle.requests)
     of = [(part.info, len(part.uids)) for part in parts]
     asked = [(need.parts, need.pods) for need in needs]
     room = node_choice.choose(state.table, found, of, asked, orders, cycle.seed(group))

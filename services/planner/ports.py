@@ -28,7 +28,7 @@ class Ports:
         if known is None:
             mask = cast(Mask, fits.ports_mask(self._table, info))
             for row, opened in self._opened.items():
-                if any(_collide(info, other) for other in opened):
+                if any(fits.classes_collide(info, other) for other in opened):
                     mask[row] = False
             known = self._free[info.fact.digest] = (info, mask)
         return known[1]
@@ -38,7 +38,7 @@ class Ports:
         for row in rows.tolist():
             self._opened.setdefault(row, []).append(info)
         for other, mask in self._free.values():
-            if _collide(info, other):
+            if fits.classes_collide(info, other):
                 mask[rows] = False
 
     def close(self, info: ClassInfo, rows: Rows) -> None:
@@ -46,8 +46,3 @@ class Ports:
         for row in rows.tolist():
             self._opened[row].remove(info)
         self._free.clear()
-
-
-def _collide(one: ClassInfo, other: ClassInfo) -> bool:
-    held = [(port.protocol, port.port, port.host_ip) for port in other.fact.host_ports]
-    return any(fits.ports_collide(port, key) for port in one.fact.host_ports for key in held)

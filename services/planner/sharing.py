@@ -13,7 +13,8 @@ keeps losing is nominated (`services.binder`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import cast
 
@@ -26,9 +27,6 @@ from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
 from services.state.records import Group
 
-Entry = tuple[Place, Group]
-"""A group at a place in the queue."""
-
 
 def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them.
@@ -38,44 +36,49 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     owners, waiting = state.owners, cohorts.waiting(state)
     order = QUEUE_ORDERS[policy.profile.queue_order]
     mine = [group for group in waiting if owners[group.partition] == shard]
-    own = _head(state, _sorted(_entries(state, order, mine)), policy.cycle_pods)
-    if own and len(mine) < len(waiting):
-        others = (group for group in waiting if owners[group.partition] != shard)
-        last_place, last = own[-1]
-        if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
-            before = [entry for entry in _entries(state, order, others) if entry[0] < last_place]
-        else:
-            lowest = queueing.priority(state, last)
-            higher = (group for group in others if queueing.priority(state, group) > lowest)
-            before = _entries(state, order, higher)
-        ahead = _head(state, _sorted(before), policy.lookahead_pods)
-        own = _sorted(own + ahead) if ahead else own
-    return [group for _, group in own]
+    own = _head(state, _sorted(state, order, mine), policy.cycle_pods)
+    if not own or len(mine) == len(waiting):
+        return own
+    others = (group for group in waiting if owners[group.partition] != shard)
+    last = _places(state, order, own)[-1]
+    if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
+        before = [group for group in others if order.place(state, group) < last]
+    else:
+        lowest = queueing.priority(state, own[-1])
+        before = [group for group in others if queueing.priority(state, group) > lowest]
+    if not before:
+        return own
+    both = own + _head(state, _sorted(state, order, before), policy.lookahead_pods)
+    entries = sorted(zip(_places(state, order, both), both, strict=True), key=itemgetter(0))
+    return [group for place, group in entries if place <= last]
 
 
-def _entries(state: State, order: QueueOrder, groups: Iterable[Group]) -> list[Entry]:
-    """Each group at its place, and where it has one at that of its rest; in no particular order."""
-    place, rest = order
-    if rest is None:
-        return [(place(state, group), group) for group in groups]
-    entries: list[Entry] = []
-    for group in groups:
-        entries.append((place(state, group), group))
-        further_behind = rest(state, group)
-        if further_behind is not None:
-            entries.append((further_behind, group))
-    return entries
+def _sorted(state: State, order: QueueOrder, groups: list[Group]) -> list[Group]:
+    if order.rest is None:
+        return sorted(groups, key=partial(order.place, state))
+    twice = [group for group in groups for _ in range(1 if order.rest(state, group) is None else 2)]
+    entries = zip(_places(state, order, twice), twice, strict=True)
+    return [group for _, group in sorted(entries, key=itemgetter(0))]
 
 
-def _sorted(entries: list[Entry]) -> list[Entry]:
-    return sorted(entries, key=itemgetter(0))
+def _places(state: State, order: QueueOrder, queue: list[Group]) -> list[Place]:
+    """The place of each entry; a group's second one is that of what is beyond its minimum."""
+    if order.rest is None:
+        return [order.place(state, group) for group in queue]
+    places: list[Place] = []
+    seen: set[str] = set()
+    for group in queue:
+        further_behind = order.rest(state, group) if group.key in seen else None
+        places.append(order.place(state, group) if further_behind is None else further_behind)
+        seen.add(group.key)
+    return places
 
 
-def _head(state: State, queue: list[Entry], pods: int) -> list[Entry]:
+def _head(state: State, queue: list[Group], pods: int) -> list[Group]:
     """The first entries of the queue whose groups have so many pods together; the last of them may have more."""
     counted = 0
     gangs: set[str] = set()
-    for at, (_, group) in enumerate(queue):
+    for at, group in enumerate(queue):
         if counted >= pods:
             return queue[:at]
         if group.pod:

@@ -186,6 +186,12 @@ def ports_collide(one: HostPort, held: tuple[str, int, str]) -> bool:
     )
 
 
+def classes_collide(one: ClassInfo, other: ClassInfo) -> bool:
+    """Whether a pod of each cannot be on one node, because of a port."""
+    held = [(port.protocol, port.port, port.host_ip) for port in other.fact.host_ports]
+    return any(ports_collide(port, key) for port in one.fact.host_ports for key in held)
+
+
 def ports_free(table: NodeTable, row: int, ports: tuple[HostPort, ...]) -> bool:
     """Whether none of `ports` collides with one that a pod on the row holds."""
     held = table.ports.get(row)

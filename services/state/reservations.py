@@ -9,13 +9,13 @@ log time, and belongs to nobody's pods: a member that is replaced by another of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import events as ev
 from services.state import queueing
 from services.state.clock import set_deadline
-from services.state.records import Group, Reservation, RoomRequest
+from services.state.records import NOMINATED, TERMINATING, Claim, Group, Reservation, RoomRequest
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -85,12 +85,30 @@ def against(state: State, group: Group) -> tuple[Reservation, ...]:
     return () if found and _has_nominated(state, group) else found
 
 
+def asked_before(state: State, group: Group, asked: Iterable[ev.RoomRequested]) -> list[RoomRequest | ev.RoomRequested]:
+    """What may be reserved and be kept from the group, and is not yet: requests without an answer, and those that its
+    planner is about to make."""
+    priority = queueing.priority(state, group)
+    found: list[RoomRequest | ev.RoomRequested] = [*state.room_requests.values(), *asked]
+    others = [(one, state.groups.get(one.group)) for one in found if one.group != group.key]
+    return [one for one, its in others if its is not None and queueing.priority(state, its) >= priority]
+
+
+def stays(state: State, claim: Claim) -> bool:
+    """Whether nobody knows that its room is ever given back: it is nominated, or of a pod that is not Muster's to
+    schedule (a DaemonSet's, another scheduler's)."""
+    pod = state.pods.get(claim.uid)
+    if claim.stage == NOMINATED or pod is None:
+        return True
+    return pod.status != TERMINATING and not pod.fact.candidate
+
+
 def _has_nominated(state: State, group: Group) -> bool:
     return group.key in state.group_nominations or any(one.gang in group.gangs for one in state.nominations.values())
 
 
-def rooms(reservation: Reservation | RoomRequest) -> Iterator[tuple[str, str, int]]:
-    """(scheduling class, node, pods) of what is reserved."""
+def rooms(reservation: Reservation | RoomRequest | ev.RoomRequested) -> Iterator[tuple[str, str, int]]:
+    """(scheduling class, node, pods) of what is reserved, or asked for."""
     for of_class in reservation.room:
         for node, pods in of_class.nodes.items():
             yield of_class.scheduling_class, node, pods

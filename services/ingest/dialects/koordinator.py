@@ -5,7 +5,8 @@ A pod is Koordinator's if it names a gang, and any annotation of Koordinator's s
 annotation ``gang.scheduling.koordinator.sh/name``, in this order.
 
 The text is silent about bad values; Koordinator's code logs them and takes the default. Here they are rejected, but for a
-total below the minimum, which counts as the minimum there and here.
+total below the minimum, which counts as the minimum there and here. The text bounds no group; here a gang that names more
+than `MOST_GANGS` has a bad value.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ DIALECT = "koordinator/v1alpha1"
 SCHEDULER = "koord-scheduler"
 PREFIX = "gang.scheduling.koordinator.sh/"
 MINIMUM_LABEL = coscheduling.V0_18.minimum
+MOST_GANGS = 128
+"""That one may name in its group: whoever forms the group walks all that its gangs name, and plans them as one."""
 _groups = msgspec.json.Decoder(list[str])
 
 
@@ -38,11 +41,14 @@ def _read_groups(value: str, field: str) -> tuple[str, ...] | Rejection:
         found = _groups.decode(value) if value else []
     except UNDECODABLE:
         return Rejection(field, value[:LONGEST_VALUE], expected)
-    for one in found:
+    named = sorted(set(found))
+    if len(named) > MOST_GANGS:
+        return Rejection(field, f"{len(named)} gangs", f"at most {MOST_GANGS} gangs in a group")
+    for one in named:
         namespace, slash, name = one.partition("/")
         if not (namespace and slash and name) or "/" in name or "@" in name:
             return Rejection(field, one[:LONGEST_VALUE], expected)
-    return tuple(sorted(set(found)))
+    return tuple(named)
 
 
 def _read_mode(value: str, field: str) -> str | Rejection:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from msgspec import UNSET
 
+import events as ev
 from events.objects import Declaration, Membership
 from services.ingest import dialects
+from services.ingest.differ import Ingest
 from services.ingest.durations import milliseconds
 from services.ingest.rejection import Rejection
 from tests.ingest.objects import pod
@@ -210,6 +213,33 @@ def test_a_group_that_leaves_itself_out_is_completed() -> None:
 # ----------------------------------------------------------------------------------------------------------- bad values
 
 
+def group_of(gangs: int) -> str:
+    return json.dumps([f"default/g{number}" for number in range(gangs)])
+
+
+def test_a_group_of_too_many_gangs_is_refused_and_says_how_many() -> None:
+    assert refused(**koordinator(name="g", groups=group_of(10_000))).value == "10000 gangs"
+
+
+@pytest.mark.parametrize("groups", [group_of(128), json.dumps(["default/g0"] * 1_000)])
+def test_as_many_as_a_group_may_have_and_one_named_again_and_again(groups: str) -> None:
+    found = declared(**koordinator(name="g0", min_available="1", groups=groups))
+    assert len(found.groups) in (0, 128)
+
+
+def test_a_group_of_too_many_gangs_costs_its_own_pod_only() -> None:
+    core = Ingest(("muster",))
+    good, bad = (
+        pod(**koordinator(name="g", min_available="1")),
+        pod("bad", **koordinator(name="g", groups=group_of(129))),
+    )
+    [rejected] = [one for one in core.observe(bad) if isinstance(one, ev.DeclarationRejected)]
+    assert (rejected.kind, rejected.namespace, rejected.name) == ("Pod", "default", "bad")
+    assert (rejected.field, rejected.value) == (f"metadata.annotations[{K}groups]", "129 gangs")
+    assert rejected.expected == "at most 128 gangs in a group"
+    assert [type(one) for one in core.observe(good)] == [ev.SchedulingClassObserved, ev.PodObserved]
+
+
 @pytest.mark.parametrize(
     ("said", "key", "expected"),
     [
@@ -225,6 +255,7 @@ def test_a_group_that_leaves_itself_out_is_completed() -> None:
         ({"groups": '["a/b/c"]'}, "groups", "a JSON list"),
         ({"groups": "[" * 100_000}, "groups", "a JSON list"),
         ({"groups": "[1]"}, "groups", "a JSON list"),
+        ({"groups": group_of(129)}, "groups", "at most 128 gangs in a group"),
     ],
 )
 def test_bad_annotations_of_koordinator(said: dict[str, str], key: str, expected: str) -> None:

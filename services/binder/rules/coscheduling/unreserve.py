@@ -14,14 +14,15 @@ from events import GangReleased
 from services.binder.rules.koordinator import non_strict
 from services.state import membership
 from services.state.fold import State
-from services.state.records import PARKED, PENDING, Group
+from services.state.records import AWAITING, PARKED, PENDING, Group
 
 
 def unreserve(state: State, group: Group) -> GangReleased | None:
     """The release that is due for a group with held assignments, or None while it may go on waiting.
 
     Order of checks: a member that went away breaks the minimum; the waiting time is over; the planner refused the rest.
-    A held pod that went away without breaking the minimum is given back alone.
+    A held pod that went away without breaking the minimum is given back alone. A proposal that stands in the log is
+    judged before the time is over (design, section 3), also where that takes another decision (`Policy.cycle_pods`).
     """
     held = tuple(group.held)
     gone = tuple(uid for uid in held if uid not in state.pods or state.pods[uid].status != PENDING)
@@ -30,7 +31,7 @@ def unreserve(state: State, group: Group) -> GangReleased | None:
         return GangReleased(group=group.key, reason="MemberDeleted", pods=held if broken else gone)
     if any(_cannot_reach(state, key) for key in group.gangs):
         return GangReleased(group=group.key, reason="MemberDeleted", pods=held)
-    if group.permit_due:
+    if group.permit_due and group.phase != AWAITING:
         return GangReleased(group=group.key, reason="Timeout", pods=held)
     if group.phase == PARKED and not non_strict.accumulates(state, group):
         return GangReleased(group=group.key, reason="LeftQueue", pods=held)

@@ -5,8 +5,9 @@
 
 Requests are answered in log order, each at once. A claim is granted while fewer than `Policy.reservations` stand; beyond
 that only in place of one of a lower priority, the lowest first and the youngest of these. What is reserved for gangs of
-the same or a higher priority and what is asked for must fit the nodes together, were they empty: so each of them can have
-all of its room while the others keep theirs.
+the same or a higher priority and what is asked for must fit the nodes together, host ports included, were all gone from
+them that may ever go: so each of them can have all of its room while the others keep theirs. Planners see to that within
+a cycle, and for what stands in the log; two shards that ask at the same time do not know of each other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import events as ev
 from events.policy import Policy
 from services.state import fits, queueing, reservations
 from services.state.fold import State
+from services.state.nodes import ClassInfo
 from services.state.records import PARKED, Group, Reservation, RoomRequest
 
 Answer = ev.RoomReserved | ev.RoomDeclined | ev.ReservationEnded
@@ -60,17 +62,31 @@ def _not_meant(policy: Policy, group: Group, request: RoomRequest) -> str:
 def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -> str:
     """Why what is asked for cannot be kept beside what is kept already, if so."""
     table = state.table
-    kept: dict[int, list[int]] = {}
+    left: dict[str, list[int]] = {}
+    opened: dict[str, list[ClassInfo]] = {}
     for one in stronger:
         for digest, node, pods in reservations.rooms(one):
-            row = table.rows.get(node)
-            if row is not None:
-                left = kept.setdefault(row, table.allocatable[row].tolist())
-                fits.take(left, table.classes[digest], pods)
+            if node in table.rows:
+                info = table.classes[digest]
+                fits.take(left.setdefault(node, _could_be_free(state, node)), info, pods)
+                opened.setdefault(node, []).append(info)
     for digest, node, pods in reservations.rooms(request):
-        row = table.rows.get(node)
-        if row is None or not fits.feasible(table, table.classes[digest])[row]:
+        row, info = table.rows.get(node), table.classes[digest]
+        if row is None or not fits.feasible(table, info)[row]:
             return "NodeGone"
-        if not fits.take(kept.setdefault(row, table.allocatable[row].tolist()), table.classes[digest], pods):
+        if any(fits.classes_collide(info, other) for other in opened.get(node, ())):
+            return "Overlap"
+        if not fits.take(left.setdefault(node, _could_be_free(state, node)), info, pods):
             return "Overlap"
     return ""
+
+
+def _could_be_free(state: State, node: str) -> list[int]:
+    """What the node has, by column, once all are gone who may ever go."""
+    table = state.table
+    free: list[int] = table.allocatable[table.rows[node]].tolist()
+    for uid in state.nodes[node].claims:
+        claim = state.claims[uid]
+        if reservations.stays(state, claim):
+            fits.take(free, table.classes[claim.scheduling_class], 1)
+    return free

@@ -10,23 +10,25 @@ the nodes' `rank`, as in `services.planner.placement`.
 What a node can give back: the room of pods on their way out counts as free now; that of pods of the gang's own or a
 lower priority comes next; where those do not suffice, that of pods of a higher priority, too, although their like will
 pass. What stays: the gang's own pods, pods that are not Muster's to schedule (nobody knows that they ever end:
-DaemonSets, other schedulers'), and room that is nominated or reserved for others. A gang that does not fit the cluster
-without all that could leave gets nothing, and is told so.
+DaemonSets, other schedulers'), and room that is nominated or reserved for others, or that others asked for before: in
+this cycle, or without an answer yet. A gang that does not fit the cluster without all that could leave gets nothing, and
+is told so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
 
+from events import RoomRequested
 from events.objects import ClassRoom
 from services.planner.placement import Placed, Room
-from services.state import fits, queueing
+from services.state import fits, queueing, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints, NodeTable
-from services.state.records import NOMINATED, TERMINATING, Claim, Group
+from services.state.records import TERMINATING, Claim, Group, Reservation, RoomRequest
 
 LEVEL_BITS = 10
 """A whole node is 2^10 levels."""
@@ -47,10 +49,13 @@ class Prospect(NamedTuple):
     soon: Ints
     """Once pods of its own or a lower priority left."""
     ever: Ints
+    opened: dict[int, list[ClassInfo]]
+    """row → classes whose host ports are promised there."""
 
 
-def prospect(state: State, group: Group, room: Room) -> Prospect:
-    """`room`: the cycle's, as the group sees it. What this cycle placed may leave like what runs."""
+def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested] = ()) -> Prospect:
+    """`room`: the cycle's, as the group sees it. What this cycle placed may leave like what runs. `asked`: for whom it
+    asked before."""
     table = state.table
     leaving, lower, higher = ([], [], [])  # type: tuple[list[int], list[int], list[int]]
     priority = queueing.priority(state, group)
@@ -62,21 +67,42 @@ def prospect(state: State, group: Group, room: Room) -> Prospect:
         if level is not None:
             (leaving, lower, higher)[level].extend((row, table.classes[claim.scheduling_class].number))
     kept = 0 if room.kept is None else room.kept
+    before = reservations.asked_before(state, group, asked)
+    promised = _promised(table, before)
     placed = table.allocatable - table.held - table.proposed - kept - room.free
-    now = cast(Ints, room.free + _sum(table, leaving))
+    now = cast(Ints, room.free + _sum(table, leaving) - promised)
     soon = cast(Ints, now + placed + _sum(table, lower))
-    return Prospect(now, soon, cast(Ints, soon + _sum(table, higher)))
+    opened = _opened(table, (*reservations.against(state, group), *before))
+    return Prospect(now, soon, cast(Ints, soon + _sum(table, higher)), opened)
+
+
+def _promised(table: NodeTable, asked: Iterable[RoomRequest | RoomRequested]) -> Ints:
+    """What these requests are for: rows × resources."""
+    taken = np.zeros_like(table.allocatable)
+    for one in asked:
+        for digest, node, pods in reservations.rooms(one):
+            if node in table.rows:
+                taken[table.rows[node]] += pods * table.requests[table.classes[digest].number]
+    return taken
+
+
+def _opened(table: NodeTable, kept: Iterable[Reservation | RoomRequest | RoomRequested]) -> dict[int, list[ClassInfo]]:
+    """row → classes that get a host port there."""
+    opened: dict[int, list[ClassInfo]] = {}
+    for one in kept:
+        for digest, node, _ in reservations.rooms(one):
+            if table.classes[digest].fact.host_ports and node in table.rows:
+                opened.setdefault(table.rows[node], []).append(table.classes[digest])
+    return opened
 
 
 def _leaves(state: State, group: Group, priority: int, claim: Claim) -> int | None:
     """0: it is leaving; 1: it comes next; 2: its like will pass; None: it stays."""
-    pod = state.pods.get(claim.uid)
-    if claim.stage == NOMINATED or pod is None or claim.group == group.key:
+    if claim.group == group.key or reservations.stays(state, claim):
         return None
+    pod = state.pods[claim.uid]
     if pod.status == TERMINATING:
         return 0
-    if not pod.fact.candidate:
-        return None
     other = state.groups.get(pod.group)
     its = pod.fact.priority if other is None else queueing.priority(state, other)
     return 1 if its <= priority else 2
@@ -102,7 +128,7 @@ def choose(
     """Room for all that the gangs of a group need, parts in one of the orders; None: it would never fit."""
     for limit in (found.soon, found.ever):
         for order in orders:
-            chosen = _place(table, limit.copy(), found.now.copy(), parts, needs, order, seed)
+            chosen = _place(table, found._replace(ever=limit.copy(), now=found.now.copy()), parts, needs, order, seed)
             if chosen is not None:
                 return tuple(ClassRoom(digest, dict(sorted(nodes.items()))) for digest, nodes in chosen.items())
     return None
@@ -110,21 +136,22 @@ def choose(
 
 def _place(
     table: NodeTable,
-    limit: Ints,
-    now: Ints,
+    found: Prospect,
     parts: Sequence[Part],
     needs: Sequence[Need],
     order: Sequence[int],
     seed: int,
 ) -> dict[str, dict[str, int]] | None:
-    """class → node → pods; None when a need is not met. What is placed is taken off `limit` and `now`."""
+    """class → node → pods; None when a need is not met. What is placed is taken off what there is `ever` and `now`."""
+    limit, now = found.ever, found.now
     chosen: dict[str, dict[str, int]] = {}
     used = [0] * len(parts)
     for of_need, needed in needs:
         left = max(0, needed - sum(used[index] for index in of_need))
         for index in (index for index in order if index in of_need):
             info, pods = parts[index]
-            for row, count in nearest(table, info, limit, now, min(pods - used[index], left), seed):
+            within = _where_ports_are(info, limit, found.opened)
+            for row, count in nearest(table, info, within, now, min(pods - used[index], left), seed):
                 left -= count
                 used[index] += count
                 nodes = chosen.setdefault(info.fact.digest, {})
@@ -135,6 +162,16 @@ def _place(
         if left > 0:
             return None
     return chosen
+
+
+def _where_ports_are(info: ClassInfo, limit: Ints, opened: dict[int, list[ClassInfo]]) -> Ints:
+    """`limit`, but nothing where a port of the class is promised to others."""
+    taken = [row for row, others in opened.items() if any(fits.classes_collide(info, other) for other in others)]
+    if not taken:
+        return limit
+    within = limit.copy()
+    within[taken] = 0
+    return within
 
 
 def nearest(table: NodeTable, info: ClassInfo, limit: Ints, now: Ints, pods: int, seed: int) -> Placed:

@@ -59,6 +59,31 @@ def test_quorum_in_the_log_goes_before_a_late_tick() -> None:
     assert [type(event) for event in world.judge()] == [ev.GangPermitted]
 
 
+@pytest.mark.parametrize("dialect", ["coscheduling", "koordinator"])
+def test_a_quorum_that_a_full_decision_leaves_to_the_next_goes_before_a_late_tick_as_well(dialect: str) -> None:
+    """Proposals are judged before timeouts, however many there are."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, cycle_pods=1))
+    world.node("n0")
+    uids = world.gang("train", 2, 2) if dialect == "coscheduling" else world.koordinator("default/train", 2, 2)
+    world.pod("other")
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(11)
+    world.propose("pod/default/other", {"other": "n0"})
+    world.propose("default/train", {uids[1]: "n0"})
+    assert [(type(event), event.group) for event in world.judge()] == [(ev.GangPermitted, "pod/default/other")]
+    assert [(type(event), event.group) for event in world.judge()] == [(ev.GangPermitted, "default/train")]
+
+
+def test_a_proposal_that_does_not_reach_the_quorum_ends_no_waiting_time() -> None:
+    """It is judged first, and then the time is over all the same."""
+    world, uids = waiting(minimum=4, held=1, pods=4)
+    world.pass_s(11)
+    world.propose("default/train", {uids[1]: "n0"})
+    assert [type(event) for event in world.judge()] == [ev.GangHeld]
+    assert world.judge() == [ev.GangReleased(group="default/train", reason="Timeout", pods=(uids[0], uids[1]))]
+
+
 def test_the_deadline_of_a_hold_that_is_over_does_not_end_the_next() -> None:
     """A pod […] times out: only its own time counts against it."""
     world, uids = waiting()

@@ -18,7 +18,7 @@ def reserved(hold_ms: int = 600_000) -> World:
     world = World(msgspec.structs.replace(DEFAULT_POLICY, reservation_hold_ms=hold_ms))
     for node in ("n0", "n1"):
         world.node(node, cpu=4)
-        world.pod(f"{node}-0", node=node, cpu=4, candidate=False)
+        world.pod(f"{node}-0", node=node, cpu=4)
     world.pod_group("train", 3)
     for i in range(4):
         world.pod(f"train-{i}", "train")

@@ -105,7 +105,7 @@ def test_what_is_chosen_is_enough_and_never_more_than_there_could_be(
     table, limit, now = table_of(nodes)
     parts = [(table.classes["a"], a), (table.classes["b"], b)]
     needs = [((0, 1), min(needed, a + b))]
-    found = choose(table, Prospect(now, limit, limit), parts, needs, [[0, 1], [1, 0]], SEED)
+    found = choose(table, Prospect(now, limit, limit, {}), parts, needs, [[0, 1], [1, 0]], SEED)
     if not a or not b:
         most = sum(naive(table, "a" if a else "b", limit, now, a + b).values())
         assert (found is None) == (most < min(needed, a + b))
@@ -126,7 +126,7 @@ def test_what_is_chosen_is_enough_and_never_more_than_there_could_be(
 @settings(deadline=None)
 def test_rows_mean_nothing(nodes: list[Node], pods: int, order: list[int]) -> None:
     table, limit, now = table_of(nodes)
-    found = choose(table, Prospect(now, limit, limit), [(table.classes["a"], pods)], [((0,), pods)], [[0]], SEED)
+    found = choose(table, Prospect(now, limit, limit, {}), [(table.classes["a"], pods)], [((0,), pods)], [[0]], SEED)
     other = NodeTable()
     for number in [n for n in order if n < len(nodes)]:
         fact = table.facts[table.rows[f"n{number}"]]
@@ -138,7 +138,7 @@ def test_rows_mean_nothing(nodes: list[Node], pods: int, order: list[int]) -> No
     for name, row in other.rows.items():
         there[0][row], there[1][row] = limit[table.rows[name]], now[table.rows[name]]
     again = choose(
-        other, Prospect(there[1], there[0], there[0]), [(other.classes["a"], pods)], [((0,), pods)], [[0]], SEED
+        other, Prospect(there[1], there[0], there[0], {}), [(other.classes["a"], pods)], [((0,), pods)], [[0]], SEED
     )
     assert again == found
 
