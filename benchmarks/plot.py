@@ -54,7 +54,7 @@ def _panel(panel: Panel, left: int, x_label: str) -> str:
     lines.append(f'<text x="{left}" y="{TOP + HEIGHT + 38}">{escape(panel.unit)}, over {escape(x_label)}</text>\n')
     x, y = at(panel.asked[0], panel.asked[1])
     lines.append(f'<path d="M{x - 5},{y} h10 M{x},{y - 5} v10" stroke="#222" stroke-width="2"/>\n')
-    lines.append(f'<text x="{x - 5}" y="{y - 10}">{escape(panel.asked[2])}</text>\n')
+    lines.append(f'<text x="{x - 5}" y="{y - 24}">{escape(panel.asked[2])}</text>\n')
     for number, (series, colour) in enumerate(zip(panel.series, COLOURS, strict=False)):
         points = [at(*point) for point in zip(series.x, series.y, strict=True)]
         path = " ".join(f"{x},{y}" for x, y in points)
