@@ -176,7 +176,7 @@ class Audit:
         _check(place.wanted, f"{event.job} is submitted to {event.cluster}, where it is not wanted")
         place.names.append(event.name)
 
-    def _accepted(self, event: ev.SubmissionAccepted) -> None:
+    def _accepted(self, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:
         place = self.jobs[event.job].places[event.cluster]
         run = self.run_of(place)
         ours = run is not None and run.owner is not None and run.owner.job == event.job
@@ -388,6 +388,7 @@ READERS: dict[type, Any] = {
     ev.JobCancelled: Audit._job_cancelled,
     ev.SubmissionIntended: Audit._intended,
     ev.SubmissionAccepted: Audit._accepted,
+    ev.SubmissionHeld: Audit._accepted,
     ev.SubmissionRefused: Audit._refused,
     ev.SubmissionWithdrawn: Audit._gone,
     ev.NameTaken: Audit._name_taken,

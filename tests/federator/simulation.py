@@ -212,6 +212,9 @@ class Process:
 class World:
     """One history."""
 
+    cluster_type: type[TrueCluster] = TrueCluster
+    process_type: type[Process] = Process
+
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
         self.seed = seed
@@ -230,7 +233,7 @@ class World:
         aliases = [f"c{index}" for index in range(rng.choice((2, 2, 3, 3, 4, 5)))]
         self.aliases = aliases
         self.clusters = {
-            account_of("ann", alias): TrueCluster(account_of("ann", alias), rng, max(guard_ms, 5_000))
+            account_of("ann", alias): self.cluster_type(account_of("ann", alias), rng, max(guard_ms, 5_000))
             for alias in aliases
         }
         self.requests = [self.request(index) for index in range(rng.choice((1, 1, 1, 2)))]
@@ -374,7 +377,7 @@ class World:
                 self.at(self.now_ms + self.rng.randrange(500, 20_000), self.start)
 
     def start(self) -> None:
-        process = self.process = Process(self)
+        process = self.process = self.process_type(self)
         self.guarded(process, process.begin)
 
     def ask(self, request: ev.JobFederated) -> None:

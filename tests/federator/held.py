@@ -1,0 +1,221 @@
+"""Histories over clusters that hold submissions and give names away again, as Kubernetes does.
+
+``python -m tests.federator.held --seeds N --from K``. Everything of `simulation` holds, and at the end nothing is left on
+any cluster but what is kept: whatever is late, and whoever slept through the end and goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from random import Random
+from typing import Any
+
+import msgspec
+
+import events as ev
+from services.federator import core, observing
+from services.federator.backends import (
+    STOPPED,
+    WAITING,
+    Absent,
+    Accepted,
+    Described,
+    Listing,
+    Owner,
+    Refused,
+    Run,
+    Stopped,
+    Submitted,
+)
+from services.federator.records import Key
+from tests.federator.audit import Violation
+from tests.federator.clusters import TrueCluster, TrueRun, a_life
+from tests.federator.simulation import FAULTS_END_MS, Process, World
+
+
+class HeldRun(TrueRun):
+    """One that runs when it is released."""
+
+    def __init__(self, name: str, owner: Owner | None, uid: str, now_ms: int) -> None:
+        super().__init__(name, owner, [(now_ms, WAITING, 0)])
+        self.uid = uid
+        self.held = True
+
+    def ends(self, now_ms: int) -> bool:
+        return self.held or super().ends(now_ms)
+
+    def stop(self, now_ms: int, shown_ms: int, dead_ms: int) -> None:
+        if self.held:
+            self.held, self.stopped, self.life = False, True, [(now_ms, STOPPED, 0)]
+        super().stop(now_ms, shown_ms, dead_ms)
+
+    def shown(self, now_ms: int, skew_ms: int) -> Run:
+        return msgspec.structs.replace(super().shown(now_ms, skew_ms), uid=self.uid, held=self.held)
+
+
+class HeldCluster(TrueCluster):
+    def __init__(self, account: str, rng: Random, guard_ms: int) -> None:
+        super().__init__(account, rng, guard_ms)
+        self.made = 0
+
+    def submit(self, name: str, owner: Owner, now_ms: int) -> Submitted:
+        answer = super().submit(name, owner, now_ms)
+        if not isinstance(answer, Accepted):
+            return answer
+        self.made += 1
+        self.runs[name] = HeldRun(name, owner, f"{name}/{self.made}", now_ms)
+        return Accepted(uid=f"{name}/{self.made}", held=True)
+
+    def of(self, name: str, uid: str) -> HeldRun | None:
+        run = self.runs.get(name)
+        return run if isinstance(run, HeldRun) and run.uid == uid else None
+
+    def release(self, name: str, uid: str, now_ms: int) -> Stopped:
+        run = self.of(name, uid)
+        if run is None or run.stopped:
+            return Absent()
+        if run.held:
+            run.held, run.life = False, a_life(self.rng, now_ms, self.guard_ms)
+        return Accepted(uid=uid)
+
+    def stop_held(self, name: str, uid: str, now_ms: int) -> Stopped:
+        return Absent() if self.of(name, uid) is None else self.stop(name, now_ms)
+
+    def clear(self, name: str, uid: str, now_ms: int) -> Stopped:
+        run = self.of(name, uid)
+        if run is None:
+            return Absent()
+        if not run.ends(now_ms):
+            raise Violation(f"{uid} is cleared, and runs")
+        del self.runs[name]
+        return Accepted(uid=uid)
+
+    def listing(self, now_ms: int) -> Listing:
+        found = super().listing(now_ms)
+        held = [run for run in self.runs.values() if isinstance(run, HeldRun) and run.held]
+        described = [Described(run=run.shown(now_ms, self.skew_ms), owner=run.owner) for run in held]
+        return msgspec.structs.replace(found, held=tuple(described))
+
+
+class HoldingProcess(Process):
+    def pump(self) -> None:
+        super().pump()
+        for keys, effect in ((self.state.releasing, self.release), (self.state.clearing, self.clear)):
+            for key in [*keys]:
+                if key not in self.busy:
+                    self.busy.add(key)
+                    effect(key)
+
+    def cluster(self, key: Key) -> Any:
+        return self.world.clusters[self.state.jobs[key[0]].places[key[1]].account]
+
+    def release(self, key: Key) -> None:
+        place, cluster = self.state.jobs[key[0]].places[key[1]], self.cluster(key)
+        name, uid = place.name, place.uid
+        self.world.step(self)
+        asked = lambda: cluster.release(name, uid, self.world.now_ms)  # noqa: E731
+        self.world.call(self, cluster, asked, self.released, key, submits=True)
+
+    def released(self, key: Key, answer: Stopped) -> None:
+        if key in self.state.releasing:
+            job = self.state.jobs[key[0]]
+            if isinstance(answer, Accepted | Absent):
+                self.append(ev.RunReleased(job=job.uid, cluster=key[1]))
+            elif isinstance(answer, Refused):
+                self.append(core.release_refused(job, job.places[key[1]], answer))
+        self.later(key)
+
+    def clear(self, key: Key) -> None:
+        cluster, (name, uid) = self.cluster(key), self.state.jobs[key[0]].places[key[1]].remains
+        self.world.step(self)
+        asked = lambda: cluster.clear(name, uid, self.world.now_ms)  # noqa: E731
+        self.world.call(self, cluster, asked, self.cleared, (key, uid), submits=True)
+
+    def cleared(self, about: tuple[Key, str], answer: Stopped) -> None:
+        key, uid = about
+        place = self.state.jobs[key[0]].places[key[1]]
+        if place.remains[1] == uid and isinstance(answer, Accepted | Absent):
+            self.world.count["cleared"] += 1
+            self.append(ev.RemainsCleared(job=key[0], cluster=key[1], uid=uid))
+        self.later(key)
+
+    def stop(self, key: Key) -> None:
+        place, cluster = self.state.jobs[key[0]].places[key[1]], self.cluster(key)
+        name, uid = place.name, place.uid
+        self.world.step(self)
+        asked = lambda: cluster.stop_held(name, uid, self.world.now_ms)  # noqa: E731
+        self.world.call(self, cluster, asked, self.stopped, key)
+
+    def poll(self, account: str) -> None:
+        """Whether anything is open or not: late submissions are looked for."""
+        cluster = self.world.clusters[account]
+        asked_ns = observing.log_time_ns(self.state, self.clock_ns())
+        self.world.call(self, cluster, lambda: cluster.listing(self.world.now_ms), self.looked, (account, asked_ns))
+
+    def looked(self, asked: tuple[str, int], answer: Any) -> None:
+        if isinstance(answer, Listing) and (found := observing.remains(self.state, "fed", answer)):
+            self.world.count["late submission found"] += len(found)
+            self.append(*found)
+            self.pump()
+        super().looked(asked, answer)
+
+
+class HeldWorld(World):
+    cluster_type = HeldCluster
+    process_type = HoldingProcess
+
+    def left(self) -> list[str]:
+        """Runs of ours that nobody keeps."""
+        kept = {(job.uid, job.winner) for job in self.audit.jobs.values() if job.winner and not job.cancelled}
+        return [
+            run.uid
+            for cluster in self.clusters.values()
+            for run in cluster.runs.values()
+            if isinstance(run, HeldRun) and run.owner is not None and (run.owner.job, run.owner.cluster) not in kept
+        ]
+
+    def is_over(self) -> bool:
+        if self.now_ms < FAULTS_END_MS + 20_000 or not super().is_over() or self.process is None:
+            return False
+        return not self.process.state.intents() and not self.left()
+
+    def run(self) -> None:
+        super().run()
+        if left := self.left():
+            raise Violation(f"garbage: {left}")
+
+
+def run(seed: int) -> tuple[str, Counter[str]]:
+    """What was violated, if anything, and the faults."""
+    world = HeldWorld(seed)
+    try:
+        world.run()
+    except Violation as violation:
+        return str(violation), world.count
+    return "", world.count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.federator.held", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1_000)
+    parser.add_argument("--from", type=int, dest="first", default=0)
+    given = parser.parse_args()
+    count: Counter[str] = Counter()
+    failed = []
+    for seed in range(given.first, given.first + given.seeds):
+        violation, faults = run(seed)
+        count += faults
+        if violation:
+            failed.append((seed, violation))
+    for name, number in sorted(count.items()):
+        print(f"{number:10,}  {name}")
+    for seed, violation in failed[:10]:
+        print(f"seed {seed}: {violation}")
+    print(f"{given.seeds:,} histories from {given.first}, {len(failed)} violated")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

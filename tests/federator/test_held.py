@@ -1,0 +1,63 @@
+"""Histories over clusters that hold submissions: one survives, nothing is left; and whoever does not hold is caught."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from services.federator import observing
+from services.federator.backends import Accepted
+from tests.federator import held
+from tests.federator.clusters import a_life
+
+
+def test_histories() -> None:
+    count: Counter[str] = Counter()
+    for seed in range(150):
+        violation, faults = held.run(seed)
+        assert not violation, f"seed {seed}: {violation}"
+        count += faults
+    for fault in ("late submission", "late submission found", "paused and replaced", "crash", "lost answer", "cleared"):
+        assert count[fault], f"no history had: {fault}"
+
+
+def violated(most: int) -> str:
+    """The first violation."""
+    return next((violation for seed in range(most) if (violation := held.run(seed)[0])), "")
+
+
+def test_a_cluster_that_does_not_hold_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs begin at once: then late ones survive, or are cleared while they run."""
+    submit = held.HeldCluster.submit
+
+    def at_once(self: Any, name: str, owner: Any, now_ms: int) -> Any:
+        answer = submit(self, name, owner, now_ms)
+        if isinstance(answer, Accepted):
+            run = self.runs[name]
+            run.held, run.life = False, a_life(self.rng, now_ms, self.guard_ms)
+        return answer
+
+    monkeypatch.setattr(held.HeldCluster, "submit", at_once)
+    assert violated(500)
+
+
+def test_a_stop_that_does_not_keep_releases_off_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a stopped Job were merely suspended, and a late release let it go."""
+
+    release = held.HeldCluster.release
+
+    def lets_go(self: Any, name: str, uid: str, now_ms: int) -> Any:
+        run = self.of(name, uid)
+        if run is not None and run.stopped:
+            run.stopped, run.life = False, a_life(self.rng, now_ms, self.guard_ms)
+        return release(self, name, uid, now_ms)
+
+    monkeypatch.setattr(held.HeldCluster, "release", lets_go)
+    assert violated(500)
+
+
+def test_who_does_not_look_for_late_submissions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "remains", lambda *_: [])
+    assert violated(500).startswith("garbage")
