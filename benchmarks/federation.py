@@ -206,14 +206,15 @@ def _cpu(work: Callable[[], object]) -> float:
 class Federator:
     """`muster federator` as a process, and who asks it."""
 
-    def __init__(self, directory: Path, server: EmbeddedServer, uris: dict[str, str]) -> None:
+    def __init__(self, directory: Path, server: EmbeddedServer, uris: dict[str, str], profile: str) -> None:
         limits = {"requests_per_minute": 0, "lists_per_minute": 0, "submissions_per_hour": 0}
         common = {"user": USER, "token": {"file": "token"}, "poll_ms": POLL_MS, "limits": limits}
         entries = {alias: {"uri": uri, **common} for alias, uri in uris.items()}
         texts = {"clusters.yaml": json.dumps({"clusters": entries}), "token": TOKEN, "keys": Cipher.new_key()}
         for name, text in texts.items():
             (directory / name).write_text(text)
-        self._arguments = ["services", "federator", "--nats", server.url]
+        self._arguments = ["cProfile", "-o", profile, "-m"] if profile else []
+        self._arguments += ["services", "federator", "--nats", server.url]
         self._arguments += ["--clusters", str(directory / "clusters.yaml"), "--keys", str(directory / "keys")]
         self._log = directory / "federator.log"
         self.child: Child
@@ -277,7 +278,7 @@ class Followed:
                 await asyncio.sleep(0.05)
 
 
-async def process(size: Size, starting: int, submitted: int, directory: Path) -> dict[str, object]:
+async def process(size: Size, starting: int, submitted: int, profile: str, directory: Path) -> dict[str, object]:
     found: dict[str, object] = {"jobs": len(size.jobs), "clusters": len(size.aliases)}
     with EmbeddedServer(directory / "nats") as server, Clusters(size.aliases) as clusters:
         uris = clusters.uris
@@ -287,7 +288,7 @@ async def process(size: Size, starting: int, submitted: int, directory: Path) ->
         writer = Writer(log, "federator")
         for commit in history(size, uris, time.time_ns()):
             await writer.append(commit, basis=0, cause="outcome")
-        federator = Federator(directory, server, uris)
+        federator = Federator(directory, server, uris, profile)
         try:
             found["start_s"] = round(await federator.start(size.jobs[-1]), 2)
             found["start_cpu_s"] = round(federator.cpu_s(), 2)
@@ -302,6 +303,7 @@ async def process(size: Size, starting: int, submitted: int, directory: Path) ->
                 following.cancel()
             found["memory_at_most_mb"] = federator.memory_mb("VmHWM")
         finally:
+            print(found, flush=True)
             stop([federator.child])
             await federator.connection.close()
             await log.close()
@@ -387,6 +389,7 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=20)
     parser.add_argument("--starting", type=int, default=500, help="jobs that begin to run")
     parser.add_argument("--submitted", type=int, default=100, help="jobs that are submitted by requests")
+    parser.add_argument("--profile", default="", metavar="FILE", help="cProfile's, of the federator")
     parser.add_argument("--only", choices=("cores", "process"))
     asked = parser.parse_args()
     size = Size(asked.jobs, asked.clusters)
@@ -394,7 +397,7 @@ def main() -> None:
         print(json.dumps({"cores": cores(size)}), flush=True)
     if asked.only != "cores":
         with tempfile.TemporaryDirectory() as directory:
-            found = asyncio.run(process(size, asked.starting, asked.submitted, Path(directory)))
+            found = asyncio.run(process(size, asked.starting, asked.submitted, asked.profile, Path(directory)))
         print(json.dumps({"process": found}), flush=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from copy import deepcopy
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from services.federator.backends import Owner
 from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob, load
 from services.federator.records import SETTLED
+from services.federator.requests import PAGE
 from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
 from services.federator.state import WRITER, State
@@ -92,13 +94,25 @@ def status(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
 
 
 def listed(nats: str | None, federation: str, *, as_json: bool = False) -> int:
-    jobs = _asked(nats, federation, "list")
+    with told_errors(Unfit):
+        jobs = asyncio.run(_listed(nats, federation))
     if as_json:
         show.json_line(jobs)
         return 0
-    rows = [(job["name"], job["phase"], job["cluster"], len(job["clusters"])) for job in jobs]
+    rows = [(job["name"], job["phase"], job["cluster"], job["clusters"]) for job in jobs]
     show.console().print(show.table("Jobs", ("name", "phase", "cluster", "of"), rows))
     return 0
+
+
+async def _listed(nats: str | None, federation: str) -> list[dict[str, Any]]:
+    """Page by page."""
+    found: list[dict[str, Any]] = []
+    async with await _Asking.open(nats, federation) as federator:
+        while True:
+            page = await federator.ask("list", offset=len(found))
+            found += page
+            if len(page) < PAGE:
+                return found
 
 
 def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = False) -> int:
@@ -115,6 +129,7 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
     """Exit code 0, or 2: the log has no such job. Reads the log; no federator need run."""
     with told_errors():
         state, said = asyncio.run(_commits(nats, federation, at))
+        line = drawn(said, name, deepcopy(state))
         lines = explained(said, name, state)
         if lines is None:
             raise Unusable(
@@ -124,7 +139,6 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
         show.json_line(lines)
         return 0
     out = show.console()
-    line = drawn(said, name)
     if line is not None:
         out.print(show.headed(name, "bold", f", accepted {_time(line.from_ns):%Y-%m-%d %H:%M:%S}Z"))
         out.print(timeline.picture(line, out.width))
@@ -177,7 +191,7 @@ class _Asking:
         chosen = settings.read({"nats_url": nats})
         return cls(await Connection(chosen.nats_url).connect(**chosen.nats_options()), federation)
 
-    async def ask(self, verb: str, **request: str) -> Any:
+    async def ask(self, verb: str, **request: str | int) -> Any:
         return await micro.ask(self._connection, self._prefix, verb, request)
 
     async def __aenter__(self) -> _Asking:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from events import ClusterObserved, ClusterSilent, RemainsFound, Ticked
 from events.federation import RunSeen
 from services.federator.backends import RUNNING, UNKNOWN, Listing, Run
-from services.federator.records import ENDED, NOTHING, RACING, Cluster, Place
+from services.federator.records import ENDED, NOTHING, Cluster, Place
 from services.federator.rules import guard, priority
 from services.federator.state import NS_PER_MS, State
 from services.state.clock import JUMP_NS
@@ -71,12 +71,11 @@ def remains(state: State, federation: str, listing: Listing) -> list[RemainsFoun
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:
     """Whether an answer without news matters."""
-    for uid, alias in state.open[cluster.account]:
+    for uid, alias in state.timed[cluster.account]:
         job = state.jobs[uid]
-        if job.phase == RACING:
-            place = job.places[alias]
-            if guard.is_due(job, place, cluster, asked_ns) or priority.is_due(job, place, cluster, asked_ns):
-                return True
+        place = job.places[alias]
+        if guard.is_due(job, place, cluster, asked_ns) or priority.is_due(job, place, cluster, asked_ns):
+            return True
     return False
 
 

@@ -2,7 +2,7 @@
 
     submit   {"document": "<YAML>"}      {"job": UID, "name": …}; 400 with all that is wrong
     status   {"name": NAME}              a job, as `shown`; 404
-    list     {}                          every job, as `shown`
+    list     {"offset": 0}               jobs in the order of their acceptance, as `listed`; `PAGE` at most
     cancel   {"name": NAME}              {"cancelled": whether there was something left to cancel}; 404
 
 A token is accepted in none of them.
@@ -10,12 +10,16 @@ A token is accepted in none of them.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from services.federator.records import ENDED, Job, Place
 from services.federator.state import State
+
+PAGE = 1_000
+"""Jobs of one answer: far below what a message may be."""
 
 
 class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,20 +30,33 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
+class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    offset: int = 0
+    """How many were listed before."""
+
+
 def by_name(state: State, name: str) -> Job | None:
     uid = state.names.get(name)
     return None if uid is None else state.jobs[uid]
 
 
+def listed(state: State, offset: int) -> list[dict[str, Any]]:
+    """Jobs, each with the number of its clusters; fewer than `PAGE`: there are no more."""
+    return [_head(job) | {"clusters": len(job.places)} for job in islice(state.jobs.values(), offset, offset + PAGE)]
+
+
 def shown(job: Job) -> dict[str, Any]:
     """A job as users see it."""
+    return _head(job) | {"clusters": [_place(place) for place in job.places.values()]}
+
+
+def _head(job: Job) -> dict[str, Any]:
     return {
         "name": job.name,
         "job": job.uid,
         "phase": job.phase,
         "cancelled": job.cancelled,
         "cluster": job.winner or job.holder,
-        "clusters": [_place(place) for place in job.places.values()],
     }
 
 

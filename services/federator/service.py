@@ -1,7 +1,8 @@
 """The federator as a process: requests in, the core's decisions into the log, effects and observations on clusters.
 
 One commit at a time (`Federator.say`): what is to be said is made from the state and appended before anything else is,
-and folded here as soon as it is acknowledged; nobody else writes into a federation's log. Effects are read from the
+and folded here as soon as it is acknowledged; nobody else writes into a federation's log. Outcomes that come meanwhile
+share the next commit. Effects are read from the
 state, never from a decision in memory: whatever is intended and not settled is on the agenda of its account, from where
 it is tried, one attempt at a time, until the log has its outcome. A start puts all of it there again.
 """
@@ -63,6 +64,7 @@ WORKERS = 8
 """Effects in flight on one account."""
 SWEEP_S = 3_600.0
 """Between two lists of a cluster that gives names away again, where no job is open; the first is at the start."""
+PARSED = 64
 AGAIN_S, SELDOM_S = 1.0, 60.0
 """After an attempt that settled nothing: from … to …, doubling."""
 log = logging.getLogger("muster.federator")
@@ -149,6 +151,10 @@ class Federator:
         """Where an attempt of this process may have reached the cluster."""
         self._answered: dict[str, int] = {}
         """By account: the log time of the question that was answered last."""
+        self._outcomes: list[tuple[Key, Callable[[], Event | None]]] = []
+        """Of effects, and not in the log yet."""
+        self._parsed: dict[str, mcc.MultiClusterJob] = {}
+        """The last `PARSED` jobs of which something was submitted, by their bodies' digests: most have many clusters."""
         self._settled: list[str] = []
         """Digests of bodies that nobody needs any more."""
         self._reports: list[Event] = []
@@ -173,7 +179,7 @@ class Federator:
                     if reach.log is not None:
                         tasks.create_task(reach.log.follow())
                     for _ in range(WORKERS):
-                        tasks.create_task(self._work(account, reach.backend))
+                        tasks.create_task(self._work(account, reach))
                 self._schedule(self.state.intents())
                 self.ready.set()
                 await self._decide()
@@ -218,8 +224,8 @@ class Federator:
         async def status(data: bytes) -> Any:
             return requests.shown(self._named(data))
 
-        async def listed(_: bytes) -> Any:
-            return [requests.shown(job) for job in self.state.jobs.values()]
+        async def listed(data: bytes) -> Any:
+            return requests.listed(self.state, _asked(data, requests.Listed).offset)
 
         async def cancel(data: bytes) -> Any:
             return {"cancelled": await self.cancel(self._named(data))}
@@ -289,17 +295,17 @@ class Federator:
                 if agenda is not None:  # else the clusters file has lost it; it waits for a start with it
                     agenda.add((uid, alias), now_s)
 
-    async def _work(self, account: str, backend: Backend) -> None:
+    async def _work(self, account: str, reach: Reach) -> None:
         agenda, loop = self._agendas[account], asyncio.get_running_loop()
         while True:
             key = await agenda.next()
             at_least_s, before = 0.0, self._intent(key)
             if key in self.state.submitting:
-                at_least_s = await self._submit(key, backend, agenda)
+                at_least_s = await self._submit(key, reach.backend, agenda)
             elif key in self.state.stopping:
-                at_least_s = await self._stop(key, backend)
-            elif self.state.intends(key) and isinstance(backend, Holding):
-                at_least_s = await (self._release if key in self.state.releasing else self._clear)(key, backend)
+                at_least_s = await self._stop(key, reach)
+            elif self.state.intends(key) and isinstance(reach.backend, Holding):
+                at_least_s = await (self._release if key in self.state.releasing else self._clear)(key, reach.backend)
             else:
                 agenda.done(key)
                 self._tried.discard(key)
@@ -349,14 +355,16 @@ class Federator:
             await self._settle(key, lambda: core.name_described(job, place, self._owner(key), found))
         return described.retry_after_ms / 1000 if isinstance(described, Silent) else 0.0
 
-    async def _stop(self, key: Key, backend: Backend) -> float:
+    async def _stop(self, key: Key, reach: Reach) -> float:
         """One attempt; the seconds before which there should be no other."""
         job = self.state.jobs[key[0]]
         place = job.places[key[1]]
-        answer = await backend.stop(place.name, place.uid)
+        answer = await reach.backend.stop(place.name, place.uid)
         if isinstance(answer, Limited):
             return answer.retry_after_ms / 1000
-        if not isinstance(answer, Accepted | Absent):
+        if isinstance(answer, Accepted):
+            return reach.poll_s  # before the next list nobody can see whether it is stopped
+        if not isinstance(answer, Absent):
             await self._settle(key, lambda: core.stop_answered(job, place, answer))
         return 0.0
 
@@ -388,18 +396,23 @@ class Federator:
         return answer.retry_after_ms / 1000 if isinstance(answer, Limited) else 0.0
 
     async def _settle(self, key: Key, outcome: Callable[[], Event | None]) -> None:
-        """Append an outcome, unless the intent is settled already."""
+        """Append an outcome, unless the intent is settled already. It is in the log when this returns, be it in the
+        commit of another one that came first."""
+        self._outcomes.append((key, outcome))
+        await self.say(self._gathered, "outcome")
 
-        def said() -> list[Event]:
-            event = outcome() if self.state.intends(key) else None
-            return [] if event is None else [event]
-
-        await self.say(said, "outcome")
+    def _gathered(self) -> list[Event]:
+        """The outcomes so far. No key has two of them: each is tried by one worker at a time."""
+        gathered, self._outcomes = self._outcomes, []
+        return [event for key, outcome in gathered if self.state.intends(key) and (event := outcome()) is not None]
 
     async def _special(self, job: Job, place: Place) -> Submission:
         """Raises BodyGone, InvalidJob."""
-        text = (await self.bodies.read(job.digest)).decode()
-        special = specialize(mcc.load(text), place.cluster, self._owner((job.uid, place.cluster)), place.number)
+        parsed = self._parsed.get(job.digest) or mcc.load((await self.bodies.read(job.digest)).decode())
+        self._parsed[job.digest] = parsed
+        if len(self._parsed) > PARSED:
+            self._parsed.pop(next(iter(self._parsed)))
+        special = specialize(parsed, place.cluster, self._owner((job.uid, place.cluster)), place.number)
         return Submission(name=place.name, body=to_yaml(special).encode())
 
     def _owner(self, key: Key) -> Owner:
@@ -474,7 +487,7 @@ class Federator:
         if said is not None:
             return [observing.ticked(state, clock_ns), said, *found]
         overdue = clock_ns - state.clock.time_ns >= HEARTBEAT_NS
-        if overdue and any(job.phase == RACING for job in state.jobs.values()):
+        if overdue and any(state.jobs[uid].phase == RACING for keys in state.open.values() for uid, _ in keys):
             return [observing.ticked(state, clock_ns), *found]
         return list(found)
 

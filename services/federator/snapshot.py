@@ -35,6 +35,7 @@ def _derive(state: State, found: dict[str, Any]) -> None:
         state.names[job.name] = uid
         for place in job.places.values():
             state.index(uid, place)
+        state.time(job)
 
 
 FORM = Form(Snapshot, State, _derive)

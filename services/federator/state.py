@@ -4,8 +4,9 @@ It is a fold of its own: a federation's log has nothing of a cluster's, and its 
 does not fit the state at its own place changes nothing, and is counted.
 
 What the rules would say of a job (`services.federator.rules`) changes only with its own events, and with an answer or the
-silence of one of its clusters. So each commit looks again at the jobs that it touched, and `actionable` has those of
-which something is to be said: deciding looks at nobody else.
+silence of a cluster on which it runs, or of any once it has a holder. So each commit looks again at the jobs that it
+touched, and `actionable` has those of which something is to be said: deciding looks at nobody else. Of ten thousand jobs
+that wait, an answer touches none.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class State:
         """Every name that a job ever had → its UID: clusters keep names for ever."""
         self.open: dict[str, dict[Key, None]] = {}
         """By account: places that did not end, in the order in which their jobs came."""
+        self.timed: dict[str, dict[Key, None]] = {}
+        """By account: those of them of which an answer without news may decide something (`is_timed`), in no order."""
         self.submitting: dict[Key, None] = {}
         """Intended to submit and not settled."""
         self.stopping: dict[Key, None] = {}
@@ -126,10 +129,9 @@ class State:
             else:
                 transition(self, event)
         for uid in self._touched:
-            if verdict(self.jobs[uid], self.clusters, self.now_ns):
-                self.actionable[uid] = None
-            else:
-                self.actionable.pop(uid, None)
+            job = self.jobs[uid]
+            self.time(job)
+            _mark(self.actionable, uid, bool(verdict(job, self.clusters, self.now_ns)))
         self._touched.clear()
 
     def ignore(self, event: ev.Event) -> None:
@@ -168,6 +170,17 @@ class State:
         _mark(self.releasing, key, place.phase == SUBMITTED and place.held)
         _mark(self.clearing, key, place.remains != NOTHING)
         _mark(self.open.setdefault(place.account, {}), key, place.phase != ENDED)
+        self.timed.setdefault(place.account, {})
+
+    def time(self, job: Job) -> None:
+        """Have its places where an answer without news may matter to them."""
+        for place in job.places.values():
+            _mark(self.timed[place.account], (job.uid, place.cluster), is_timed(job, place))
+
+
+def is_timed(job: Job, place: Place) -> bool:
+    """Whether its cluster's answers are time that passes for somebody: it runs, or its job has a holder."""
+    return job.phase == RACING and place.phase != ENDED and (bool(job.holder) or place.runs)
 
 
 def _mark(marks: dict[Any, None], key: Any, wanted: bool) -> None:
@@ -404,9 +417,8 @@ def _observed(state: State, event: ev.ClusterObserved) -> None:
     for run in event.runs:
         if (run.job, run.cluster) in state.open[cluster.account]:
             _run_seen(state, cluster, run)
-    for uid, _ in state.open[cluster.account]:
-        if state.jobs[uid].phase == RACING:
-            state.touch(uid)
+    for uid, _ in sorted(state.timed[cluster.account]):
+        state.touch(uid)
 
 
 def _silent(state: State, event: ev.ClusterSilent) -> None:
@@ -416,9 +428,8 @@ def _silent(state: State, event: ev.ClusterSilent) -> None:
         return
     _answered(cluster, min(event.asked_ns, state.now_ns))
     cluster.silent = event.reason
-    for uid, _ in state.open[cluster.account]:
-        if state.jobs[uid].phase == RACING:
-            state.touch(uid)
+    for uid, _ in sorted(state.timed[cluster.account]):
+        state.touch(uid)
 
 
 def _answered(cluster: Cluster, asked_ns: int) -> None:

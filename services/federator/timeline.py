@@ -39,9 +39,10 @@ class Timeline(msgspec.Struct, frozen=True):
     stretches: dict[str, tuple[Stretch, ...]]
 
 
-def drawn(commits: Iterable[Said], name: str) -> Timeline | None:
-    """The job of this name, over these commits from the log's beginning; None when they have no such job."""
-    state = State()
+def drawn(commits: Iterable[Said], name: str, state: State | None = None) -> Timeline | None:
+    """The job of this name, over these commits behind `state` (default: the log's beginning), which is changed; None when
+    there is no such job."""
+    state = State() if state is None else state
     found: dict[str, list[Stretch]] = {}
     until_ns = 0
     for said in commits:

@@ -18,7 +18,7 @@ from services.federator.records import (
     Job,
 )
 from services.federator.rules import verdict
-from services.federator.state import State
+from services.federator.state import State, is_timed
 from services.state.form import SNAPSHOTS_KEPT
 from services.state.validate import require
 
@@ -61,4 +61,6 @@ def _places_are_listed(state: State) -> None:
     for account in state.clusters:
         keys = [(uid, place.cluster) for uid, place in placed if place.account == account and place.phase != ENDED]
         require([*state.open.get(account, {})] == keys, f"other places are open on {account}")
+        timed = {key for key in keys if is_timed(state.jobs[key[0]], state.jobs[key[0]].places[key[1]])}
+        require(state.timed.get(account, {}).keys() == timed, f"answers of {account} are thought to matter to others")
     require(state.open.keys() == state.clusters.keys(), "a cluster is not known")

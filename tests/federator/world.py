@@ -14,6 +14,7 @@ from services.federator.backends import RUNNING, Accepted, Listing, Run, Submitt
 from services.federator.mcc import parse
 from services.federator.records import Job, Place, account_of
 from services.federator.state import State
+from services.federator.validate import validate_state
 from tests.federator.jobs import EXAMPLE, plugin
 
 MINUTE_NS = 60_000_000_000
@@ -53,6 +54,7 @@ class Federation:
     def append(self, *said: Event) -> None:
         self.state.apply(self.state.sequence + 1, said)
         self.log += said
+        validate_state(self.state)
 
     def decide(self) -> list[Event]:
         """Everything that is to be said, until there is nothing more."""
