@@ -153,6 +153,8 @@ def test_the_second_act_for_machines(tmp_path: Path) -> None:
     found = json.loads(done.stdout)["federation"]
     assert (found["cluster"], found["settled"]) == ("a100", True)
     assert found["stopped"] == {"v100": "R5", "h100": "R6"}
+    assert found["verified"] is True
+    assert found["decisions"] >= 6
     assert (tmp_path / "federation.db").exists()
 
 

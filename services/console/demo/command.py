@@ -79,7 +79,7 @@ def _first(options: cluster.Options, said: dict[str, Any], as_json: bool) -> boo
 
 
 def _second(options: cluster.Options, said: dict[str, Any], as_json: bool) -> bool:
-    """Whether the job was settled on a cluster."""
+    """Whether the job was settled on a cluster, and the log verifies."""
     if not as_json:
         federation_view.opening()
     with _live(federation_view.picture, as_json) as shown:
@@ -87,7 +87,7 @@ def _second(options: cluster.Options, said: dict[str, Any], as_json: bool) -> bo
     said["federation"] = federation.in_one_line(found)
     if not as_json:
         federation_view.outcome(found)
-    return found.settled and bool(found.cluster) and not found.unclean
+    return found.report.verified and found.settled and bool(found.cluster) and not found.unclean
 
 
 _ACTS = {FIRST: _first, SECOND: _second}

@@ -28,6 +28,7 @@ from events.server import EmbeddedServer
 from services.console.demo.following import following
 from services.console.errors import Unusable
 from services.console.processes import Child, stop
+from services.console.verify import Report, verify
 from services.federator import timeline
 from services.federator.bodies import Cipher
 from services.federator.explain import Line, Said, explained
@@ -56,6 +57,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     settled: bool
     line: Timeline | None
     story: list[Line]
+    report: Report
     seconds: float
     """From the job's acceptance to the last thing that the log says of it."""
     log: str
@@ -71,6 +73,8 @@ def in_one_line(found: Outcome) -> dict[str, Any]:
         "settled": found.settled,
         "stopped": stopped,
         "seconds": found.seconds,
+        "decisions": found.report.decisions,
+        "verified": found.report.verified,
         "log": found.log,
     }
 
@@ -125,7 +129,7 @@ async def run(directory: Path, at_most_s: float, shown: Callable[[Progress], Non
         file = await open_log(str(database), subjects.FEDERATION, create=True)
         stack.push_async_callback(file.close)
         await copy(log, file)
-        return _outcome(progress, settled, database, statuses)
+        return _outcome(progress, settled, await verify(file), database, statuses)
 
 
 def job(uris: dict[str, str]) -> dict[str, Any]:
@@ -222,13 +226,14 @@ async def _until_settled(
     return False
 
 
-def _outcome(progress: Progress, settled: bool, database: Path, statuses: dict[str, int]) -> Outcome:
+def _outcome(progress: Progress, settled: bool, report: Report, database: Path, statuses: dict[str, int]) -> Outcome:
     line = progress.line()
     return Outcome(
         cluster=progress.job.winner if progress.job is not None else "",
         settled=settled,
         line=line,
         story=explained(progress.commits, JOB) or [],
+        report=report,
         seconds=round((line.until_ns - line.from_ns) / 1e9, 3) if line is not None else 0.0,
         log=str(database),
         unclean={name: status for name, status in statuses.items() if status},

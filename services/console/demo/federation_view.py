@@ -51,7 +51,9 @@ def outcome(found: Outcome) -> None:
         out.print("ended before everything was settled", style="yellow")
     for name, status in found.unclean.items():
         out.print(f"{name} ended with status {status}", style="yellow")
-    out.print(f"log kept in {found.log}", soft_wrap=True)
+    out.print()
+    show.report(found.report)
+    out.print(f"log kept in {found.log}: muster job explain {JOB} --nats {found.log}", soft_wrap=True)
 
 
 def decisions(story: list[Line]) -> Table:
