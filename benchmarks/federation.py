@@ -303,7 +303,6 @@ async def process(size: Size, starting: int, submitted: int, profile: str, direc
                 following.cancel()
             found["memory_at_most_mb"] = federator.memory_mb("VmHWM")
         finally:
-            print(found, flush=True)
             stop([federator.child])
             await federator.connection.close()
             await log.close()
