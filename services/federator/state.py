@@ -174,8 +174,13 @@ class State:
 
     def time(self, job: Job) -> None:
         """Have its places where an answer without news may matter to them."""
+        racing, held = job.phase == RACING, bool(job.holder)
         for place in job.places.values():
-            _mark(self.timed[place.account], (job.uid, place.cluster), is_timed(job, place))
+            timed = self.timed[place.account]
+            if racing and (held or place.run == RUNNING) and is_timed(job, place):
+                timed[job.uid, place.cluster] = None
+            elif timed:
+                timed.pop((job.uid, place.cluster), None)
 
 
 def is_timed(job: Job, place: Place) -> bool:
