@@ -14,6 +14,7 @@ RUNS = (
     ("One of three NATS servers is lost", ["-m", "benchmarks.nats_failover"]),
     ("Snapshots: taking, starting from one, memory", ["-m", "benchmarks.snapshots"]),
     ("A planner's memory, folded from the log", ["-m", "benchmarks.memory"]),
+    ("The federator: 10,000 jobs over 20 clusters", ["-m", "benchmarks.federation"]),
     ("A pod's cost in the log and at the API server", ["-m", "benchmarks.growth"]),
     ("Beside other schedulers on a real apiserver", ["-m", "benchmarks.peers"]),
 )

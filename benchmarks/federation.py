@@ -10,8 +10,8 @@ beforehand: every job is submitted everywhere and waits. Then, one after the oth
 - *start*: from the process' start to its first answer to a request;
 - *polls*: some rounds in which nothing happens. Asserted: each cluster is asked for one list in each poll, and nothing
   else, however many jobs it has;
-- *decisions*: some of the jobs begin to run on one cluster. From the first decision to the last, and to the last stop
-  seen: each of these jobs is stopped on all other clusters;
+- *decisions*: some of the jobs begin to run on one cluster. From the answer that is decided on to the last decision, and
+  to the last stop seen: each of these jobs is stopped on all other clusters;
 - *submissions*: more jobs, by requests, as `muster job submit` makes them, until every cluster has accepted them.
 """
 
@@ -256,6 +256,8 @@ class Followed:
         self.count: dict[str, int] = {}
         self.decided_ns: list[int] = []
         """Times of the commits that are decisions."""
+        self.seen_ns = 0
+        """Of the last commit before the first of them."""
         self.decisions = 0
 
     async def follow(self, log: EventLog, after: int) -> None:
@@ -270,6 +272,8 @@ class Followed:
                 if header.cause == "decide":
                     self.decided_ns.append(header.time_ns)
                     self.decisions += len(events)
+                elif not self.decided_ns:
+                    self.seen_ns = header.time_ns
             await asyncio.sleep(0)
 
     async def until(self, event: str, count: int) -> None:
@@ -334,9 +338,8 @@ async def _decisions(
     cpu_s, began = federator.cpu_s(), time.monotonic()
     clusters.run(size.aliases[0], size.jobs[:starting])
     await followed.until("JobPlaced", starting)
-    span_s = (followed.decided_ns[-1] - followed.decided_ns[0]) / 1e9
     found["decided_jobs"] = starting
-    found["decisions_per_s"] = round(followed.decisions / max(span_s, 1e-3))
+    found["decisions_per_s"] = round(followed.decisions * 1e9 / (followed.decided_ns[-1] - followed.seen_ns))
     await followed.until("JobSettled", starting)
     found["until_settled_s"] = round(time.monotonic() - began, 1)
     found["until_settled_cpu_s"] = round(federator.cpu_s() - cpu_s, 1)
