@@ -1,6 +1,6 @@
 """Seeds of the simulator of faults: whatever goes wrong, what must hold does (design, section 7).
 
-Six hundred, with all kinds of users, in blocks that pytest's processes share evenly; `make faults` runs as many as one likes.
+Six hundred, with all kinds of users, in blocks that pytest's processes share evenly; `make faults` runs more.
 """
 
 from __future__ import annotations
