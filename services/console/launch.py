@@ -67,6 +67,9 @@ def _unusable(settings: Settings) -> str:
     from services.federator.bodies import Cipher, InvalidKey
     from services.federator.clusters import InvalidClusters
 
+    for flag, file in (("--clusters", settings.clusters_file), ("--keys", settings.body_keys_file)):
+        if not file:
+            return f"{flag}: missing; expected a file (docs/federation.md)"
     try:
         opening.load(Path(settings.clusters_file))
         Cipher(opening.read_keys(Path(settings.body_keys_file)))

@@ -194,7 +194,7 @@ class Federator:
         """Accept the multi-cluster job in this YAML; its UID. Raises InvalidJob, with all that is wrong."""
         job = mcc.load(text)
         unknown = [
-            f"clusters.{choice.alias}: the federator knows no {account_of(choice.user, choice.uri)}"
+            f"clusters.{choice.alias}: {account_of(choice.user, choice.uri)}: expected user and uri of the clusters file"
             for choice in job.clusters
             if account_of(choice.user, choice.uri) not in self._reaches
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -213,6 +214,15 @@ async def test_files_that_are_wrong(own_server: EmbeddedServer, tmp_path: Path) 
             assert await asyncio.wait_for(run.process.wait(), 60) == 2
             assert said in (tmp_path / "federator.log").read_text()
             (tmp_path / file).write_text(kept)
+
+
+async def test_files_that_are_not_named(own_server: EmbeddedServer) -> None:
+    command = [sys.executable, "-m", "services", "federator", "--nats", own_server.url]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, b"--clusters: missing; expected a file" in out) == (2, True)
 
 
 async def test_a_program_finds_it_as_a_nats_micro_service(running: Running) -> None:

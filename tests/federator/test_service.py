@@ -223,7 +223,10 @@ async def test_what_is_refused(field: Field) -> None:
     await federator.federate(text)
     for wrong, said in (
         (text, "there was a job 'train' already"),
-        (text.replace("user: alice", "user: mallory"), "knows no mallory@"),
+        (
+            text.replace("user: alice", "user: mallory"),
+            "clusters.a: mallory@.*: expected user and uri of the clusters file",
+        ),
         (text + "\nsecrets: {token-a: hunter2}\n", "tokens are the federator's"),
         ("a: [", "expected YAML"),
     ):
