@@ -98,6 +98,7 @@ from events.federation import (
     NameTaken,
     RemainsCleared,
     RemainsFound,
+    RunGivenUp,
     RunReleased,
     StopIntended,
     StopRefused,
@@ -186,6 +187,7 @@ FederatorEvents = (
     | JobUnplaced
     | StopIntended
     | StopRefused
+    | RunGivenUp
     | JobSettled
     | RemainsFound
     | RemainsCleared
@@ -262,6 +264,7 @@ __all__ = [
     "RoomNominated",
     "RoomRequested",
     "RoomReserved",
+    "RunGivenUp",
     "RunReleased",
     "SchedulingClassObserved",
     "ShardLost",

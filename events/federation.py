@@ -143,7 +143,7 @@ class RunSeen(Value, frozen=True):
     job: str
     cluster: str
     state: str
-    """waiting, running, stopping, succeeded, failed, stopped, unknown."""
+    """waiting, running, stopping, succeeded, failed, stopped, gone, unknown."""
     attempt: int
     started_ns: int
     """Log time at which the attempt began to run, as near as it is known; 0 where it does not run."""
@@ -209,6 +209,16 @@ class StopRefused(FederationEvent, frozen=True):
     cluster: str
     code: str
     message: str
+
+
+class RunGivenUp(FederationEvent, frozen=True):
+    """An operator declared that nothing of the job runs on this cluster, or ever will. It is his word: nobody saw it."""
+
+    job: str
+    cluster: str
+    by: str
+    """Who, as he calls himself."""
+    reason: str
 
 
 class JobSettled(FederationEvent, frozen=True):

@@ -366,7 +366,8 @@ def job_specialize(
     raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
 
 
-Federation = Annotated[str, typer.Option("--cluster", help="name of the federation's log", metavar="NAME")]
+FEDERATION_HELP = "name of the federation's log"
+Federation = Annotated[str, typer.Option("--federation", "--cluster", help=FEDERATION_HELP, metavar="NAME")]
 JobName = Annotated[str, typer.Argument(metavar="NAME")]
 
 
@@ -406,6 +407,28 @@ def job_cancel(name: JobName, nats: Nats = None, federation: Federation = "feder
     from services.console import jobs
 
     raise typer.Exit(jobs.cancel(name, nats, federation, as_json=as_json))
+
+
+@job.command("give-up")
+def job_give_up(
+    name: JobName,
+    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
+    reason: Annotated[str, typer.Option(help="why nothing of it can be there, for the log", metavar="TEXT")],
+    by: Annotated[str | None, typer.Option(help="who says so (default: you)", metavar="NAME")] = None,
+    nats: Nats = None,
+    federation: Annotated[str, typer.Option("--federation", help=FEDERATION_HELP, metavar="NAME")] = "federation",
+    as_json: Json = False,
+) -> None:
+    """Declare that nothing of a job runs on a cluster, or ever will: an operator's word, where the cluster has none.
+
+    Ends nothing: look first, and end by hand what is left. Exit code 2: the cluster answers and shows it.
+    """
+    import getpass
+
+    from services.console import jobs
+
+    said_by = by or getpass.getuser()
+    raise typer.Exit(jobs.give_up(name, alias, nats, federation, by=said_by, reason=reason, as_json=as_json))
 
 
 @job.command("explain")

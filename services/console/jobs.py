@@ -31,6 +31,8 @@ from services.federator.timeline import drawn
 from services.start import beginning
 
 WATCH_S = 0.5
+GIVE_UP_WITHIN_S = 120.0
+"""An attempt that is under way is waited for: a request, unanswered."""
 NOT_SUBMITTED = "not-submitted"
 """Stands where the marker has the job's UID, which is made when it is submitted."""
 
@@ -86,8 +88,7 @@ def status(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
         return 0
     columns = ("cluster", "priority", "submission", "run", "name there", "why it is stopped")
     rows = [
-        (at["cluster"], f"{at['priority']:g}", _phase(at), at["run"], at["name"], at["stopped_for"] or at["refusal"])
-        for at in job["clusters"]
+        (at["cluster"], f"{at['priority']:g}", _phase(at), at["run"], at["name"], _why(at)) for at in job["clusters"]
     ]
     show.console().print(show.table(f"{job['name']}: {_stand(job)}", columns, rows))
     return 0
@@ -123,6 +124,16 @@ def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
     else:
         print(f"{name}: {'is being stopped on every cluster' if answer['cancelled'] else 'nothing of it was left'}")
     return 0 if answer["cancelled"] else 1
+
+
+def give_up(name: str, alias: str, nats: str | None, federation: str, *, by: str, reason: str, as_json: bool) -> int:
+    """Exit code 0, or 2: there is no such job or cluster, or it cannot be given up."""
+    answer = _asked(nats, federation, "give-up", GIVE_UP_WITHIN_S, name=name, cluster=alias, by=by, reason=reason)
+    if as_json:
+        show.json_line(answer)
+    else:
+        print(f"{name}: {alias} is given up; the log says that {by} declared it")
+    return 0
 
 
 def explain(name: str, nats: str | None, federation: str, *, at: str | None = None, as_json: bool = False) -> int:
@@ -171,10 +182,10 @@ def _time(time_ns: int) -> datetime:
     return EPOCH + timedelta(microseconds=time_ns // 1_000)
 
 
-def _asked(nats: str | None, federation: str, verb: str, **request: str) -> Any:
+def _asked(nats: str | None, federation: str, verb: str, within_s: float = micro.WITHIN_S, **request: str) -> Any:
     async def asked() -> Any:
         async with await _Asking.open(nats, federation) as federator:
-            return await federator.ask(verb, **request)
+            return await federator.ask(verb, within_s, **request)
 
     with told_errors(Unfit):
         return asyncio.run(asked())
@@ -191,8 +202,8 @@ class _Asking:
         chosen = settings.read({"nats_url": nats})
         return cls(await Connection(chosen.nats_url).connect(**chosen.nats_options()), federation)
 
-    async def ask(self, verb: str, **request: str | int) -> Any:
-        return await micro.ask(self._connection, self._prefix, verb, request)
+    async def ask(self, verb: str, within_s: float = micro.WITHIN_S, **request: str | int) -> Any:
+        return await micro.ask(self._connection, self._prefix, verb, request, within_s)
 
     async def __aenter__(self) -> _Asking:
         return self
@@ -203,6 +214,10 @@ class _Asking:
 
 def _lines(job: dict[str, Any]) -> list[str]:
     return [f"{at['cluster']}: {_phase(at)} {at['run']}".rstrip() for at in job["clusters"]] + [_stand(job)]
+
+
+def _why(at: dict[str, Any]) -> str:
+    return f"given up by {at['given_up']}" if at["given_up"] else str(at["stopped_for"] or at["refusal"])
 
 
 def _phase(at: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """What the federator says next: a function of its state alone.
 
 `decide` is every job's verdict (`services.federator.rules`) of those of which there is something to say. `answer` is what
-an effect's outcome adds to the log; `federated` and `cancelled` what a request does.
+an effect's outcome adds to the log; `federated`, `cancelled` and `given_up` what a request does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from events import (
     JobCancelled,
     JobFederated,
     NameTaken,
+    RunGivenUp,
     StopRefused,
     SubmissionAccepted,
     SubmissionDoubted,
@@ -33,12 +34,16 @@ from services.federator.backends import (
 )
 from services.federator.mcc import InvalidJob, MultiClusterJob
 from services.federator.records import ABANDONED, ENDED, Job, Place
-from services.federator.rules import verdict
+from services.federator.rules import gone, verdict
 from services.federator.specialize import name_on
 from services.federator.state import State
 
 JOBS = 200
 """Jobs of one commit."""
+
+
+class KeptUp(Exception):
+    """What cannot be given up, and why."""
 
 
 def decide(state: State) -> list[Event]:
@@ -84,6 +89,13 @@ def cancelled(job: Job) -> JobCancelled | None:
     """None when there is nothing left to cancel."""
     over = job.cancelled or all(place.phase == ENDED for place in job.places.values())
     return None if over else JobCancelled(job=job.uid)
+
+
+def given_up(state: State, job: Job, place: Place, by: str, reason: str) -> RunGivenUp:
+    """R21. Raises KeptUp."""
+    if why := gone.kept_up(place, state.clusters[place.account]):
+        raise KeptUp(why)
+    return RunGivenUp(job=job.uid, cluster=place.cluster, by=by, reason=reason)
 
 
 # ---------------------------------------------------------------------------------------------------------- outcomes

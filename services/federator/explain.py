@@ -13,7 +13,7 @@ import msgspec
 
 import events as ev
 from events import Event
-from services.federator.backends import RUNNING, SUCCEEDED, TERMINAL, UNKNOWN
+from services.federator.backends import GONE, RUNNING, SUCCEEDED, TERMINAL, UNKNOWN
 from services.federator.records import ENDED, RACING, Job, Place
 from services.federator.rules import ending, names, race
 from services.federator.state import State
@@ -184,6 +184,8 @@ def _answered(event: Event) -> Iterator[Step]:
             yield event.cluster, "submitted anew", "R17", f"as {event.name}"
         case ev.SubmissionWithdrawn():
             yield event.cluster, "withdrawn", "R18", "nothing had reached the cluster"
+        case ev.RunGivenUp():
+            yield event.cluster, "given up", "R21", f"{event.by} declared that nothing of it is there: {event.reason}"
         case ev.StopRefused():
             yield event.cluster, "stop refused", "R18", f"{event.code}: {event.message}; it is asked again"
 
@@ -194,6 +196,8 @@ def _seen(job: Job, place: Place, run: str, attempt: int) -> Iterator[Step]:
     holds = job.phase == RACING and job.holder == place.cluster
     if run == UNKNOWN:
         yield place.cluster, run, "R14", "the cluster does not say how it is"
+    elif run == GONE:
+        yield place.cluster, run, "R20", f"its cluster has nothing of it any more{', and it held the job' * holds}"
     elif place.stopped_for or job.phase != RACING:
         kept = job.winner == place.cluster and not job.cancelled
         rule, reason = ("R15", "the winner's run") if kept else ("R18", "a run that is not kept")

@@ -6,11 +6,13 @@ a guard time or of an extra time. So the log has no heartbeats, and every deadli
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from events import ClusterObserved, ClusterSilent, RemainsFound, Ticked
 from events.federation import RunSeen
-from services.federator.backends import RUNNING, UNKNOWN, Listing, Run
-from services.federator.records import ENDED, NOTHING, Cluster, Place
-from services.federator.rules import guard, priority
+from services.federator.backends import GONE, RUNNING, UNKNOWN, Listing, Run
+from services.federator.records import ENDED, NOTHING, Cluster, Key, Place
+from services.federator.rules import gone, guard, priority
 from services.federator.state import NS_PER_MS, State
 from services.state.clock import JUMP_NS
 
@@ -27,20 +29,39 @@ def log_time_ns(state: State, clock_ns: int) -> int:
     return state.clock.counted_ns + (step_ns if 0 <= step_ns <= JUMP_NS else 0)
 
 
+def missing(state: State, account: str, listing: Listing) -> list[Key]:
+    """R20: places that have ended, should the cluster say that it has nothing of them any more."""
+    listed = {run.name: run.uid for run in listing.runs}
+    found = []
+    for uid, alias in state.open.get(account, ()):
+        place = state.jobs[uid].places[alias]
+        if gone.may_be_gone(place) and listed.get(place.name) != place.uid:
+            found.append((uid, alias))
+    return found
+
+
 def observed(
-    state: State, account: str, listing: Listing, *, asked_ns: int, now_ns: int, before_ns: int
+    state: State,
+    account: str,
+    listing: Listing,
+    *,
+    asked_ns: int,
+    now_ns: int,
+    before_ns: int,
+    absent: Collection[Key] = (),
 ) -> ClusterObserved | None:
     """What a cluster's list says; None when it need not be written down.
 
     Log times: `asked_ns` of the question, `now_ns` of the answer, `before_ns` of the question that it answered before
-    (-1: it answered none of this federator's).
+    (-1: it answered none of this federator's). `absent`: of those that were `missing`, of which it has nothing.
     """
     cluster = state.clusters[account]
     listed = {run.name: run for run in listing.runs}
     runs = [
         seen
         for uid, alias in state.open[account]
-        if (seen := _seen(uid, state.jobs[uid].places[alias], listed, listing, now_ns, before_ns)) is not None
+        if (seen := _gone(uid, state.jobs[uid].places[alias], absent)) is not None
+        or (seen := _seen(uid, state.jobs[uid].places[alias], listed, listing, now_ns, before_ns)) is not None
     ]
     if runs or not cluster.answers or is_due(state, cluster, asked_ns):
         return ClusterObserved(account=account, asked_ns=asked_ns, runs=tuple(runs))
@@ -77,6 +98,12 @@ def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:
         if guard.is_due(job, place, cluster, asked_ns) or priority.is_due(job, place, cluster, asked_ns):
             return True
     return False
+
+
+def _gone(uid: str, place: Place, absent: Collection[Key]) -> RunSeen | None:
+    if (uid, place.cluster) not in absent or not gone.may_be_gone(place):
+        return None
+    return RunSeen(job=uid, cluster=place.cluster, state=GONE, attempt=place.attempt, started_ns=0)
 
 
 def _seen(

@@ -40,6 +40,7 @@ TRANSITIONS: dict[tuple[str, str], str] = {
     (ABANDONED, "name taken"): ENDED,
     (ABANDONED, "withdrawn"): ENDED,
     (STOPPING, "end seen"): ENDED,
+    **{(phase, "given up"): ENDED for phase in (SUBMITTING, NAMELESS, SUBMITTED, ABANDONED, STOPPING)},
 }
 """The life of a place: (phase, what happened) → phase. What is not here does not happen, or changes nothing."""
 
@@ -71,6 +72,8 @@ class Place(msgspec.Struct, gc=False):
     """Whether nothing of it runs before it is released."""
     remains: tuple[str, str] = NOTHING
     """Name and UID of what is to be cleared there; empty: nothing."""
+    sole: bool = False
+    """Whether nothing can ever run there but what was accepted: no other attempt may land, or what lands is held."""
     run: str = ""
     """The run's state as it was last seen; empty while it was not."""
     attempt: int = 0
@@ -82,6 +85,8 @@ class Place(msgspec.Struct, gc=False):
     """The cluster's `covered_ns` from which on it earns; -1 while it does not."""
     stopped_for: str = ""
     """Why it is to be stopped."""
+    given_up: str = ""
+    """Who declared that nothing of it is there."""
     refusal: str = ""
     """The code with which the cluster last refused something."""
 

@@ -4,6 +4,8 @@
     status   {"name": NAME}              a job, as `shown`; 404
     list     {"offset": 0}               jobs in the order of their acceptance, as `listed`; `PAGE` at most
     cancel   {"name": NAME}              {"cancelled": whether there was something left to cancel}; 404
+    give-up  {"name": NAME, "cluster": ALIAS, "by": WHO, "reason": WHY}
+                                         {"given_up": true}; 404; 409 with why it cannot be (R21). Operators' alone
 
 A token is accepted in none of them.
 """
@@ -11,7 +13,7 @@ A token is accepted in none of them.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -33,6 +35,17 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: int = 0
     """How many were listed before."""
+
+
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+
+
+class GiveUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    cluster: str
+    """The alias."""
+    by: Word
+    reason: Word
 
 
 def by_name(state: State, name: str) -> Job | None:
@@ -69,5 +82,6 @@ def _place(place: Place) -> dict[str, Any]:
         "run": place.run,
         "in_doubt": place.doubtful and place.phase != ENDED,
         "stopped_for": place.stopped_for,
+        "given_up": place.given_up,
         "refusal": place.refusal,
     }

@@ -15,10 +15,11 @@ import itertools
 import logging
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -30,8 +31,6 @@ from events.wire import UNDECODABLE
 from services.decider import LogTime
 from services.federator import core, mcc, observing, requests, telling
 from services.federator.backends import (
-    STOPPED,
-    UNKNOWN,
     Absent,
     Accepted,
     Backend,
@@ -43,7 +42,6 @@ from services.federator.backends import (
     Owner,
     Reach,
     Refused,
-    Run,
     Silent,
     Stopped,
     Submission,
@@ -82,6 +80,7 @@ class Agenda:
     submits_from_s: float = float("-inf")
     """No submission before that: the cluster said so."""
     numbers: itertools.count[int] = field(default_factory=itertools.count)
+    locks: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def add(self, key: Key, due_s: float) -> None:
         """Once, however often."""
@@ -98,6 +97,10 @@ class Agenda:
     def done(self, key: Key) -> None:
         self.there.discard(key)
         self.tries.pop(key, None)
+
+    def alone(self, key: Key) -> asyncio.Lock:
+        """Held while anything is tried of this key."""
+        return self.locks.setdefault(key, asyncio.Lock())
 
     async def next(self) -> Key:
         """The first that is due; waits for one."""
@@ -230,11 +233,27 @@ class Federator:
         async def cancel(data: bytes) -> Any:
             return {"cancelled": await self.cancel(self._named(data))}
 
-        return {"submit": submit, "status": status, "list": listed, "cancel": cancel}
+        async def give_up(data: bytes) -> Any:
+            asked = _asked(data, requests.GiveUp)
+            job = self._job(asked.name)
+            if asked.cluster not in job.places:
+                raise Unfit(
+                    404, f"{asked.name} has no cluster {asked.cluster!r}: expected one of {', '.join(job.places)}"
+                )
+            try:
+                await self.give_up(job, job.places[asked.cluster], asked.by, asked.reason)
+            except core.KeptUp as error:
+                raise Unfit(409, f"{asked.name} on {asked.cluster} cannot be given up: {error}") from error
+            return {"given_up": True}
+
+        return {"submit": submit, "status": status, "list": listed, "cancel": cancel, "give-up": give_up}
 
     def _named(self, data: bytes) -> Job:
         """Raises Unfit."""
-        name = _asked(data, requests.Named).name
+        return self._job(_asked(data, requests.Named).name)
+
+    def _job(self, name: str) -> Job:
+        """Raises Unfit."""
         job = requests.by_name(self.state, name)
         if job is None:
             raise Unfit(404, f"there is no job {name!r}")
@@ -248,6 +267,12 @@ class Federator:
             return [] if event is None else [event]
 
         return await self.say(said, "request")
+
+    async def give_up(self, job: Job, place: Place, by: str, reason: str) -> None:
+        """R21. No attempt of this process is under way when it is declared, and none begins behind it. Raises KeptUp."""
+        agenda = self._agendas.get(place.account)
+        async with agenda.alone((job.uid, place.cluster)) if agenda is not None else nullcontext():
+            await self.say(lambda: [core.given_up(self.state, job, place, by, reason)], "request")
 
     # ------------------------------------------------------------------------------------------------------ the log
 
@@ -299,17 +324,20 @@ class Federator:
         agenda, loop = self._agendas[account], asyncio.get_running_loop()
         while True:
             key = await agenda.next()
-            at_least_s, before = 0.0, self._intent(key)
-            if key in self.state.submitting:
-                at_least_s = await self._submit(key, reach.backend, agenda)
-            elif key in self.state.stopping:
-                at_least_s = await self._stop(key, reach)
-            elif self.state.intends(key) and isinstance(reach.backend, Holding):
-                at_least_s = await (self._release if key in self.state.releasing else self._clear)(key, reach.backend)
-            else:
-                agenda.done(key)
-                self._tried.discard(key)
-                continue
+            async with agenda.alone(key):
+                at_least_s, before = 0.0, self._intent(key)
+                if key in self.state.submitting:
+                    at_least_s = await self._submit(key, reach.backend, agenda)
+                elif key in self.state.stopping:
+                    at_least_s = await self._stop(key, reach)
+                elif self.state.intends(key) and isinstance(reach.backend, Holding):
+                    at_least_s = await (self._release if key in self.state.releasing else self._clear)(
+                        key, reach.backend
+                    )
+                else:
+                    agenda.done(key)
+                    self._tried.discard(key)
+                    continue
             if self._intent(key) != before:
                 agenda.done(key)
                 agenda.add(key, loop.time())
@@ -432,9 +460,8 @@ class Federator:
             if self.state.open.get(account):
                 asked_ns = observing.log_time_ns(self.state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
-                if isinstance(answer, Listing) and isinstance(reach.backend, Holding):
-                    answer = await self._with_gone(account, reach.backend, answer)
-                await self.say(lambda: self._seen(account, answer, asked_ns), "outcome")  # noqa: B023
+                absent = await self._absent(account, reach.backend, answer)
+                await self.say(lambda: self._seen(account, answer, asked_ns, absent), "outcome")  # noqa: B023
                 if isinstance(answer, Silent):
                     await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
                     continue
@@ -452,23 +479,25 @@ class Federator:
         vouched = await reach.log.vouches(telling.watched(self.state, cluster, self.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
 
-    async def _with_gone(self, account: str, backend: Holding, listing: Listing) -> Listing:
-        """Runs that somebody deleted are stopped: a UID never comes back. Looked for when a list lacked them before."""
-        listed, gone = {run.uid for run in listing.runs}, []
-        for uid, alias in [*self.state.open[account]]:
-            place = self.state.jobs[uid].places[alias]
-            missing = place.is_there and place.uid not in listed and place.run in ("", UNKNOWN)
-            if missing and await backend.is_gone(place.name, place.uid):
-                gone.append(Run(name=place.name, uid=place.uid, state=STOPPED, attempt=place.attempt, started_ms=0))
-        return msgspec.structs.replace(listing, runs=(*listing.runs, *gone))
-
     async def _sweep(self, backend: Backend) -> None:
         """Submissions that come late are found even where no job is open."""
         answer = await backend.observe()
         if isinstance(answer, Listing) and answer.held:
             await self.say(lambda: observing.remains(self.state, self.log.cluster, answer), "outcome")
 
-    def _seen(self, account: str, answer: Listing | Unchanged | Silent, asked_ns: int) -> list[Event]:
+    async def _absent(self, account: str, backend: Backend, answer: Listing | Unchanged | Silent) -> list[Key]:
+        """R20: a list may lack what is there; of what it lacks the cluster is asked by name and UID."""
+        if not isinstance(answer, Listing) or not isinstance(backend, Holding):
+            return []
+        lacking = [
+            (uid, alias, self.state.jobs[uid].places[alias])
+            for uid, alias in observing.missing(self.state, account, answer)
+        ]
+        return [(uid, alias) for uid, alias, place in lacking if await backend.is_gone(place.name, place.uid)]
+
+    def _seen(
+        self, account: str, answer: Listing | Unchanged | Silent, asked_ns: int, absent: Collection[Key]
+    ) -> list[Event]:
         """What an answer, or none, adds to the log."""
         state, before_ns = self.state, self._answered.get(account, -1)
         clock_ns = max(self._clock.now_ns(), state.clock.time_ns)
@@ -476,7 +505,9 @@ class Federator:
         found: list[ev.RemainsFound] = []
         if isinstance(answer, Listing):
             now_ns = observing.log_time_ns(state, clock_ns)
-            said = observing.observed(state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns)
+            said = observing.observed(
+                state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
+            )
             self._answered[account] = asked_ns
             found = observing.remains(state, self.log.cluster, answer)
         elif isinstance(answer, Unchanged):

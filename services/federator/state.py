@@ -300,7 +300,7 @@ def _settled(state: State, event: ev.JobSettled) -> None:
     job.phase = SETTLED
     kept = "" if job.cancelled else job.winner
     for alias, place in job.places.items():
-        if place.uid and alias != kept:
+        if place.uid and alias != kept and not place.given_up:
             _remains(state, job.uid, place, (place.name, place.uid))
     state.touch(job.uid)
 
@@ -342,7 +342,9 @@ def _accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) ->
     if place is None or not state.move(event.job, place, "accepted"):
         state.ignore(event)
         return
-    place.uid, place.doubtful, place.held = event.uid, False, isinstance(event, ev.SubmissionHeld)
+    place.held = isinstance(event, ev.SubmissionHeld)
+    place.sole = place.held or not (place.doubtful or event.adopted)
+    place.uid, place.doubtful = event.uid, False
     state.index(event.job, place)
 
 
@@ -406,6 +408,15 @@ def _stop_refused(state: State, event: ev.StopRefused) -> None:
         state.ignore(event)
         return
     place.refusal = event.code
+
+
+def _given_up(state: State, event: ev.RunGivenUp) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "given up"):
+        state.ignore(event)
+        return
+    place.given_up, place.doubtful = event.by, False
+    _loses_hold(state.jobs[event.job], place)
 
 
 # ----------------------------------------------------------------------------------------------------- observations
@@ -493,6 +504,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.JobUnplaced: _unplaced,
     ev.StopIntended: _stop_intended,
     ev.StopRefused: _stop_refused,
+    ev.RunGivenUp: _given_up,
     ev.JobSettled: _settled,
     ev.RemainsFound: _remains_found,
     ev.RemainsCleared: _remains_cleared,

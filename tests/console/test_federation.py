@@ -58,7 +58,9 @@ async def test_every_decision_is_reproduced(seed: int) -> None:
     assert report.verified, report
     assert report.decided == report.reproduced == report.causes["decide"] > 0
     assert report.digest == FORM.digest(fold(commits))
-    told = (*DECIDED, *CAUSES)
+    taken = [commit for commit in commits if isinstance(commit[0], ev.SnapshotTaken)]
+    assert report.snapshots == len(taken)
+    told = (*DECIDED, *CAUSES, ev.SnapshotTaken)
     assert report.outcomes == sum(len(commit) for commit in commits if not isinstance(commit[0], told))
 
 

@@ -120,7 +120,7 @@ PUBLISHES: dict[str, str] = {
     "lease federator": "muster-leases.federation.federator",
     "body chunk": "$O.muster-bodies-federation.C.x",
     "body meta": "$O.muster-bodies-federation.M.x",
-    **{f"job {verb}": f"muster-jobs.federation.{verb}" for verb in (*JOB_VERBS, "other")},
+    **{f"job {verb}": f"muster-jobs.federation.{verb}" for verb in (*JOB_VERBS, "give-up", "other")},
     "another federation's job": "muster-jobs.other.submit",
     **{f"service {asked}": f"$SRV.{asked}" for asked in ("PING", "INFO.muster-federator", "STATS.muster-federator.x")},
     "another service": "$SRV.INFO.other",

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 import events as ev
 from events import Event
 from services.federator import core
-from services.federator.records import Job, account_of
+from services.federator.records import account_of
+from services.federator.snapshot import FORM
 from services.federator.state import State
+from services.federator.validate import validate_state
 from tests.federator.clusters import TrueRun
 
 if TYPE_CHECKING:
     from tests.federator.simulation import World
 
 MS = 1_000_000
-TERMINAL = ("succeeded", "failed", "stopped")
+TERMINAL = ("succeeded", "failed", "stopped", "gone")
 REPLAYED = 16
 """One history of so many is folded and decided again."""
 
@@ -41,6 +41,11 @@ class Seen:
         self.wanted = True
         self.over = False
         self.accepted = False
+        self.uid = ""
+        self.doubted = False
+        """Whether an attempt besides the accepted one may be on its way."""
+        self.rashly = False
+        """Whether somebody gave it up who had not looked."""
         self.run = ""
         self.attempt = 0
         self.started_ns = -1
@@ -154,6 +159,12 @@ class Audit:
 
     def _taken(self, event: ev.FederatorTaken) -> None:
         self.seen_ns.clear()
+        for job in self.jobs.values():
+            for place in job.places.values():
+                place.doubted |= not place.accepted
+
+    def _doubted(self, event: ev.SubmissionDoubted) -> None:
+        self.jobs[event.job].places[event.cluster].doubted = True
 
     def _ticked(self, event: ev.Ticked) -> None:
         step_ns = event.time_ns - self.time_ns
@@ -175,9 +186,12 @@ class Audit:
         _check(not job.decided, f"R15: {event.job} is submitted again to {event.cluster}")
         _check(place.wanted, f"{event.job} is submitted to {event.cluster}, where it is not wanted")
         place.names.append(event.name)
+        place.doubted = False
 
     def _accepted(self, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:
         place = self.jobs[event.job].places[event.cluster]
+        place.uid = event.uid
+        place.doubted |= event.adopted
         run = self.run_of(place)
         ours = run is not None and run.owner is not None and run.owner.job == event.job
         _check(ours, f"R17: {event.job} takes {place.names[-1]} on {event.cluster} for its own")
@@ -309,6 +323,23 @@ class Audit:
                 raise Violation(where)
         place.wanted = False
 
+    def _given_up(self, event: ev.RunGivenUp) -> None:
+        """Who is careful does it only where nobody else can say it."""
+        job = self.jobs[event.job]
+        place = job.places[event.cluster]
+        where = f"R21: {job.uid} is given up on {place.cluster}"
+        _check(not place.over, f"{where}, where it ended")
+        shown = place.accepted and self.answers(place) and place.run not in ("", "unknown")
+        _check(not shown, f"{where}, which shows it {place.run}")
+        run = self.run_of(place)
+        known = bool(place.uid) and not place.doubted and self.answers(place)
+        deleted = run is not None and self.world.clusters[place.account].runs.get(run.name) is not run
+        rash = event.by == "hasty"
+        _check(rash or not (known and deleted), f"R20: {job.uid} on {place.cluster} is gone, and nobody saw it")
+        place.over, place.wanted, place.rashly = True, False, rash
+        if job.holder == place.cluster:
+            job.holder = ""
+
     def _settled(self, event: ev.JobSettled) -> None:
         job = self.jobs[event.job]
         job.settled = True
@@ -318,7 +349,10 @@ class Audit:
     # ----------------------------------------------------------------------------------------------------- the truth
 
     def run_of(self, place: Seen) -> TrueRun | None:
-        return self.world.clusters[place.account].runs.get(place.names[-1])
+        cluster = self.world.clusters[place.account]
+        if not place.uid:
+            return cluster.runs.get(place.names[-1])
+        return next(run for run in cluster.ever if run.uid == place.uid)
 
     def ran_ms(self, run: TrueRun, attempt: int) -> int:
         """For how long this attempt truly ran; what its cluster does not know may run."""
@@ -332,14 +366,16 @@ class Audit:
         )
 
     def survivors(self, job: Told, but: str = "") -> list[str]:
-        """Clusters with a run of the job that did not end."""
+        """Clusters with a run of the job that did not end; but for those that somebody gave up without a look."""
+        rashly = [place.cluster for place in job.places.values() if place.rashly]
         return [
             run.owner.cluster
             for cluster in self.world.clusters.values()
-            for run in cluster.runs.values()
+            for run in cluster.ever
             if run.owner is not None
             and run.owner.job == job.uid
             and run.owner.cluster != but
+            and run.owner.cluster not in rashly
             and not run.ends(self.world.now_ms)
         ]
 
@@ -354,7 +390,7 @@ class Audit:
             kept = [] if job.cancelled or job.decided != "placed" else [job.winner]
             _check(set(survivors) <= set(kept), f"{job.uid} survives on {survivors}, and was placed on {kept}")
             for place in job.places.values():
-                run = world.clusters[place.account].runs.get(place.names[-1])
+                run = self.run_of(place)
                 if run is not None and run.owner is not None and run.stopped:
                     _check(not place.wanted, f"{job.uid} was stopped on {place.cluster}, and nobody meant to")
         if world.seed % REPLAYED == 0:
@@ -362,17 +398,23 @@ class Audit:
 
     def replay(self) -> None:
         """Design, rule 3: folded again it is the same state, and deciding again gives what was decided."""
-        state = State()
+        state, digests = State(), {}
         for number, commit in enumerate(self.world.log, 1):
             if isinstance(commit[0], DECIDED) and list(commit) != core.decide(state):
                 raise Violation(f"commit {number}: decided again it is {core.decide(state)}")
             state.apply(number, commit)
+            digests[number] = FORM.digest(state)
+            validate_state(state)
+            for event in commit:
+                if isinstance(event, ev.SnapshotTaken):
+                    _check(
+                        event.digest == digests[event.sequence], f"the snapshot of {event.sequence} is another state"
+                    )
         process = self.world.process
-        _check(process is not None and encoded(state.jobs) == encoded(process.state.jobs), "folded again it is another")
-
-
-def encoded(jobs: dict[str, Job]) -> bytes:
-    return msgspec.json.encode(jobs)
+        _check(
+            process is not None and FORM.digest(process.state) == digests[len(digests)], "folded again it is another"
+        )
+        _check(not state.ignored, f"what changes nothing is said: {state.ignored}")
 
 
 def _check(holds: bool, otherwise: str) -> None:
@@ -398,5 +440,7 @@ READERS: dict[type, Any] = {
     ev.JobPlaced: Audit._placed,
     ev.JobUnplaced: Audit._unplaced,
     ev.StopIntended: Audit._stop_intended,
+    ev.SubmissionDoubted: Audit._doubted,
+    ev.RunGivenUp: Audit._given_up,
     ev.JobSettled: Audit._settled,
 }

@@ -20,11 +20,13 @@ from services.federator.backends import (
     Absent,
     Accepted,
     Described,
+    InDoubt,
     Limited,
     Listing,
     Owner,
     Refused,
     Run,
+    Silent,
     Stopped,
     Submitted,
     Taken,
@@ -34,8 +36,9 @@ from services.federator.backends import (
 class TrueRun:
     """One run, as it truly is."""
 
-    def __init__(self, name: str, owner: Owner | None, life: list[tuple[int, str, int]]) -> None:
+    def __init__(self, name: str, owner: Owner | None, life: list[tuple[int, str, int]], uid: str = "") -> None:
         self.name = name
+        self.uid = uid
         self.owner = owner
         self.life = life
         self.stopped = False
@@ -64,10 +67,15 @@ class TrueRun:
         self.life = [step for step in self.life if step[0] <= shown_ms]
         self.life += [(shown_ms, STOPPING, attempt), (dead_ms, STOPPED, attempt)]
 
+    def end(self, dead_ms: int) -> None:
+        """It is ended by hand, or with its cluster."""
+        if not self.ends(dead_ms):
+            self.life = [step for step in self.life if step[0] < dead_ms] + [(dead_ms, STOPPED, self.at(dead_ms)[2])]
+
     def shown(self, now_ms: int, skew_ms: int) -> Run:
         since_ms, state, attempt = self.at(now_ms)
         started_ms = since_ms + skew_ms if state == RUNNING else 0
-        return Run(name=self.name, uid="", state=state, attempt=attempt, started_ms=started_ms)
+        return Run(name=self.name, uid=self.uid, state=state, attempt=attempt, started_ms=started_ms)
 
 
 def a_life(rng: Random, now_ms: int, guard_ms: int) -> list[tuple[int, str, int]]:
@@ -104,6 +112,12 @@ class TrueCluster:
         self.rng = rng
         self.guard_ms = guard_ms
         self.runs: dict[str, TrueRun] = {}
+        """By name."""
+        self.ever: list[TrueRun] = []
+        """Those that somebody deleted as well."""
+        self.identifies = False
+        """Whether runs have identities, and names are free again when somebody deletes them: Kubernetes."""
+        self.closed = False
         self.skew_ms = 0
         self.tells_time = rng.random() < 0.8
         self.limited_ms = (0, 0)
@@ -116,6 +130,8 @@ class TrueCluster:
         """Foreign runs that somebody tried to stop."""
 
     def submit(self, name: str, owner: Owner, now_ms: int) -> Submitted:
+        if self.closed:
+            return InDoubt(reason="nobody is there")
         if _within(self.limited_ms, now_ms):
             return Limited(retry_after_ms=1_000)
         if self.content_refused:
@@ -124,8 +140,10 @@ class TrueCluster:
             return Refused(code="ForbiddenUserError", message="", of_content=False)
         if name in self.runs:
             return Taken()
-        self.runs[name] = TrueRun(name, owner, a_life(self.rng, now_ms, self.guard_ms))
-        return Accepted(uid="")
+        uid = f"{name}#{len(self.ever)}" if self.identifies else ""
+        run = self.runs[name] = TrueRun(name, owner, a_life(self.rng, now_ms, self.guard_ms), uid)
+        self.ever.append(run)
+        return Accepted(uid=uid)
 
     def listing(self, now_ms: int) -> Listing:
         skew_ms = self.skew_ms
@@ -134,11 +152,21 @@ class TrueCluster:
             clock_ms=now_ms + skew_ms if self.tells_time else 0,
         )
 
-    def stop(self, name: str, now_ms: int) -> Stopped:
+    def delete(self, name: str, now_ms: int) -> None:
+        """By hand, as the API server lets anybody do; its pods take their time."""
+        self.runs.pop(name).end(now_ms + self.rng.randrange(20_000))
+
+    def close(self, now_ms: int) -> None:
+        """It is decommissioned."""
+        self.closed = True
+        for run in self.ever:
+            run.end(now_ms)
+
+    def stop(self, name: str, uid: str, now_ms: int) -> Stopped:
         if _within(self.limited_ms, now_ms):
             return Limited(retry_after_ms=1_000)
         run = self.runs.get(name)
-        if run is None:
+        if run is None or run.uid != uid:
             return Absent()
         if run.owner is None:
             self.touched.append(name)
@@ -148,8 +176,10 @@ class TrueCluster:
         run.stop(now_ms, shown_ms, shown_ms + self.rng.randrange(20_000))
         return Accepted(uid="")
 
-    def describe(self, name: str, now_ms: int) -> Described | Absent:
+    def describe(self, name: str, now_ms: int) -> Described | Absent | Silent:
         run = self.runs.get(name)
+        if run is None and any(one.name == name and not one.ends(now_ms) for one in self.ever):
+            return Silent(reason="pods are left")
         return Absent() if run is None else Described(run=run.shown(now_ms, self.skew_ms), owner=run.owner)
 
 

@@ -65,7 +65,7 @@ class HeldCluster(TrueCluster):
         if not isinstance(answer, Accepted):
             return answer
         self.made += 1
-        self.runs[name] = HeldRun(name, owner, f"{name}/{self.made}", now_ms)
+        self.runs[name] = self.ever[-1] = HeldRun(name, owner, f"{name}/{self.made}", now_ms)
         return Accepted(uid=f"{name}/{self.made}", held=True)
 
     def of(self, name: str, uid: str) -> HeldRun | None:
@@ -81,7 +81,7 @@ class HeldCluster(TrueCluster):
         return Accepted(uid=uid)
 
     def stop_held(self, name: str, uid: str, now_ms: int) -> Stopped:
-        return Absent() if self.of(name, uid) is None else self.stop(name, now_ms)
+        return Absent() if self.of(name, uid) is None else self.stop(name, uid, now_ms)
 
     def clear(self, name: str, uid: str, now_ms: int) -> Stopped:
         run = self.of(name, uid)
@@ -165,6 +165,7 @@ class HoldingProcess(Process):
 class HeldWorld(World):
     cluster_type = HeldCluster
     process_type = HoldingProcess
+    for_good = False
 
     def left(self) -> list[str]:
         """Runs of ours that nobody keeps."""

@@ -18,7 +18,7 @@ from services.snapshots import take
 from tests.federator import simulation
 from tests.federator.audit import DECIDED
 
-CAUSES = {ev.FederatorTaken: "taken", ev.JobFederated: "request", ev.JobCancelled: "request"}
+CAUSES = {ev.FederatorTaken: "taken", ev.JobFederated: "request", ev.JobCancelled: "request", ev.RunGivenUp: "request"}
 """By a commit's first event; else a decision, or an outcome."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import events as ev
 from services.federator import core, observing, records, state
 from services.federator.backends import RUNNING
-from services.federator.rules import ending, guard, names, priority, race
+from services.federator.rules import ending, gone, guard, names, priority, race
 
 Plant = Callable[[], None]
 
@@ -220,6 +220,12 @@ PLANTS: dict[str, Plant] = {
     "R18 settled at once": _replaced(
         ending, "settled", lambda job: [ev.JobSettled(job=job.uid)] if job.phase != records.RACING else []
     ),
+    "R20 gone although another attempt may land": _replaced(
+        gone, "may_be_gone", lambda place: bool(place.is_there and place.uid)
+    ),
+    "R20 nothing is ever gone": _replaced(gone, "may_be_gone", lambda place: False),
+    "R21 what is shown is given up": _replaced(gone, "kept_up", lambda place, cluster: ""),
+    "R21 what is given up stays": _fold(ev.RunGivenUp, lambda folded, event: None),
     "R19 the winner goes on": _replaced(
         ending,
         "unwanted",
@@ -235,7 +241,7 @@ PLANTS: dict[str, Plant] = {
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """With this bug, and then without it."""
-    owners: list[Any] = [core, ending, guard, names, observing, priority, race, records.Job, state]
+    owners: list[Any] = [core, ending, gone, guard, names, observing, priority, race, records.Job, state]
     tables: list[dict[Any, Any]] = [state.APPLY, records.TRANSITIONS]
     before = [dict(vars(owner)) for owner in owners]
     rows = [dict(table) for table in tables]
@@ -252,7 +258,7 @@ def planted(name: str) -> Iterator[None]:
             table.update(row)
 
 
-def found(name: str, seeds: int = 2_000) -> tuple[str, int, str]:
+def found(name: str, seeds: int = 5_000) -> tuple[str, int, str]:
     """After how many histories the bug that is planted is found, and by what; 0 when it is not."""
     from tests.federator import simulation
 

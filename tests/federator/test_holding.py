@@ -230,7 +230,7 @@ async def test_a_run_that_somebody_deletes_is_out_of_the_race(field: Field) -> N
     assert field.job("train").places["a"].phase != ENDED
     site.cluster.delete("Pod", "left")
     await until(lambda: not field.alive() and field.job("train").places["a"].phase == ENDED, "its end")
-    assert field.job("train").places["a"].run == "stopped"
+    assert field.job("train").places["a"].run == "gone"
     async with scheduled(field, "b"):
         await field.settled("train")
     assert field.job("train").winner == "b"

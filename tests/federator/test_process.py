@@ -171,6 +171,33 @@ async def test_it_has_snapshots_taken_and_its_log_is_verified_copied_and_replaye
     assert ("denies" in said, "violation" in said.lower(), "left out" in said) == (False, False, False)
 
 
+async def test_an_operator_gives_up_what_his_cluster_took_with_it(
+    guarded: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`jobs` may not. What the cluster shows, nobody may."""
+    await answers(guarded)
+    code, _, err = await guarded.muster("submit", guarded.file("train"), "--watch")
+    assert code == 0, err
+    winner = (await guarded.answer("status", "train"))["cluster"]
+    given_up = ("give-up", "train", "--cluster", winner, "--reason", "its rack burned", "--by", "ann")
+    code, _, err = await guarded.muster(*given_up)
+    assert (code, "denies" in err) == (2, True), err
+    sign_in(monkeypatch, "federation-operator")
+    code, _, err = await guarded.muster(*given_up)
+    assert (code, "the cluster answers and shows it: running" in err) == (2, True), err
+    code, _, err = await guarded.muster("give-up", "train", "--cluster", "other", "--reason", "?")
+    assert (code, "train has no cluster 'other': expected one of" in err) == (2, True), err
+    guarded.run.pai.clusters[winner].cut_off = True
+    async with asyncio.timeout(60):
+        while (await guarded.muster(*given_up))[0]:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    (place,) = [at for at in (await guarded.answer("status", "train"))["clusters"] if at["cluster"] == winner]
+    assert (place["phase"], place["given_up"]) == ("ended", "ann")
+    (line,) = [line for line in await guarded.answer("explain", "train") if line["rule"] == "R21"]
+    assert line["reason"] == "ann declared that nothing of it is there: its rack burned"
+    assert (await told(guarded, "verify", guarded.run.url, "--cluster", FEDERATION))["verified"] is True
+
+
 async def answers(running: Running) -> list[Any]:
     """All jobs, when the federator answers `jobs`."""
     async with asyncio.timeout(60), signed_in(running.run.url, "jobs") as client:
@@ -231,6 +258,7 @@ async def test_a_program_finds_it_as_a_nats_micro_service(running: Running) -> N
         info = json.loads((await connection.request("$SRV.INFO.muster-federator", b"")).data)
     assert sorted(endpoint["subject"] for endpoint in info["endpoints"]) == [
         "muster-jobs.federation.cancel",
+        "muster-jobs.federation.give-up",
         "muster-jobs.federation.list",
         "muster-jobs.federation.status",
         "muster-jobs.federation.submit",

@@ -5,26 +5,11 @@ from pathlib import Path
 
 import events as ev
 from services.federator import rules
-from services.federator.backends import Accepted, Described, InDoubt, NotSent, Owner, Refused, Run
-from services.federator.core import name_described
-from tests.federator.world import Federation, of_type, stops
+from services.federator.backends import Owner, Run
+from tests.federator import test_places
+from tests.federator.world import Federation, equal, of_type, placed, scheduled, stops
 
 OURS = Owner(federation="fed", job="u1", cluster="a")
-
-
-def placed(said: list[ev.Event]) -> list[tuple[str, str]]:
-    return [(event.cluster, event.reason) for event in of_type(said, ev.JobPlaced)]
-
-
-def scheduled(said: list[ev.Event]) -> list[str]:
-    return [event.cluster for event in of_type(said, ev.JobScheduled)]
-
-
-def equal(**given: float) -> Federation:
-    """Two clusters of equal priority that took the job."""
-    world = Federation(a=50, b=50, **given)
-    world.accept()
-    return world
 
 
 def three(**given: float) -> Federation:
@@ -390,134 +375,11 @@ def test_r15_after_the_decision_nothing_is_started_again() -> None:
     assert not world.state.stopping
 
 
-# -------------------------------------------------------------------------------------- R16, R17: doubt and names
-
-
-def test_r16_a_refusal_settles_nothing_while_an_earlier_attempt_is_in_doubt() -> None:
-    world = Federation(a=50, b=50)
-    world.answer("a", InDoubt(reason="no answer"))
-    world.answer("a", Refused(code="ForbiddenUserError", message="", of_content=False))
-    assert ("u1", "a") in world.state.submitting
-    assert world.place("a").contends
-    world.answer("a", Accepted(uid=""))
-    assert world.place("a").phase == "submitted"
-
-
-def test_r16_a_refusal_of_the_content_settles_earlier_attempts_too() -> None:
-    world = Federation(a=50, b=50)
-    world.answer("a", InDoubt(reason="no answer"))
-    world.answer("a", Refused(code="InvalidProtocolError", message="", of_content=True))
-    assert world.place("a").phase == "ended"
-
-
-def test_r16_a_refusal_without_doubt_settles_it() -> None:
-    world = Federation(a=50, b=50)
-    world.answer("a", Refused(code="ForbiddenUserError", message="", of_content=False))
-    assert world.place("a").phase == "ended"
-
-
-def test_r16_another_process_has_everything_in_doubt_that_it_finds_intended() -> None:
-    world = Federation(a=50, b=50)
-    world.restart()
-    world.answer("a", Refused(code="ForbiddenUserError", message="", of_content=False))
-    assert world.place("a").phase == "submitting"
-
-
-def test_r16_in_doubt_and_unwanted_it_is_repeated_and_then_stopped() -> None:
-    world = Federation(a=50, b=50)
-    world.answer("b", InDoubt(reason="no answer"))
-    world.accept("a")
-    world.at(0, a="running")
-    assert stops(world.at(10)) == {"b": "NotEarliest"}
-    assert world.place("b").phase == "abandoned"
-    assert world.answer("b", NotSent(reason="refused"), tried=True) is None
-    assert ("u1", "b") in world.state.submitting
-    world.answer("b", Accepted(uid=""))
-    assert list(world.state.stopping) == [("u1", "b")]
-
-
-def test_r16_unwanted_and_never_sent_it_is_withdrawn() -> None:
-    world = Federation(a=50, b=50)
-    world.accept("a")
-    world.at(0, a="running")
-    world.at(10)
-    world.answer("b", NotSent(reason="refused"), tried=False)
-    assert [type(event) for event in world.decide()] == [ev.JobSettled]
-
-
-def test_r16_what_may_have_been_sent_is_never_withdrawn() -> None:
-    world = Federation(a=50, b=50)
-    world.accept("a")
-    world.at(0, a="running")
-    world.at(10)
-    world.restart()
-    assert world.answer("b", NotSent(reason="refused"), tried=False) is None
-    world.append(ev.SubmissionWithdrawn(job="u1", cluster="b"))
-    assert world.place("b").phase == "abandoned"
-
-
-def test_r16_after_a_lost_answer_it_finds_and_adopts_its_own() -> None:
-    world = Federation(a=50, b=50)
-    run = Run(name="mc-job-name-a", uid="7", state="waiting", attempt=0, started_ms=0)
-    said = name_described(world.job, world.place("a"), OURS, Described(run=run, owner=OURS))
-    assert said == ev.SubmissionAccepted(job="u1", cluster="a", uid="7", adopted=True)
-
-
-def test_r17_a_name_that_somebody_else_has_is_left_alone() -> None:
-    world = Federation(a=50, b=50)
-    run = Run(name="mc-job-name-a", uid="", state="running", attempt=0, started_ms=0)
-    for owner in (
-        None,
-        Owner(federation="other", job="u1", cluster="a"),
-        Owner(federation="fed", job="u1", cluster="b"),
-    ):
-        said = name_described(world.job, world.place("a"), OURS, Described(run=run, owner=owner))
-        assert said == ev.NameTaken(job="u1", cluster="a")
-    world.append(ev.NameTaken(job="u1", cluster="a"))
-    assert world.decide() == [ev.SubmissionIntended(job="u1", cluster="a", name="mc-job-name-a-2", number=2)]
-    world.append(ev.NameTaken(job="u1", cluster="a"))
-    assert [event.name for event in of_type(world.decide(), ev.SubmissionIntended)] == ["mc-job-name-a-3"]
-    world.append(ev.NameTaken(job="u1", cluster="a"))
-    assert stops(world.decide()) == {"a": "NoName"}
-    assert world.place("a").phase == "ended"
-
-
-# ------------------------------------------------------------------------------------------------ R18, R19: settled
-
-
-def test_r18_settled_only_when_each_loser_was_seen_to_have_ended() -> None:
-    world = Federation(a=50, b=50, c=50)
-    world.accept()
-    world.at(0, a="running", b="running", c="waiting")
-    world.at(10, b="stopping", c="waiting")
-    assert world.at(11, b="stopped") == []
-    assert world.at(12, c="stopping") == []
-    assert world.at(13, c="failed") == [ev.JobSettled(job="u1")]
-
-
-def test_r19_cancelled_by_its_user_every_run_is_stopped() -> None:
-    world = equal()
-    world.at(0, a="running")
-    world.append(ev.JobCancelled(job="u1"))
-    assert stops(world.decide()) == {"a": "Cancelled", "b": "Cancelled"}
-    assert world.at(1, a="stopped") == []
-    assert world.at(2, b="stopped") == [ev.JobSettled(job="u1")]
-
-
-def test_r19_the_winner_as_well() -> None:
-    world = equal()
-    world.at(0, a="running")
-    world.at(10)
-    assert world.at(11, b="stopped") == [ev.JobSettled(job="u1")]
-    world.append(ev.JobCancelled(job="u1"))
-    assert stops(world.decide()) == {"a": "Cancelled"}
-    assert world.at(12, a="stopped") == [ev.JobSettled(job="u1")]
-
-
 def test_every_rule_has_its_tests() -> None:
     numbers = set(re.findall(r"^ ?(R\d+)\. ", rules.__doc__ or "", re.MULTILINE))
-    tested = {name.split("_")[1].upper() for name in globals() if name.startswith("test_r") and name[6].isdigit()}
-    assert numbers == tested == {f"R{number}" for number in range(1, 20)}
+    names = (*globals(), *vars(test_places))
+    tested = {name.split("_")[1].upper() for name in names if name.startswith("test_r") and name[6].isdigit()}
+    assert numbers == tested == {f"R{number}" for number in range(1, 22)}
 
 
 def test_the_documentation_has_the_rules_word_by_word() -> None:

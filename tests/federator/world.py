@@ -33,6 +33,8 @@ class Federation:
         self.answered: dict[str, int] = {}
         self.silenced: set[str] = set()
         self.skew_ms: dict[str, int] = {}
+        self.left: set[str] = set()
+        """Of the runs that no list shows, those that their clusters still know by name."""
         self.append(ev.FederatorTaken(holder="test"))
         self.append(observing.ticked(self.state, EPOCH_NS))
         document = load_all(EXAMPLE)[0]
@@ -65,10 +67,21 @@ class Federation:
             assert len(everything) < 100, "it never ends"
         return everything
 
-    def accept(self, *aliases: str) -> list[Event]:
+    def accept(self, *aliases: str, identified: bool = False) -> list[Event]:
         """These clusters take the job."""
         for alias in aliases or tuple(self.job.places):
-            self.answer(alias, Accepted(uid=""))
+            self.answer(alias, Accepted(uid=f"uid of {alias}" if identified else ""))
+        return self.decide()
+
+    def delete(self, alias: str, *, left: bool = False) -> None:
+        """Somebody deletes the run there. `left`: something of it goes on, or has its name."""
+        del self.runs[alias]
+        if left:
+            self.left.add(alias)
+
+    def give_up(self, alias: str, why: str = "it was decommissioned") -> list[Event]:
+        """Raises KeptUp."""
+        self.append(core.given_up(self.state, self.job, self.place(alias), "ann", why))
         return self.decide()
 
     def answer(self, alias: str, answer: Submitted, tried: bool = True) -> Event | None:
@@ -90,7 +103,11 @@ class Federation:
             goes_on = before is not None and before.state == state == RUNNING and before.attempt == number
             started_ms = before.started_ms if goes_on and before is not None else self._clock_ms(alias)
             self.runs[alias] = Run(
-                name=self.place(alias).name, uid="", state=state, attempt=number, started_ms=started_ms
+                name=self.place(alias).name,
+                uid=self.place(alias).uid,
+                state=state,
+                attempt=number,
+                started_ms=started_ms,
             )
         said = [seen for alias in self.job.places if (seen := self._ask(alias)) is not None]
         if said:
@@ -140,7 +157,11 @@ class Federation:
         listing = Listing(
             runs=tuple(run for name, run in self.runs.items() if name == alias), clock_ms=self._clock_ms(alias)
         )
-        return observing.observed(self.state, account, listing, asked_ns=now_ns, now_ns=now_ns, before_ns=before_ns)
+        lacking = observing.missing(self.state, account, listing)
+        absent = [key for key in lacking if key[1] not in self.left]
+        return observing.observed(
+            self.state, account, listing, asked_ns=now_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
+        )
 
     def _clock_ns(self) -> int:
         return EPOCH_NS + int(self.minute * MINUTE_NS)
@@ -156,3 +177,18 @@ def of_type(said: list[Event], kind: type[T]) -> list[T]:
 def stops(said: list[Event]) -> dict[str, str]:
     """Cluster → why it is to be stopped."""
     return {event.cluster: event.reason for event in of_type(said, ev.StopIntended)}
+
+
+def placed(said: list[ev.Event]) -> list[tuple[str, str]]:
+    return [(event.cluster, event.reason) for event in of_type(said, ev.JobPlaced)]
+
+
+def scheduled(said: list[ev.Event]) -> list[str]:
+    return [event.cluster for event in of_type(said, ev.JobScheduled)]
+
+
+def equal(**given: float) -> Federation:
+    """Two clusters of equal priority that took the job."""
+    world = Federation(a=50, b=50, **given)
+    world.accept()
+    return world

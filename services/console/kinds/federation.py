@@ -22,7 +22,7 @@ SEEN = frozenset({ev.Ticked, ev.ClusterObserved, ev.ClusterSilent})
 INPUTS: dict[str, frozenset[type]] = {
     "taken": frozenset({ev.FederatorTaken}),
     "renew": frozenset({ev.Renewed}),
-    "request": frozenset({ev.JobFederated, ev.JobCancelled}),
+    "request": frozenset({ev.JobFederated, ev.JobCancelled, ev.RunGivenUp}),
     "outcome": SUBMISSIONS | SEEN | {ev.StopRefused, ev.SnapshotTaken},
 }
 

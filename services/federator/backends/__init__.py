@@ -31,7 +31,9 @@ MARKER = "dev.muster.federator"
 
 WAITING, RUNNING, STOPPING, UNKNOWN = "waiting", "running", "stopping", "unknown"
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
-TERMINAL = frozenset((SUCCEEDED, FAILED, STOPPED))
+GONE = "gone"
+"""Of a run that is not there any more: no backend lists one (`services.federator.rules.gone`)."""
+TERMINAL = frozenset((SUCCEEDED, FAILED, STOPPED, GONE))
 """Nothing of such a run uses the cluster any more, and nothing of it will again."""
 STATES = frozenset((WAITING, RUNNING, STOPPING, UNKNOWN)) | TERMINAL
 

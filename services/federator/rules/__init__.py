@@ -35,9 +35,14 @@ R16. A submission in doubt is repeated with the same content until the answer is
 R17. A name that is taken. What somebody else has is left alone: the job gets the next name there, at most three.
 R18. Settled. Only when each loser was seen to have ended, or can never come to be.
 R19. Cancelled by its user. Every run is stopped, the winner's as well.
+R20. Gone. On a cluster that gives runs identities, one that is not there any more, with nothing of it left, has ended,
+     unless another attempt may still land and run. Then, and on clusters without identities, it stays possibly running.
+R21. Given up. An operator may declare that nothing of a job runs on a cluster, or ever will. It counts as ended from
+     there on, nothing more is asked of the cluster for it, and the log says who declared it and why. It is refused while
+     the cluster answers and shows the run.
 
 `guard` has R2 and R4's order, `priority` R6 to R9, `race` the rest of the decision, `ending` R10, R13, R18 and R19,
-`names` R17. The life of a place, with R16, is the table `services.federator.records.TRANSITIONS`.
+`names` R17, `gone` R20 and R21. The life of a place, with R16, is the table `services.federator.records.TRANSITIONS`.
 """
 
 from __future__ import annotations

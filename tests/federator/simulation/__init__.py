@@ -1,0 +1,29 @@
+"""Histories of a federation from a seed: n clusters, faults, and what must hold through all of it.
+
+``python -m tests.federator.simulation --seeds N --from K [--plant NAME]`` runs N histories and prints how often each
+fault happened; ``--replay SEED`` prints one history's log. The federator's own core, fold, observations and snapshots
+run, over clusters that are simulated (`tests.federator.clusters`) and a network that loses and delays (`network`); only
+its `process` is another, without a loop. What must hold stands in `tests.federator.audit`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.federator.audit import Violation
+from tests.federator.simulation.network import FAULTS_END_MS
+from tests.federator.simulation.process import Process
+from tests.federator.simulation.world import World
+
+
+def run(seed: int) -> tuple[str, Counter[str]]:
+    """What was violated, if anything, and the faults."""
+    world = World(seed)
+    try:
+        world.run()
+    except Violation as violation:
+        return str(violation), world.count
+    return "", world.count
+
+
+__all__ = ["FAULTS_END_MS", "Process", "World", "run"]

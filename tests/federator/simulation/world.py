@@ -1,0 +1,181 @@
+"""One history: the clusters, the queue of what will happen, the federator's log and its snapshots."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import events as ev
+from events import Event
+from events.envelope import FIRST_VERSION
+from events.federation import Contender
+from services.federator.records import SETTLED, account_of
+from services.federator.snapshot import FORM
+from services.federator.specialize import name_on
+from services.federator.state import State
+from services.state.form import at_once
+from tests.federator.audit import Audit, Violation
+from tests.federator.clusters import TrueCluster
+from tests.federator.simulation.network import FAULTS_END_MS, LATEST_MS, Network
+from tests.federator.simulation.people import People
+from tests.federator.simulation.process import Crash, Process
+
+LONGEST_MS = 3_600_000
+"""By then everything must have settled: faults end after four minutes, and an operator looks at what lasts."""
+LOOKED_AT_MS = FAULTS_END_MS + LATEST_MS + 100_000
+"""By an operator: what could land late has landed."""
+MOST_COMMITS = 5_000
+"""Hundreds are usual: more is somebody who repeats himself."""
+
+
+class World:
+    """One history."""
+
+    cluster_type: type[TrueCluster] = TrueCluster
+    process_type: type[Process] = Process
+    for_good = True
+    """Whether things happen that nothing mends: runs are deleted, clusters go, operators give up."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(seed)
+        self.seed = seed
+        self.now_ms = 0
+        self.count: Counter[str] = Counter()
+        self.log: list[tuple[Event, ...]] = []
+        self.epoch = 0
+        self.queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.serial = 0
+        self.steps = 0
+        guard_ms = rng.choice((0, 10_000, 30_000, 30_000, 60_000))
+        self.guard_ms = guard_ms
+        self.scale_ms = rng.choice((0, 200, 1_000))
+        self.gathers = rng.random() < 0.4
+        """Whether answers of several clusters are looked at together."""
+        aliases = [f"c{index}" for index in range(rng.choice((2, 2, 3, 3, 4, 5)))]
+        self.aliases = aliases
+        self.clusters = {
+            account_of("ann", alias): self.cluster_type(account_of("ann", alias), rng, max(guard_ms, 5_000))
+            for alias in aliases
+        }
+        self.requests = [self.request(index) for index in range(rng.choice((1, 1, 1, 2)))]
+        self.people = People(self)
+        self.network = Network(self)
+        self.call = self.network.call
+        calm = self.network.calm
+        self.crash_steps = {rng.randrange(1, 80) for _ in range(rng.choice((0, 1, 2, 4)))} if not calm else set()
+        self.snapshots_every = rng.choice((0, 0, 5, 20))
+        """Commits; 0: none are taken."""
+        self.snapshot: tuple[bytes, str] | None = None
+        """The newest, and its digest."""
+        self.audit = Audit(self)
+        self.process: Process | None = None
+        self.at(0, self.start)
+        for index, request in enumerate(list(self.requests)):
+            self.at(index * 7_000, self.people.ask, request)
+            if rng.random() < 0.08:
+                self.at(rng.randrange(FAULTS_END_MS), self.people.cancel, request.job)
+        if self.for_good and self.network.roll(0.06):
+            self.at(rng.randrange(FAULTS_END_MS), self.people.rush)
+        if self.network.lasting:
+            self.at(LOOKED_AT_MS, self.people.look)
+
+    def request(self, index: int) -> ev.JobFederated:
+        rng = self.rng
+        name = f"job-{index}"
+        priorities = [rng.choice((0, 10, 50, 50, 90, 100)) * 1_000 for _ in self.aliases]
+        if rng.random() < 0.2:
+            priorities = [0] * len(priorities)
+        contenders = [
+            Contender(cluster=a, uri=a, user="ann", gpu_type="", priority_milli=p, name=name_on(name, a))
+            for a, p in zip(self.aliases, priorities, strict=True)
+        ]
+        return ev.JobFederated(
+            job=f"u{index}",
+            name=name,
+            digest="",
+            guard_ms=self.guard_ms,
+            scale_ms=self.scale_ms,
+            clusters=tuple(contenders),
+        )
+
+    # ------------------------------------------------------------------------------------------------------ the queue
+
+    def at(self, time_ms: int, what: Callable[..., Any], *about: Any) -> None:
+        self.serial += 1
+        heapq.heappush(self.queue, (time_ms, self.serial, what, about))
+
+    def after(self, delay_ms: int, process: Process, what: Callable[..., None], *about: Any) -> None:
+        """Something that a process does then, if it is still there."""
+        self.at(self.now_ms + delay_ms, self.continued, process, what, about)
+
+    def continued(self, process: Process, what: Callable[..., None], about: tuple[Any, ...]) -> None:
+        if not process.alive:
+            return None
+        if self.now_ms < process.paused_until_ms:
+            return self.at(process.paused_until_ms, self.continued, process, what, about)
+        self.guarded(process, what, *about)
+        return None
+
+    def guarded(self, process: Process, what: Callable[..., None], *about: Any) -> None:
+        try:
+            what(*about)
+        except Crash:
+            process.alive = False
+            if process is self.process:
+                self.at(self.now_ms + self.rng.randrange(500, 20_000), self.start)
+
+    # ---------------------------------------------------------------------------------------------------- processes
+
+    def start(self) -> None:
+        if self.snapshot is not None:
+            self.count["started from a snapshot"] += 1
+        process = self.process = self.process_type(self)
+        self.guarded(process, process.begin)
+
+    def started(self) -> State:
+        """The state at the log's end, from the newest snapshot and what follows it."""
+        state = State() if self.snapshot is None else at_once(FORM.unpack(*self.snapshot))
+        for number in range(state.sequence, len(self.log)):
+            state.apply(number + 1, self.log[number])
+        return state
+
+    def keep(self) -> ev.SnapshotTaken:
+        """Another process takes a snapshot."""
+        state = self.started()
+        self.snapshot = FORM.pack(state)
+        data, digest = self.snapshot
+        return ev.SnapshotTaken(sequence=state.sequence, digest=digest, bytes=len(data), state=FIRST_VERSION)
+
+    def step(self, process: Process) -> None:
+        """Something a process does; here it may end, or be stopped for a while and be replaced."""
+        self.steps += 1
+        if self.steps not in self.crash_steps:
+            return
+        if self.rng.random() < 0.7:
+            self.count["crash"] += 1
+            raise Crash
+        self.count["paused and replaced"] += 1
+        process.paused_until_ms = self.now_ms + self.rng.randrange(5_000, 90_000)
+        self.at(self.now_ms + self.rng.randrange(2_000, 20_000), self.start)
+
+    def run(self) -> None:
+        """To the end. Raises Violation."""
+        while self.queue and self.now_ms < LONGEST_MS:
+            if len(self.log) > MOST_COMMITS:
+                raise Violation(f"{MOST_COMMITS} commits, and it goes on")
+            self.now_ms, _, what, about = heapq.heappop(self.queue)
+            what(*about)
+            if self.is_over():
+                break
+        self.audit.end()
+
+    def is_over(self) -> bool:
+        """Faults are over, everything is settled, and nothing is under way any more but looks."""
+        if self.now_ms < FAULTS_END_MS + 20_000 or self.requests or self.process is None or not self.process.alive:
+            return False
+        if any(job.phase != SETTLED for job in self.process.state.jobs.values()):
+            return False
+        return all(what.__name__ == "continued" for _, _, what, _ in self.queue)
