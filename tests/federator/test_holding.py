@@ -13,13 +13,13 @@ import pytest
 import events as ev
 from events import envelope
 from events.memory import MemoryLog
-from services.federator import mcc, service
+from services.federator import mcc
 from services.federator.backends import Accepted, Reach, Submission
 from services.federator.backends.gangs import MANAGED, MANAGER
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.bodies import Bodies, Cipher, MemoryBlobs
 from services.federator.records import ENDED, SETTLED, Job, account_of
-from services.federator.service import Federator
+from services.federator.service import Federator, agenda
 from services.federator.specialize import specialize, to_yaml
 from services.federator.state import State
 from services.kubernetes.access import direct
@@ -184,7 +184,7 @@ async def test_a_replaced_process_releases_nothing(field: Field) -> None:
     await field.cleared()
     job = field.job("train")
 
-    special = specialize(mcc.load(described("train", a=0, b=0)), "a", field.federator._owner((job.uid, "a")))
+    special = specialize(mcc.load(described("train", a=0, b=0)), "a", field.federator.effects.owner((job.uid, "a")))
     answer = await field.backends["a"].submit(Submission(name="train-a", body=to_yaml(special).encode()))
     assert isinstance(answer, Accepted), "the name is free again"
     assert answer.held
@@ -198,7 +198,7 @@ async def test_a_replaced_process_releases_nothing(field: Field) -> None:
 
 async def test_an_unwanted_submission_never_runs(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled before its acceptance is known: it is stopped without having been released."""
-    monkeypatch.setattr(service, "AGAIN_S", 0.05)
+    monkeypatch.setattr(agenda, "AGAIN_S", 0.05)
     planned = field.sites["a"].plan("submit", hang_up=True, applied=True, times=1)
     await field.submit("train", a=0)
     await until(lambda: planned.hits, "a lost answer")
@@ -254,7 +254,7 @@ async def test_whatever_happens_one_survives_and_nothing_is_left(
     field: Field, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Processes killed at random moments, requests and answers lost, of jobs of two task roles."""
-    monkeypatch.setattr(service, "AGAIN_S", 0.05)
+    monkeypatch.setattr(agenda, "AGAIN_S", 0.05)
     rng = random.Random(seed)
     names = [f"job-{number}" for number in range(5)]
     waiting = list(names)

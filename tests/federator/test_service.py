@@ -261,7 +261,7 @@ async def test_it_is_given_up_when_no_attempt_is_under_way(field: Field) -> None
     job = await field.federate("train", a=0)
     key = job.uid, "a"
     await until(lambda: job.places["a"].doubtful, "doubt")
-    async with federator._agendas[job.places["a"].account].alone(key):
+    async with federator.effects.agendas[job.places["a"].account].alone(key):
         declaring = asyncio.create_task(federator.give_up(job, job.places["a"], "ann", "?"))
         await asyncio.sleep(0)
         assert not declaring.done()
@@ -334,12 +334,12 @@ async def test_it_starts_from_a_snapshot_and_what_was_purged_is_not_missed(field
     await field.federate("done", a=0)
     await field.settled("done")
     await field.federate("waits", b=0)
-    whole = field.federator.tail_bytes
+    whole = field.federator.decider.tail_bytes
     await field.kill()
     kept = await take(field.log, FORM)
     await field.log.purge(kept.sequence)
     federator = await field.start()
-    assert 0 < federator.tail_bytes < whole
+    assert 0 < federator.decider.tail_bytes < whole
     assert federator.state.names.keys() == {"done", "waits"}
     with pytest.raises(InvalidJob, match="there was a job 'done' already"):
         await federator.federate(field.text("done", a=0))

@@ -1,0 +1,151 @@
+"""The federator as a process: requests in, the core's decisions into the log, effects and observations on clusters.
+
+`decider` is the log's one writer. Effects are read from the state, never from a decision in memory (`effects`): a start
+tries everything again that is intended and not settled. What clusters answer becomes events (`polling`); what users ask
+comes as a NATS micro service (`handlers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+
+import events as ev
+from events import Event
+from events.log import EventLog
+from services.decider import LogTime
+from services.federator import core, mcc
+from services.federator.backends import Reach
+from services.federator.bodies import Bodies
+from services.federator.records import SETTLED, Job, Key, Place, account_of
+from services.federator.service.decider import Decider
+from services.federator.service.effects import Effects
+from services.federator.service.handlers import Handler, handlers
+from services.federator.service.polling import Polling
+from services.federator.state import State
+from services.snapshots import SnapshotKeeper, Taking
+
+log = logging.getLogger("muster.federator")
+
+
+class Federator:
+    """`reaches`: by account, as jobs name it (`account_of`)."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        reaches: Mapping[str, Reach],
+        bodies: Bodies,
+        *,
+        holder: str,
+        clock_offset_ms: int = 0,
+        snapshots: Taking | None = None,
+    ) -> None:
+        """`snapshots` None: none are taken."""
+        self.bodies, self.holder = bodies, holder
+        self.ready = asyncio.Event()
+        """Set when the subject is taken and everything is folded: requests may come."""
+        self.decider = Decider(event_log, self._told)
+        self._reaches = dict(reaches)
+        self.effects = Effects(self.decider, self._reaches, bodies)
+        self._clock = LogTime(clock_offset_ms)
+        self._polling = Polling(self.decider, self._clock)
+        self._snapshots = snapshots
+        self._settled: asyncio.Queue[str] = asyncio.Queue()
+        """Digests of bodies that nobody needs any more."""
+
+    @property
+    def state(self) -> State:
+        return self.decider.state
+
+    async def run(self) -> None:
+        """Until cancelled. Raises SteppedDown when another process took over, LogError."""
+        await self.decider.take(self.holder)
+        self._clock.start(self.state.clock.time_ns)
+        needed = frozenset(job.digest for job in self.state.jobs.values() if job.phase != SETTLED)
+        cleared = await self.bodies.forget_all_but(needed)
+        said = {"sequence": self.state.sequence, "jobs": len(self.state.jobs), "bodies_cleared": cleared}
+        log.info("taken", extra=said)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.decider.writer.renew())
+                if self._snapshots is not None:
+                    tasks.create_task(SnapshotKeeper(self.decider, lambda: False, self._snapshots).run())
+                for account, reach in self._reaches.items():
+                    tasks.create_task(self._polling.run(account, reach))
+                    if reach.log is not None:
+                        tasks.create_task(reach.log.follow())
+                tasks.create_task(self.effects.run())
+                tasks.create_task(self._forget())
+                self.ready.set()
+                await self.decider.run()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None  # the first is what the others were cancelled for
+        finally:
+            self.ready.clear()
+
+    def _told(self, said: Sequence[Event]) -> None:
+        """What was just folded: what it intends is to be tried."""
+        self.effects.schedule(key for event in said for key in self._keys(event))
+        for event in said:
+            if isinstance(event, ev.JobSettled):
+                self._settled.put_nowait(self.state.jobs[event.job].digest)
+
+    async def _forget(self) -> None:
+        while True:
+            await self.bodies.forget(await self._settled.get())
+
+    def _keys(self, event: Event) -> list[Key]:
+        """The places that an event is about."""
+        if isinstance(event, ev.JobFederated | ev.JobSettled):
+            return [(event.job, alias) for alias in self.state.jobs[event.job].places]
+        job, cluster = getattr(event, "job", ""), getattr(event, "cluster", "")
+        return [(job, cluster)] if job and cluster else []
+
+    # -------------------------------------------------------------------------------------------------------- requests
+
+    async def federate(self, text: str) -> str:
+        """Accept the multi-cluster job in this YAML; its UID. Raises InvalidJob, with all that is wrong."""
+        job = mcc.load(text)
+        unknown = [
+            f"clusters.{choice.alias}: {account_of(choice.user, choice.uri)}: expected user and uri of the clusters file"
+            for choice in job.clusters
+            if account_of(choice.user, choice.uri) not in self._reaches
+        ]
+        if unknown:
+            raise mcc.InvalidJob(unknown)
+        uid = str(uuid.uuid4())
+        core.federated(self.state, job, uid, "")  # what is refused anyway needs no body
+        digest = await self.bodies.keep(text.encode())
+        try:
+            await self.decider.say(lambda: [core.federated(self.state, job, uid, digest)], "request")
+        except mcc.InvalidJob:
+            await self.bodies.forget(digest)
+            raise
+        return uid
+
+    def handlers(self) -> dict[str, Handler]:
+        """What users may ask, by verb."""
+        return handlers(self)
+
+    async def cancel(self, job: Job) -> bool:
+        """Whether there was something left to cancel."""
+
+        def said() -> list[Event]:
+            event = core.cancelled(job)
+            return [] if event is None else [event]
+
+        return await self.decider.say(said, "request")
+
+    async def give_up(self, job: Job, place: Place, by: str, reason: str) -> None:
+        """R21. No attempt of this process is under way when it is declared, and none begins behind it. Raises KeptUp."""
+        agenda = self.effects.agendas.get(place.account)
+        async with agenda.alone((job.uid, place.cluster)) if agenda is not None else nullcontext():
+            await self.decider.say(lambda: [core.given_up(self.state, job, place, by, reason)], "request")
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,70 @@
+"""The one writer of a federation's log. One commit at a time: what is to be said is made from the state, appended before
+anything else is, and folded as soon as it is acknowledged; nobody else writes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import events as ev
+from events import Event
+from events.log import EventLog
+from services.federator import core
+from services.federator.snapshot import FORM
+from services.federator.state import WRITER, State
+from services.start import state_at
+from services.writer import Writer
+
+
+class Decider:
+    """`told` is called with the events of each commit that was folded since the subject was taken."""
+
+    def __init__(self, event_log: EventLog, told: Callable[[Sequence[Event]], None]) -> None:
+        self.log = event_log
+        self.state = State()
+        self.tail_bytes = 0
+        """What was folded since the snapshot from which the state was restored."""
+        self.active = False
+        """Whether everything up to the subject's taking is folded: the log may be told things."""
+        self.writer = Writer(event_log, WRITER)
+        self._told = told
+        self._saying = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        self._reports: list[Event] = []
+
+    async def take(self, holder: str) -> None:
+        """Take the subject, and fold everything up to that. Raises LogError, UnknownCommit."""
+        taken = await self.writer.take(ev.FederatorTaken(holder=holder))
+        started = await state_at(self.log, taken, form=FORM)
+        self.state, self.tail_bytes, self.active = started.state, started.tail_bytes, True
+
+    async def run(self) -> None:
+        """For ever: what the core says, whenever something changed."""
+        while True:
+            while await self.say(lambda: core.decide(self.state), "decide"):
+                pass
+            while self._reports:
+                reported = self._reports.pop(0)
+                await self.say(lambda: [reported], "outcome")  # noqa: B023
+            await self._stirred.wait()
+            self._stirred.clear()
+
+    async def say(self, make: Callable[[], Sequence[Event]], cause: str) -> bool:
+        """Append what `make` says of the state as it is then, and fold it; whether that was anything."""
+        async with self._saying:
+            said = make()
+            if not said:
+                return False
+            sequence = await self.writer.append(said, basis=self.state.sequence, cause=cause)
+            self.state.apply(sequence, said)
+            if (own := self.writer.stored) is not None:
+                self.tail_bytes += len(own.header) + len(own.payload)
+        self._told(said)
+        self._stirred.set()
+        return True
+
+    def report(self, outcome: Event) -> None:
+        """Append it soon."""
+        self._reports.append(outcome)
+        self._stirred.set()

@@ -1,0 +1,206 @@
+"""Submissions, stops, releases and clearings: from intents in the state to outcomes in the log.
+
+Whatever is intended and not settled is on the agenda of its account, from where it is tried until the log has its
+outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+import events as ev
+from events import Event
+from services.federator import core, mcc
+from services.federator.backends import (
+    Absent,
+    Accepted,
+    Backend,
+    Described,
+    Holding,
+    Limited,
+    NotSent,
+    Owner,
+    Reach,
+    Refused,
+    Silent,
+    Stopped,
+    Submission,
+    Taken,
+)
+from services.federator.bodies import Bodies, BodyGone
+from services.federator.records import Job, Key, Place
+from services.federator.service.agenda import SELDOM_S, Agenda
+from services.federator.service.decider import Decider
+from services.federator.specialize import specialize, to_yaml
+from services.federator.state import State
+
+WORKERS = 8
+"""Effects in flight on one account."""
+PARSED = 64
+"""Jobs that are kept as they were parsed."""
+log = logging.getLogger("muster.federator")
+
+
+class Effects:
+    """What is intended on clusters, tried. `reaches`: by account."""
+
+    def __init__(self, decider: Decider, reaches: Mapping[str, Reach], bodies: Bodies) -> None:
+        self.agendas = {account: Agenda() for account in reaches}
+        self._decider = decider
+        self._reaches = reaches
+        self._bodies = bodies
+        self._tried: set[Key] = set()
+        """Where an attempt of this process may have reached the cluster."""
+        self._outcomes: list[tuple[Key, Callable[[], Event | None]]] = []
+        """Of effects, and not in the log yet."""
+        self._parsed: dict[str, mcc.MultiClusterJob] = {}
+        """The last `PARSED` jobs of which something was submitted, by their bodies' digests: most have many clusters."""
+
+    @property
+    def _state(self) -> State:
+        return self._decider.state
+
+    async def run(self) -> None:
+        """Until cancelled, from what the state intends on."""
+        self.schedule(self._state.intents())
+        async with asyncio.TaskGroup() as workers:
+            for account, reach in self._reaches.items():
+                for _ in range(WORKERS):
+                    workers.create_task(self._work(account, reach))
+
+    def schedule(self, keys: Iterable[Key]) -> None:
+        """Put what is intended on the agenda of its account, unless it is there."""
+        now_s = asyncio.get_running_loop().time()
+        for uid, alias in keys:
+            if self._state.intends((uid, alias)):
+                agenda = self.agendas.get(self._state.jobs[uid].places[alias].account)
+                if agenda is not None:  # else the clusters file has lost it; it waits for a start with it
+                    agenda.add((uid, alias), now_s)
+
+    async def _work(self, account: str, reach: Reach) -> None:
+        agenda, loop = self.agendas[account], asyncio.get_running_loop()
+        while True:
+            key = await agenda.next()
+            async with agenda.alone(key):
+                at_least_s, before = 0.0, self._intent(key)
+                if key in self._state.submitting:
+                    at_least_s = await self._submit(key, reach.backend, agenda)
+                elif key in self._state.stopping:
+                    at_least_s = await self._stop(key, reach)
+                elif self._state.intends(key) and isinstance(reach.backend, Holding):
+                    at_least_s = await (self._release if key in self._state.releasing else self._clear)(
+                        key, reach.backend
+                    )
+                else:
+                    agenda.done(key)
+                    self._tried.discard(key)
+                    continue
+            if self._intent(key) != before:
+                agenda.done(key)
+                agenda.add(key, loop.time())
+            else:
+                agenda.again(key, loop.time(), at_least_s)
+
+    def _intent(self, key: Key) -> tuple[object, ...]:
+        place = self._state.jobs[key[0]].places[key[1]]
+        return place.phase, place.name, place.held, place.remains
+
+    async def _submit(self, key: Key, backend: Backend, agenda: Agenda) -> float:
+        """One attempt; the seconds before which there should be no other."""
+        job, loop = self._state.jobs[key[0]], asyncio.get_running_loop()
+        place = job.places[key[1]]
+        if core.is_withdrawn(place, key in self._tried):
+            await self._settle(key, lambda: ev.SubmissionWithdrawn(job=job.uid, cluster=place.cluster))
+            return 0.0
+        if agenda.submits_from_s > loop.time():
+            return agenda.submits_from_s - loop.time()
+        try:
+            submission = await self._special(job, place)
+        except (BodyGone, mcc.InvalidJob) as error:
+            log.error("cannot be submitted", extra={"job": job.name, "cluster": place.cluster, "reason": str(error)})
+            return SELDOM_S
+        answer = await backend.submit(submission)
+        if not isinstance(answer, NotSent):
+            self._tried.add(key)
+        if isinstance(answer, Limited):
+            agenda.submits_from_s = loop.time() + answer.retry_after_ms / 1000
+            return answer.retry_after_ms / 1000
+        if isinstance(answer, Taken):
+            return await self._identify(key, backend)
+        await self._settle(key, lambda: core.submission_answered(job, place, answer, key in self._tried))
+        return 0.0
+
+    async def _identify(self, key: Key, backend: Backend) -> float:
+        """Whose the job of our name is."""
+        job = self._state.jobs[key[0]]
+        place = job.places[key[1]]
+        described = await backend.describe(place.name)
+        if isinstance(described, Described):
+            found = described
+            await self._settle(key, lambda: core.name_described(job, place, self.owner(key), found))
+        return described.retry_after_ms / 1000 if isinstance(described, Silent) else 0.0
+
+    async def _stop(self, key: Key, reach: Reach) -> float:
+        """One attempt; the seconds before which there should be no other."""
+        job = self._state.jobs[key[0]]
+        place = job.places[key[1]]
+        answer = await reach.backend.stop(place.name, place.uid)
+        if isinstance(answer, Limited):
+            return answer.retry_after_ms / 1000
+        if isinstance(answer, Accepted):
+            return reach.poll_s  # before the next list nobody can see whether it is stopped
+        if not isinstance(answer, Absent):
+            await self._settle(key, lambda: core.stop_answered(job, place, answer))
+        return 0.0
+
+    async def _release(self, key: Key, backend: Holding) -> float:
+        """One attempt; the seconds before which there should be no other. R16: its acceptance is in the log by now."""
+        job = self._state.jobs[key[0]]
+        place = job.places[key[1]]
+        try:
+            submission = await self._special(job, place)
+        except (BodyGone, mcc.InvalidJob) as error:
+            log.error("cannot be released", extra={"job": job.name, "cluster": place.cluster, "reason": str(error)})
+            return SELDOM_S
+        answer = await backend.release(submission, place.uid)
+        if isinstance(answer, Refused):
+            await self._settle(key, lambda: core.release_refused(job, place, answer))
+            return 0.0
+        return await self._ended(key, answer, lambda: ev.RunReleased(job=job.uid, cluster=place.cluster))
+
+    async def _clear(self, key: Key, backend: Holding) -> float:
+        """One attempt; the seconds before which there should be no other."""
+        job = self._state.jobs[key[0]]
+        name, uid = job.places[key[1]].remains
+        answer = await backend.clear(name, uid)
+        return await self._ended(key, answer, lambda: ev.RemainsCleared(job=job.uid, cluster=key[1], uid=uid))
+
+    async def _ended(self, key: Key, answer: Stopped, outcome: Callable[[], Event]) -> float:
+        if isinstance(answer, Accepted | Absent):
+            await self._settle(key, outcome)
+        return answer.retry_after_ms / 1000 if isinstance(answer, Limited) else 0.0
+
+    async def _settle(self, key: Key, outcome: Callable[[], Event | None]) -> None:
+        """Append an outcome, unless the intent is settled already. It is in the log when this returns, be it in the
+        commit of another one that came first."""
+        self._outcomes.append((key, outcome))
+        await self._decider.say(self._gathered, "outcome")
+
+    def _gathered(self) -> list[Event]:
+        """The outcomes so far. No key has two of them: each is tried by one worker at a time."""
+        gathered, self._outcomes = self._outcomes, []
+        return [event for key, outcome in gathered if self._state.intends(key) and (event := outcome()) is not None]
+
+    async def _special(self, job: Job, place: Place) -> Submission:
+        """Raises BodyGone, InvalidJob."""
+        parsed = self._parsed.get(job.digest) or mcc.load((await self._bodies.read(job.digest)).decode())
+        self._parsed[job.digest] = parsed
+        if len(self._parsed) > PARSED:
+            self._parsed.pop(next(iter(self._parsed)))
+        special = specialize(parsed, place.cluster, self.owner((job.uid, place.cluster)), place.number)
+        return Submission(name=place.name, body=to_yaml(special).encode())
+
+    def owner(self, key: Key) -> Owner:
+        return Owner(federation=self._decider.log.cluster, job=key[0], cluster=key[1])

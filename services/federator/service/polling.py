@@ -1,0 +1,113 @@
+"""What clusters answer: one list of an account's jobs in each poll, while any is open there; where the cluster's own log
+is heard, one when something happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection
+from contextlib import suppress
+
+import events as ev
+from events import Event
+from services.decider import LogTime
+from services.federator import observing, telling
+from services.federator.backends import Backend, Holding, Listing, Reach, Silent, Unchanged
+from services.federator.records import RACING, Key
+from services.federator.service.decider import Decider
+from services.federator.state import State
+from services.state.clock import HEARTBEAT_NS
+
+SWEEP_S = 3_600.0
+"""Between two lists of a cluster that gives names away again, where no job is open; the first is at the start."""
+
+
+class Polling:
+    """What is seen of each account, into the log, with the time at which it was asked for."""
+
+    def __init__(self, decider: Decider, clock: LogTime) -> None:
+        self._decider = decider
+        self._clock = clock
+        self._answered: dict[str, int] = {}
+        """By account: the log time of the question that was answered last."""
+
+    @property
+    def _state(self) -> State:
+        return self._decider.state
+
+    async def run(self, account: str, reach: Reach) -> None:
+        """For ever: one list of the account's jobs every `poll_s`, while it has any; where the cluster's own log is
+        heard, one when something happened."""
+        swept_s = float("-inf")
+        while True:
+            pause_s = reach.poll_s * random.uniform(0.9, 1.0)
+            if isinstance(reach.backend, Holding) and asyncio.get_running_loop().time() >= swept_s + SWEEP_S:
+                swept_s = asyncio.get_running_loop().time()
+                await self._sweep(reach.backend)
+            if self._state.open.get(account):
+                asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
+                answer = await self._ask(account, reach, asked_ns)
+                absent = await self._absent(account, reach.backend, answer)
+                await self._decider.say(lambda: self._seen(account, answer, asked_ns, absent), "outcome")  # noqa: B023
+                if isinstance(answer, Silent):
+                    await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
+                    continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await (reach.log.stirred() if reach.log is not None else asyncio.sleep(pause_s + 1.0))
+
+    async def _ask(self, account: str, reach: Reach, asked_ns: int) -> Listing | Unchanged | Silent:
+        """The cluster's log where that can say it, else the cluster."""
+        if reach.log is None:
+            return await reach.backend.observe()
+        cluster = self._state.clusters[account]
+        if telling.needs_list(self._state, cluster, asked_ns):
+            return await reach.log.listed(reach.backend)
+        vouched = await reach.log.vouches(telling.watched(self._state, cluster, self._decider.log.cluster))
+        return Unchanged() if vouched else await reach.log.listed(reach.backend)
+
+    async def _sweep(self, backend: Backend) -> None:
+        """Submissions that come late are found even where no job is open."""
+        answer = await backend.observe()
+        if isinstance(answer, Listing) and answer.held:
+            await self._decider.say(
+                lambda: observing.remains(self._state, self._decider.log.cluster, answer), "outcome"
+            )
+
+    async def _absent(self, account: str, backend: Backend, answer: Listing | Unchanged | Silent) -> list[Key]:
+        """R20: a list may lack what is there; of what it lacks the cluster is asked by name and UID."""
+        if not isinstance(answer, Listing) or not isinstance(backend, Holding):
+            return []
+        lacking = [
+            (uid, alias, self._state.jobs[uid].places[alias])
+            for uid, alias in observing.missing(self._state, account, answer)
+        ]
+        return [(uid, alias) for uid, alias, place in lacking if await backend.is_gone(place.name, place.uid)]
+
+    def _seen(
+        self, account: str, answer: Listing | Unchanged | Silent, asked_ns: int, absent: Collection[Key]
+    ) -> list[Event]:
+        """What an answer, or none, adds to the log."""
+        state, before_ns = self._state, self._answered.get(account, -1)
+        clock_ns = max(self._clock.now_ns(), state.clock.time_ns)
+        said: Event | None
+        found: list[ev.RemainsFound] = []
+        if isinstance(answer, Listing):
+            now_ns = observing.log_time_ns(state, clock_ns)
+            said = observing.observed(
+                state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
+            )
+            self._answered[account] = asked_ns
+            found = observing.remains(state, self._decider.log.cluster, answer)
+        elif isinstance(answer, Unchanged):
+            said = None
+            self._answered[account] = asked_ns
+        else:
+            said = observing.silent(state, account, answer.reason, before_ns=before_ns)
+        if said is not None:
+            return [observing.ticked(state, clock_ns), said, *found]
+        overdue = clock_ns - state.clock.time_ns >= HEARTBEAT_NS
+        if overdue and any(state.jobs[uid].phase == RACING for keys in state.open.values() for uid, _ in keys):
+            return [observing.ticked(state, clock_ns), *found]
+        return list(found)
