@@ -13,7 +13,7 @@ from typing import Any
 
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
-from services.simulator.operators import operated
+from services.simulator.operators import admitted
 from services.simulator.store import Store
 from services.simulator.workloads import expand
 
@@ -41,9 +41,10 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
     may stand before them.
     """
     api = Api(Store(history=0), seed=0, clock=lambda: created)
-    expanded = list(expand(operated(objects)))
+    made, refused = admitted(objects)
+    expanded = list(expand(made))
     expanded.sort(key=lambda obj: obj.get("kind") not in ("PriorityClass", "Namespace", "CustomResourceDefinition"))
-    found, refused = [], []
+    found = []
     for obj in expanded:
         try:
             found.append(api.apply_new(obj))

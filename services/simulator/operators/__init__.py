@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from services.simulator.errors import ApiError
 from services.simulator.operators import jobset, kubeflow, volcano
 from services.simulator.operators.making import Make, Object
 from services.simulator.operators.pod_groups import grouped
@@ -30,8 +31,23 @@ MAKES: dict[tuple[str, str], Make] = {
 
 def operated(objects: Iterable[Object]) -> Iterator[Object]:
     """The objects, each followed by what its controller makes of it. Raises ApiError where a webhook would refuse."""
+    made, refused = admitted(objects)
+    if refused:
+        raise refused[0]
+    yield from made
+
+
+def admitted(objects: Iterable[Object]) -> tuple[list[Object], list[ApiError]]:
+    """The objects, each followed by what its controller makes of it; and what webhooks say of those that they refuse."""
     given = list(flatten(objects))
-    yield from grouped(made for obj in given for made in _with_made(obj, given))
+    taken: list[Object] = []
+    refused: list[ApiError] = []
+    for obj in given:
+        try:
+            taken += list(_with_made(obj, given))
+        except ApiError as error:
+            refused.append(error)
+    return list(grouped(taken)), refused
 
 
 def _with_made(obj: Object, given: Sequence[Object]) -> Iterator[Object]:
