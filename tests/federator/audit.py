@@ -366,8 +366,10 @@ class Audit:
         )
 
     def survivors(self, job: Told, but: str = "") -> list[str]:
-        """Clusters with a run of the job that did not end; but for those that somebody gave up without a look."""
+        """Clusters with a run of the job that did not end; but for those that somebody gave up without a look, and runs
+        that are dying since somebody deleted them before the log heard of them: there is no name left to see them by."""
         rashly = [place.cluster for place in job.places.values() if place.rashly]
+        heard = [place.uid for place in job.places.values()]
         return [
             run.owner.cluster
             for cluster in self.world.clusters.values()
@@ -377,6 +379,7 @@ class Audit:
             and run.owner.cluster != but
             and run.owner.cluster not in rashly
             and not run.ends(self.world.now_ms)
+            and (run.uid in heard or cluster.runs.get(run.name) is run)
         ]
 
     def end(self) -> None:
