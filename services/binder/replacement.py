@@ -21,7 +21,10 @@ Kept = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 
 def _broken(state: State, gang: Gang | None, task: str) -> bool:
     """Whether the gang runs, and lacks a member of its minimum or of this task's."""
-    return gang is not None and bool(membership.running(state, gang)[1]) and membership.below_minimum(state, gang, task)
+    if gang is None:
+        return False
+    going, live = membership.running(state, gang)
+    return bool(live) and membership.below_minimum(state, gang, going, task)
 
 
 def keep_room(state: State, bench: Bench, hold_ms: int) -> list[Kept]:

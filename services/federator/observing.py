@@ -13,7 +13,8 @@ from events.federation import RunSeen
 from services.federator.backends import GONE, RUNNING, UNKNOWN, Listing, Run
 from services.federator.records import ENDED, NOTHING, Cluster, Key, Place
 from services.federator.rules import gone, guard, priority
-from services.federator.state import NS_PER_MS, State
+from services.federator.state import State
+from services.federator.transitions.jobs import NS_PER_MS
 from services.state.clock import JUMP_NS
 
 

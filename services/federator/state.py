@@ -1,4 +1,4 @@
-"""The fold of the federation's log: one table, event → transition.
+"""The fold of the federation's log: one table, event → transition; these stand in `services.federator.transitions`.
 
 It is a fold of its own: a federation's log has nothing of a cluster's, and its events mean nothing there. An event that
 does not fit the state at its own place changes nothing, and is counted.
@@ -16,35 +16,27 @@ from typing import Any
 
 import events as ev
 from events.envelope import FIRST_VERSION, Commit, MalformedCommit, Stored, commit_of, decode_events, header_of
-from events.federation import RunSeen
-from services.federator import records
-from services.federator.backends import RUNNING, TERMINAL, UNKNOWN
+from services.federator.backends import RUNNING
 from services.federator.records import (
     ABANDONED,
     ENDED,
     NOTHING,
-    PLACED,
     RACING,
-    SETTLED,
     STOPPING,
     SUBMITTED,
     SUBMITTING,
     TRANSITIONS,
-    UNPLACED,
     Cluster,
     Job,
     Key,
     Place,
-    account_of,
 )
 from services.federator.rules import verdict
+from services.federator.transitions import answers, jobs, places
 from services.state.clock import advance
 from services.state.form import UnknownCommit, confirm
 from services.state.records import Clock
 
-NS_PER_MS = 1_000_000
-NOT_RELEASED = "NotReleased"
-"""Why what is held is to be stopped, other than by a rule's `StopIntended`."""
 WRITER = "federator"
 """The one writer of a federation's log."""
 
@@ -221,293 +213,29 @@ def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
         state.ignore(event)
 
 
-# ------------------------------------------------------------------------------------------------------------- jobs
-
-
-def _federated(state: State, event: ev.JobFederated) -> None:
-    if event.job in state.jobs or event.name in state.names:
-        state.ignore(event)
-        return
-    places = {
-        contender.cluster: Place(
-            cluster=contender.cluster,
-            account=account_of(contender.user, contender.uri),
-            gpu_type=contender.gpu_type,
-            priority_milli=contender.priority_milli,
-            name=contender.name,
-        )
-        for contender in event.clusters
-    }
-    state.jobs[event.job] = Job(
-        uid=event.job,
-        name=event.name,
-        digest=event.digest,
-        guard_ns=event.guard_ms * NS_PER_MS,
-        scale_ns=event.scale_ms * NS_PER_MS,
-        places=places,
-    )
-    state.names[event.name] = event.job
-    for place in places.values():
-        state.clusters.setdefault(place.account, Cluster(place.account))
-        state.index(event.job, place)
-    state.touch(event.job)
-
-
-def _cancelled(state: State, event: ev.JobCancelled) -> None:
-    job = state.jobs.get(event.job)
-    if job is None or job.cancelled:
-        state.ignore(event)
-        return
-    job.cancelled = True
-    job.phase = UNPLACED
-    job.holder = ""
-    state.touch(job.uid)
-
-
-def _scheduled(state: State, event: ev.JobScheduled) -> None:
-    job = state.jobs.get(event.job)
-    if job is None or job.phase != RACING:
-        state.ignore(event)
-        return
-    job.holder = event.cluster
-    job.held_ns = event.guard_ended_ns
-    state.touch(job.uid)
-
-
-def _placed(state: State, event: ev.JobPlaced) -> None:
-    job = state.jobs.get(event.job)
-    if job is None or job.phase != RACING:
-        state.ignore(event)
-        return
-    job.phase, job.winner, job.holder = PLACED, event.cluster, ""
-    state.touch(job.uid)
-
-
-def _unplaced(state: State, event: ev.JobUnplaced) -> None:
-    job = state.jobs.get(event.job)
-    if job is None or job.phase != RACING:
-        state.ignore(event)
-        return
-    job.phase = UNPLACED
-    state.touch(job.uid)
-
-
-def _settled(state: State, event: ev.JobSettled) -> None:
-    job = state.jobs.get(event.job)
-    if job is None:
-        state.ignore(event)
-        return
-    job.phase = SETTLED
-    kept = "" if job.cancelled else job.winner
-    for alias, place in job.places.items():
-        if place.uid and alias != kept and not place.given_up:
-            _remains(state, job.uid, place, (place.name, place.uid))
-    state.touch(job.uid)
-
-
-def _remains_found(state: State, event: ev.RemainsFound) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or place.remains != NOTHING:
-        state.ignore(event)
-        return
-    _remains(state, event.job, place, (event.name, event.uid))
-
-
-def _remains_cleared(state: State, event: ev.RemainsCleared) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or place.remains[1] != event.uid or not event.uid:
-        state.ignore(event)
-        return
-    _remains(state, event.job, place, NOTHING)
-
-
-def _remains(state: State, uid: str, place: Place, remains: tuple[str, str]) -> None:
-    place.remains = remains
-    state.index(uid, place)
-
-
-# ---------------------------------------------------------------------------------------------------------- effects
-
-
-def _intended(state: State, event: ev.SubmissionIntended) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "submit"):
-        state.ignore(event)
-        return
-    place.name, place.number, place.doubtful = event.name, event.number, False
-
-
-def _accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "accepted"):
-        state.ignore(event)
-        return
-    place.held = isinstance(event, ev.SubmissionHeld)
-    place.sole = place.held or not (place.doubtful or event.adopted)
-    place.uid, place.doubtful = event.uid, False
-    state.index(event.job, place)
-
-
-def _released(state: State, event: ev.RunReleased) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not place.held:
-        state.ignore(event)
-        return
-    place.held = False
-    state.index(event.job, place)
-
-
-def _doubted(state: State, event: ev.SubmissionDoubted) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or place.phase not in (SUBMITTING, ABANDONED):
-        state.ignore(event)
-        return
-    place.doubtful = True
-
-
-def _refused(state: State, event: ev.SubmissionRefused) -> None:
-    """R16: a refusal says nothing of an earlier attempt in doubt, unless that must have been refused as well. What is
-    held already, and will not be let go, is stopped."""
-    place = state.place(event.job, event.cluster)
-    if place is not None and place.held and state.move(event.job, place, "stop"):
-        place.refusal, place.stopped_for = event.code, NOT_RELEASED
-        return
-    if place is None or place.phase not in (SUBMITTING, ABANDONED):
-        state.ignore(event)
-        return
-    place.refusal = event.code
-    if event.of_content or not place.doubtful:
-        state.move(event.job, place, "refused")
-
-
-def _name_taken(state: State, event: ev.NameTaken) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "name taken"):
-        state.ignore(event)
-        return
-    place.doubtful = False
-
-
-def _withdrawn(state: State, event: ev.SubmissionWithdrawn) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or place.doubtful or not state.move(event.job, place, "withdrawn"):
-        state.ignore(event)
-
-
-def _stop_intended(state: State, event: ev.StopIntended) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "stop"):
-        state.ignore(event)
-        return
-    place.stopped_for = event.reason
-
-
-def _stop_refused(state: State, event: ev.StopRefused) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or place.phase != STOPPING:
-        state.ignore(event)
-        return
-    place.refusal = event.code
-
-
-def _given_up(state: State, event: ev.RunGivenUp) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "given up"):
-        state.ignore(event)
-        return
-    place.given_up, place.doubtful = event.by, False
-    _loses_hold(state.jobs[event.job], place)
-
-
-# ----------------------------------------------------------------------------------------------------- observations
-
-
-def _observed(state: State, event: ev.ClusterObserved) -> None:
-    cluster = state.clusters.get(event.account)
-    if cluster is None:
-        state.ignore(event)
-        return
-    asked_ns = min(event.asked_ns, state.now_ns)
-    _answered(cluster, asked_ns)
-    cluster.seen_ns, cluster.silent = max(cluster.seen_ns, asked_ns), ""
-    for run in event.runs:
-        if (run.job, run.cluster) in state.open[cluster.account]:
-            _run_seen(state, cluster, run)
-    for uid, _ in sorted(state.timed[cluster.account]):
-        state.touch(uid)
-
-
-def _silent(state: State, event: ev.ClusterSilent) -> None:
-    cluster = state.clusters.get(event.account)
-    if cluster is None:
-        state.ignore(event)
-        return
-    _answered(cluster, min(event.asked_ns, state.now_ns))
-    cluster.silent = event.reason
-    for uid, _ in sorted(state.timed[cluster.account]):
-        state.touch(uid)
-
-
-def _answered(cluster: Cluster, asked_ns: int) -> None:
-    """R2: it answered all the time up to then."""
-    if cluster.answers:
-        cluster.covered_ns += max(0, asked_ns - cluster.seen_ns)
-
-
-def _run_seen(state: State, cluster: Cluster, seen: RunSeen) -> None:
-    place = state.jobs[seen.job].places[seen.cluster]
-    if not place.is_there:
-        return
-    same_attempt = place.started_ns >= 0 and place.attempt == seen.attempt
-    if seen.state == UNKNOWN:  # like silence
-        place.earned_ns, place.since_ns = records.guard_ns(place, cluster), -1
-    elif seen.state == RUNNING and same_attempt:
-        if place.since_ns < 0:
-            place.earned_ns += cluster.seen_ns - state.now_ns
-            place.since_ns = cluster.covered_ns
-    else:
-        place.earned_ns, place.since_ns, place.started_ns = 0, -1, -1
-        if seen.state == RUNNING:  # from the answer on, not from the question
-            place.earned_ns = cluster.seen_ns - state.now_ns
-            place.since_ns, place.started_ns = cluster.covered_ns, seen.started_ns
-        _loses_hold(state.jobs[seen.job], place)
-    place.run = seen.state
-    if seen.state != UNKNOWN:
-        place.attempt = seen.attempt
-    if seen.state in TERMINAL:
-        state.move(seen.job, place, "end seen")
-    state.touch(seen.job)
-
-
-def _loses_hold(job: Job, place: Place) -> None:
-    """R12."""
-    if job.holder == place.cluster:
-        job.holder, job.held_ns = "", 0
-
-
 APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.FederatorTaken: _taken,
-    ev.JobFederated: _federated,
-    ev.JobCancelled: _cancelled,
-    ev.SubmissionIntended: _intended,
-    ev.SubmissionAccepted: _accepted,
-    ev.SubmissionHeld: _accepted,
-    ev.RunReleased: _released,
-    ev.SubmissionDoubted: _doubted,
-    ev.SubmissionRefused: _refused,
-    ev.NameTaken: _name_taken,
-    ev.SubmissionWithdrawn: _withdrawn,
-    ev.ClusterObserved: _observed,
-    ev.ClusterSilent: _silent,
-    ev.JobScheduled: _scheduled,
-    ev.JobPlaced: _placed,
-    ev.JobUnplaced: _unplaced,
-    ev.StopIntended: _stop_intended,
-    ev.StopRefused: _stop_refused,
-    ev.RunGivenUp: _given_up,
-    ev.JobSettled: _settled,
-    ev.RemainsFound: _remains_found,
-    ev.RemainsCleared: _remains_cleared,
+    ev.JobFederated: jobs.federated,
+    ev.JobCancelled: jobs.cancelled,
+    ev.SubmissionIntended: places.intended,
+    ev.SubmissionAccepted: places.accepted,
+    ev.SubmissionHeld: places.accepted,
+    ev.RunReleased: places.released,
+    ev.SubmissionDoubted: places.doubted,
+    ev.SubmissionRefused: places.refused,
+    ev.NameTaken: places.name_taken,
+    ev.SubmissionWithdrawn: places.withdrawn,
+    ev.ClusterObserved: answers.observed,
+    ev.ClusterSilent: answers.silent,
+    ev.JobScheduled: jobs.scheduled,
+    ev.JobPlaced: jobs.placed,
+    ev.JobUnplaced: jobs.unplaced,
+    ev.StopIntended: places.stop_intended,
+    ev.StopRefused: places.stop_refused,
+    ev.RunGivenUp: places.given_up,
+    ev.JobSettled: jobs.settled,
+    ev.RemainsFound: jobs.remains_found,
+    ev.RemainsCleared: jobs.remains_cleared,
     ev.Ticked: _ticked,
     ev.SnapshotTaken: _snapshot_taken,
     ev.Renewed: _renewed,

@@ -274,8 +274,7 @@ def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:
     """The orders in which the parts are tried: the largest class first, and then the other way round."""
     if len({part.info.fact.digest for part in parts}) == 1:
         return [list(range(len(parts)))]
-    table = cycle.state.table
-    sizes = [fits.share_of_largest(table, part.info) for part in parts]
+    sizes = fits.sizes(cycle.state.table, [part.info for part in parts])
     largest_first = sorted(range(len(parts)), key=sizes.__getitem__, reverse=True)
     return [largest_first, largest_first[::-1]]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from functools import partial
 from operator import itemgetter
 from typing import cast
 
@@ -27,6 +26,8 @@ from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
 from services.state.records import Group
 
+Entry = tuple[Place, Group]
+
 
 def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them.
@@ -36,49 +37,34 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     owners, waiting = state.owners, cohorts.waiting(state)
     order = QUEUE_ORDERS[policy.profile.queue_order]
     mine = [group for group in waiting if owners[group.partition] == shard]
-    own = _head(state, _sorted(state, order, mine), policy.cycle_pods)
-    if not own or len(mine) == len(waiting):
-        return own
-    others = (group for group in waiting if owners[group.partition] != shard)
-    last = _places(state, order, own)[-1]
-    if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
-        before = [group for group in others if order.place(state, group) < last]
-    else:
-        lowest = queueing.priority(state, own[-1])
-        before = [group for group in others if queueing.priority(state, group) > lowest]
-    if not before:
-        return own
-    both = own + _head(state, _sorted(state, order, before), policy.lookahead_pods)
-    entries = sorted(zip(_places(state, order, both), both, strict=True), key=itemgetter(0))
-    return [group for place, group in entries if place <= last]
+    queue = _head(state, _entries(state, order, mine), policy.cycle_pods)
+    if queue and len(mine) < len(waiting):
+        last, least = queue[-1]
+        others = (group for group in waiting if owners[group.partition] != shard)
+        if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
+            before = [group for group in others if order.place(state, group) < last]
+        else:
+            lowest = queueing.priority(state, least)
+            before = [group for group in others if queueing.priority(state, group) > lowest]
+        ahead = _head(state, _entries(state, order, before), policy.lookahead_pods)
+        queue = [entry for entry in sorted(queue + ahead, key=itemgetter(0)) if entry[0] <= last]
+    return [group for _, group in queue]
 
 
-def _sorted(state: State, order: QueueOrder, groups: list[Group]) -> list[Group]:
-    if order.rest is None:
-        return sorted(groups, key=partial(order.place, state))
-    twice = [group for group in groups for _ in range(1 if order.rest(state, group) is None else 2)]
-    entries = zip(_places(state, order, twice), twice, strict=True)
-    return [group for _, group in sorted(entries, key=itemgetter(0))]
+def _entries(state: State, order: QueueOrder, groups: list[Group]) -> list[Entry]:
+    """The groups in queue order, each with its place; and again, where what is beyond its minimum has one."""
+    entries = [(order.place(state, group), group) for group in groups]
+    if order.rest is not None:
+        rests = [(order.rest(state, group), group) for group in groups]
+        entries += [(place, group) for place, group in rests if place is not None]
+    return sorted(entries, key=itemgetter(0))
 
 
-def _places(state: State, order: QueueOrder, queue: list[Group]) -> list[Place]:
-    """The place of each entry; a group's second one is that of what is beyond its minimum."""
-    if order.rest is None:
-        return [order.place(state, group) for group in queue]
-    places: list[Place] = []
-    seen: set[str] = set()
-    for group in queue:
-        further_behind = order.rest(state, group) if group.key in seen else None
-        places.append(order.place(state, group) if further_behind is None else further_behind)
-        seen.add(group.key)
-    return places
-
-
-def _head(state: State, queue: list[Group], pods: int) -> list[Group]:
+def _head(state: State, queue: list[Entry], pods: int) -> list[Entry]:
     """The first entries of the queue whose groups have so many pods together; the last of them may have more."""
     counted = 0
     gangs: set[str] = set()
-    for at, group in enumerate(queue):
+    for at, (_, group) in enumerate(queue):
         if counted >= pods:
             return queue[:at]
         if group.pod:

@@ -8,6 +8,7 @@ Readiness counts through taints only.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -158,11 +159,14 @@ def has_room(free: Ints, info: ClassInfo) -> Mask:
     return np.ones(len(free), np.bool_) if mask is None else mask
 
 
-def share_of_largest(table: NodeTable, info: ClassInfo) -> tuple[int, str]:
-    """How large a pod of the class is: the largest share that it takes of the largest node, in 2^-20; ties by digest."""
+def sizes(table: NodeTable, classes: Sequence[ClassInfo]) -> list[tuple[int, str]]:
+    """How large a pod of each class is: the largest share that it takes of the largest node, in 2^-20; ties by digest."""
     largest = table.allocatable.max(axis=0, initial=1)
-    shares = (((amount << 20) // max(int(largest[column]), 1)) for column, amount in info.columns)
-    return max(shares, default=0), info.fact.digest
+
+    def share(info: ClassInfo) -> int:
+        return max(((amount << 20) // max(int(largest[column]), 1) for column, amount in info.columns), default=0)
+
+    return [(share(info), info.fact.digest) for info in classes]
 
 
 def take(left: list[int], info: ClassInfo, pods: int) -> bool:

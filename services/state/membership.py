@@ -101,8 +101,12 @@ def strict(gang: Gang) -> bool:
 
 def running(state: State, gang: Gang) -> tuple[int, int]:
     """(members that run; of these, those still alive)."""
-    going = [uid for uid in gang.members if runs(state, uid)]
-    return len(going), sum(state.pods[uid].status != SUCCEEDED for uid in going)
+    count = live = 0
+    for uid in gang.members:
+        if runs(state, uid):
+            count += 1
+            live += state.pods[uid].status != SUCCEEDED
+    return count, live
 
 
 def runs(state: State, uid: str) -> bool:
@@ -188,12 +192,14 @@ def task_of(fact: PodObserved) -> str:
     return (fact.gang.task or "") if fact.gang is not None else ""
 
 
-def below_minimum(state: State, gang: Gang, of_task: str = "", more: int = 0) -> bool:
-    """Whether fewer of the gang run than have to, or fewer of that task, were there so many more of it."""
+def below_minimum(state: State, gang: Gang, going: int, of_task: str, more: int = 0) -> bool:
+    """Whether fewer of the gang run than have to, or fewer of that task, were there so many more of it.
+
+    `going`: how many run (`running`).
+    """
     if gang.declaration is None:
         return False
-    short = running(state, gang)[0] + more < gang.declaration.min_member
-    return short or below_task_minimum(state, gang, of_task, more)
+    return going + more < gang.declaration.min_member or below_task_minimum(state, gang, of_task, more)
 
 
 def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) -> bool:
@@ -207,6 +213,6 @@ def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) ->
 
 def has_minimum(state: State, gang: Gang) -> bool:
     """Whether so many of it run, and of each task, as have to start together."""
-    if gang.declaration is None or below_minimum(state, gang):
+    if gang.declaration is None or running(state, gang)[0] < gang.declaration.min_member:
         return False
     return not any(below_task_minimum(state, gang, of_task) for of_task in task_minimums(gang))

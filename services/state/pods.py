@@ -289,10 +289,11 @@ def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
     gang = state.gangs.get(gang_key)
     if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
         return
-    task, live = membership.task_of(pod.fact), membership.running(state, gang)[1]
-    if not live or not membership.below_minimum(state, gang, task):
+    task = membership.task_of(pod.fact)
+    going, live = membership.running(state, gang)
+    if not live or not membership.below_minimum(state, gang, going, task):
         return
-    if gang.satisfied or not membership.below_minimum(state, gang, task, more=1):
+    if gang.satisfied or not membership.below_minimum(state, gang, going, task, more=1):
         state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class, task)
 
 

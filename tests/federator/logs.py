@@ -22,9 +22,9 @@ CAUSES = {ev.FederatorTaken: "taken", ev.JobFederated: "request", ev.JobCancelle
 """By a commit's first event; else a decision, or an outcome."""
 
 
-def history(seed: int) -> list[tuple[Event, ...]]:
+def history(seed: int, of: type[simulation.World] = simulation.World) -> list[tuple[Event, ...]]:
     """The commits of one history."""
-    world = simulation.World(seed)
+    world = of(seed)
     world.run()
     return world.log
 

@@ -15,6 +15,7 @@ import events as ev
 from services.federator import core, observing, records, state
 from services.federator.backends import RUNNING
 from services.federator.rules import ending, gone, guard, names, priority, race
+from services.federator.transitions import answers, places
 
 Plant = Callable[[], None]
 
@@ -56,7 +57,7 @@ def _silence_counts(folded: state.State, event: Any) -> None:
 
 
 def _attempts_go_on() -> None:
-    original = state._run_seen
+    original = answers.run_seen
 
     def run_seen(folded: state.State, cluster: Any, seen: Any) -> None:
         place = folded.jobs[seen.job].places[seen.cluster]
@@ -65,7 +66,7 @@ def _attempts_go_on() -> None:
         if seen.state == RUNNING and place.run == RUNNING and kept[1] >= 0:
             place.earned_ns, place.since_ns = kept
 
-    state._run_seen = run_seen  # type: ignore[assignment]
+    answers.run_seen = run_seen  # type: ignore[assignment]
 
 
 def _outage_counts() -> None:
@@ -204,7 +205,7 @@ PLANTS: dict[str, Plant] = {
     "R9 a silent holder is placed": _replaced(race, "is_seen", lambda *given: True),
     "R10 a success is not seen": _replaced(ending, "succeeded", lambda job: None),
     "R11 who failed is in the race": lambda: records.TRANSITIONS.pop((records.SUBMITTED, "end seen"), None) and None,
-    "R12 a lost holder holds": _replaced(state, "_loses_hold", _lost_holder_holds),
+    "R12 a lost holder holds": _replaced(places, "loses_hold", _lost_holder_holds),
     "R13 unplaced too early": _replaced(
         records.Job, "contenders", lambda job: [p for p in job.places.values() if p.phase == records.SUBMITTED]
     ),
@@ -241,7 +242,7 @@ PLANTS: dict[str, Plant] = {
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """With this bug, and then without it."""
-    owners: list[Any] = [core, ending, gone, guard, names, observing, priority, race, records.Job, state]
+    owners: list[Any] = [answers, core, ending, gone, guard, names, observing, places, priority, race, records.Job]
     tables: list[dict[Any, Any]] = [state.APPLY, records.TRANSITIONS]
     before = [dict(vars(owner)) for owner in owners]
     rows = [dict(table) for table in tables]

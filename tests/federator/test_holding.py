@@ -226,7 +226,8 @@ async def test_a_run_that_somebody_deletes_is_out_of_the_race(field: Field) -> N
     for made in site.cluster.list("Job"):
         site.cluster.delete("Job", made["metadata"]["name"])
     await until(lambda: not field.alive() and field.job("train").places["a"].run == "unknown", "its Jobs to be missed")
-    await asyncio.sleep(10 * POLL_S)
+    before = site.requests()
+    await until(lambda: not field.alive() and site.requests() > before + 10, "ten more lists")
     assert field.job("train").places["a"].phase != ENDED
     site.cluster.delete("Pod", "left")
     await until(lambda: not field.alive() and field.job("train").places["a"].phase == ENDED, "its end")

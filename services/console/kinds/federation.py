@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import events as ev
 from events import Event
@@ -15,16 +15,16 @@ from services.federator.requests import shown
 from services.federator.state import WRITER, State
 from services.federator.validate import validate_state
 
-SUBMISSIONS = frozenset(
-    {ev.SubmissionAccepted, ev.SubmissionDoubted, ev.SubmissionRefused, ev.SubmissionWithdrawn, ev.NameTaken}
+DECISIONS = frozenset(
+    {ev.JobScheduled, ev.JobPlaced, ev.JobUnplaced, ev.JobSettled, ev.SubmissionIntended, ev.StopIntended}
 )
-SEEN = frozenset({ev.Ticked, ev.ClusterObserved, ev.ClusterSilent})
+"""What the rules say (`services.federator.rules`)."""
 INPUTS: dict[str, frozenset[type]] = {
     "taken": frozenset({ev.FederatorTaken}),
     "renew": frozenset({ev.Renewed}),
     "request": frozenset({ev.JobFederated, ev.JobCancelled, ev.RunGivenUp}),
-    "outcome": SUBMISSIONS | SEEN | {ev.StopRefused, ev.SnapshotTaken},
 }
+INPUTS["outcome"] = frozenset(get_args(ev.FederatorEvents)) - DECISIONS.union(*INPUTS.values())
 
 
 class Checks:

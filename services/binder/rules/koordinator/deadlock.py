@@ -86,9 +86,8 @@ def _fits(state: State, group: Group, free: Ints) -> bool:
         gang = state.gangs[key]
         lacks = membership.lacks(state, gang)
         placeable = membership.census(state, gang.members).placeable
-        infos = [table.classes[digest] for digest in placeable]
-        for info in sorted(infos, key=lambda info: fits.share_of_largest(table, info), reverse=True):
-            lacks -= _fill(state, info, min(lacks, len(placeable[info.fact.digest])), free)
+        for _, digest in sorted(fits.sizes(table, [table.classes[digest] for digest in placeable]), reverse=True):
+            lacks -= _fill(state, table.classes[digest], min(lacks, len(placeable[digest])), free)
         if lacks > 0:
             return False
     return True

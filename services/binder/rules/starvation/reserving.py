@@ -68,7 +68,9 @@ def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -
         for digest, node, pods in reservations.rooms(one):
             if node in table.rows:
                 info = table.classes[digest]
-                fits.take(left.setdefault(node, _could_be_free(state, node)), info, pods)
+                if node not in left:
+                    left[node] = _could_be_free(state, node)
+                fits.take(left[node], info, pods)
                 opened.setdefault(node, []).append(info)
     for digest, node, pods in reservations.rooms(request):
         row, info = table.rows.get(node), table.classes[digest]
@@ -76,7 +78,9 @@ def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -
             return "NodeGone"
         if any(fits.classes_collide(info, other) for other in opened.get(node, ())):
             return "Overlap"
-        if not fits.take(left.setdefault(node, _could_be_free(state, node)), info, pods):
+        if node not in left:
+            left[node] = _could_be_free(state, node)
+        if not fits.take(left[node], info, pods):
             return "Overlap"
     return ""
 

@@ -1,0 +1,125 @@
+"""A job: accepted, cancelled, decided, settled; and what is left of it on clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from services.federator.records import (
+    NOTHING,
+    PLACED,
+    RACING,
+    SETTLED,
+    UNPLACED,
+    Cluster,
+    Job,
+    Place,
+    account_of,
+)
+
+if TYPE_CHECKING:
+    from services.federator.state import State
+
+NS_PER_MS = 1_000_000
+
+
+def federated(state: State, event: ev.JobFederated) -> None:
+    if event.job in state.jobs or event.name in state.names:
+        state.ignore(event)
+        return
+    places = {
+        contender.cluster: Place(
+            cluster=contender.cluster,
+            account=account_of(contender.user, contender.uri),
+            gpu_type=contender.gpu_type,
+            priority_milli=contender.priority_milli,
+            name=contender.name,
+        )
+        for contender in event.clusters
+    }
+    state.jobs[event.job] = Job(
+        uid=event.job,
+        name=event.name,
+        digest=event.digest,
+        guard_ns=event.guard_ms * NS_PER_MS,
+        scale_ns=event.scale_ms * NS_PER_MS,
+        places=places,
+    )
+    state.names[event.name] = event.job
+    for place in places.values():
+        state.clusters.setdefault(place.account, Cluster(place.account))
+        state.index(event.job, place)
+    state.touch(event.job)
+
+
+def cancelled(state: State, event: ev.JobCancelled) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.cancelled:
+        state.ignore(event)
+        return
+    job.cancelled = True
+    job.phase = UNPLACED
+    job.holder = ""
+    state.touch(job.uid)
+
+
+def scheduled(state: State, event: ev.JobScheduled) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.phase != RACING:
+        state.ignore(event)
+        return
+    job.holder = event.cluster
+    job.held_ns = event.guard_ended_ns
+    state.touch(job.uid)
+
+
+def placed(state: State, event: ev.JobPlaced) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.phase != RACING:
+        state.ignore(event)
+        return
+    job.phase, job.winner, job.holder = PLACED, event.cluster, ""
+    state.touch(job.uid)
+
+
+def unplaced(state: State, event: ev.JobUnplaced) -> None:
+    job = state.jobs.get(event.job)
+    if job is None or job.phase != RACING:
+        state.ignore(event)
+        return
+    job.phase = UNPLACED
+    state.touch(job.uid)
+
+
+def settled(state: State, event: ev.JobSettled) -> None:
+    job = state.jobs.get(event.job)
+    if job is None:
+        state.ignore(event)
+        return
+    job.phase = SETTLED
+    kept = "" if job.cancelled else job.winner
+    for alias, place in job.places.items():
+        if place.uid and alias != kept and not place.given_up:
+            remains(state, job.uid, place, (place.name, place.uid))
+    state.touch(job.uid)
+
+
+def remains_found(state: State, event: ev.RemainsFound) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.remains != NOTHING:
+        state.ignore(event)
+        return
+    remains(state, event.job, place, (event.name, event.uid))
+
+
+def remains_cleared(state: State, event: ev.RemainsCleared) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.remains[1] != event.uid or not event.uid:
+        state.ignore(event)
+        return
+    remains(state, event.job, place, NOTHING)
+
+
+def remains(state: State, uid: str, place: Place, remains: tuple[str, str]) -> None:
+    place.remains = remains
+    state.index(uid, place)

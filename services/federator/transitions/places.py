@@ -1,0 +1,110 @@
+"""A job on one cluster: submissions and stops, intended and answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from services.federator.records import ABANDONED, STOPPING, SUBMITTING, Job, Place
+
+if TYPE_CHECKING:
+    from services.federator.state import State
+
+NOT_RELEASED = "NotReleased"
+"""Why what is held is to be stopped, other than by a rule's `StopIntended`."""
+
+
+def intended(state: State, event: ev.SubmissionIntended) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "submit"):
+        state.ignore(event)
+        return
+    place.name, place.number, place.doubtful = event.name, event.number, False
+
+
+def accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "accepted"):
+        state.ignore(event)
+        return
+    place.held = isinstance(event, ev.SubmissionHeld)
+    place.sole = place.held or not (place.doubtful or event.adopted)
+    place.uid, place.doubtful = event.uid, False
+    state.index(event.job, place)
+
+
+def released(state: State, event: ev.RunReleased) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not place.held:
+        state.ignore(event)
+        return
+    place.held = False
+    state.index(event.job, place)
+
+
+def doubted(state: State, event: ev.SubmissionDoubted) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.phase not in (SUBMITTING, ABANDONED):
+        state.ignore(event)
+        return
+    place.doubtful = True
+
+
+def refused(state: State, event: ev.SubmissionRefused) -> None:
+    """R16: a refusal says nothing of an earlier attempt in doubt, unless that must have been refused as well. What is
+    held already, and will not be let go, is stopped."""
+    place = state.place(event.job, event.cluster)
+    if place is not None and place.held and state.move(event.job, place, "stop"):
+        place.refusal, place.stopped_for = event.code, NOT_RELEASED
+        return
+    if place is None or place.phase not in (SUBMITTING, ABANDONED):
+        state.ignore(event)
+        return
+    place.refusal = event.code
+    if event.of_content or not place.doubtful:
+        state.move(event.job, place, "refused")
+
+
+def name_taken(state: State, event: ev.NameTaken) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "name taken"):
+        state.ignore(event)
+        return
+    place.doubtful = False
+
+
+def withdrawn(state: State, event: ev.SubmissionWithdrawn) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.doubtful or not state.move(event.job, place, "withdrawn"):
+        state.ignore(event)
+
+
+def stop_intended(state: State, event: ev.StopIntended) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "stop"):
+        state.ignore(event)
+        return
+    place.stopped_for = event.reason
+
+
+def stop_refused(state: State, event: ev.StopRefused) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or place.phase != STOPPING:
+        state.ignore(event)
+        return
+    place.refusal = event.code
+
+
+def given_up(state: State, event: ev.RunGivenUp) -> None:
+    place = state.place(event.job, event.cluster)
+    if place is None or not state.move(event.job, place, "given up"):
+        state.ignore(event)
+        return
+    place.given_up, place.doubtful = event.by, False
+    loses_hold(state.jobs[event.job], place)
+
+
+def loses_hold(job: Job, place: Place) -> None:
+    """R12."""
+    if job.holder == place.cluster:
+        job.holder, job.held_ns = "", 0
