@@ -46,7 +46,7 @@ def _verdicts(state: State) -> list[BinderEvent]:
         return [assigned] if assigned is not None else []
     decided: list[BinderEvent] = [] if assigned is None else [assigned]
     bench = Bench(state)
-    decided += keep_room(state, bench, state.policy.replacement_hold_ms)
+    decided += keep_room(state, bench, state.policy)
     verdicts = _judge(state, state.policy, bench)
     decided += verdicts
     decided += _end_nominations(state, verdicts, state.policy)
@@ -82,7 +82,7 @@ def _judged_groups(verdicts: list[Verdict]) -> set[str]:
 def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> list[BinderEvent]:
     taken = {verdict.pod for verdict in verdicts if isinstance(verdict, ev.NominationEnded)}
     ended: list[BinderEvent] = []
-    for event in end_nominations(state, policy.replacement_policy):
+    for event in end_nominations(state, policy):
         if not (isinstance(event, ev.NominationEnded) and event.pod in taken):
             ended.append(event)
     return ended

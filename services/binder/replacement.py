@@ -4,13 +4,19 @@ After a member of a running gang fails for good, its room is held for its replac
 applies: *keep* the rest as it is (seed 002, After Gang: "if some pods have been pulled up, then the subsequent Gang
 behavior is meaningless"), or *evict* it. A gang that has no live member left has nothing to keep room for.
 
+A node or a whole rack may take thousands of members with it. So one decision says no more of them than a cycle has pods,
+where the last gang that is evicted may have more; the next one goes on.
+
 Where tasks of a gang have minimums (Volcano's ``minTaskMember``), a member that its task needs for its own is replaced
 alike, although the gang has its minimum; and then only a pod of that task takes the place.
 """
 
 from __future__ import annotations
 
+from itertools import islice
+
 import events as ev
+from events.policy import Policy
 from services.binder.judge import Bench
 from services.state import membership
 from services.state.fold import State
@@ -27,10 +33,11 @@ def _broken(state: State, gang: Gang | None, task: str) -> bool:
     return bool(live) and membership.below_minimum(state, gang, going, task)
 
 
-def keep_room(state: State, bench: Bench, hold_ms: int) -> list[Kept]:
+def keep_room(state: State, bench: Bench, policy: Policy) -> list[Kept]:
     """For each member that was lost: its room is nominated, or there is nobody to keep it for."""
     decided: list[Kept] = []
-    for lost in state.lost.values():
+    hold_ms = policy.replacement_hold_ms
+    for lost in islice(state.lost.values(), policy.cycle_pods):
         info = state.table.classes[lost.scheduling_class]
         wanted = lost.uid not in state.claims and _broken(state, state.gangs.get(lost.gang), lost.task)
         if wanted and bench.nominate(lost.node, info):
@@ -40,17 +47,19 @@ def keep_room(state: State, bench: Bench, hold_ms: int) -> list[Kept]:
     return decided
 
 
-def end_nominations(state: State, policy: str) -> list[Kept]:
+def end_nominations(state: State, policy: Policy) -> list[Kept]:
     """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too."""
     decided: list[Kept] = []
     evicted: set[str] = set()
     for nomination in state.nominations.values():
+        if len(decided) >= policy.cycle_pods and nomination.gang not in evicted:
+            continue
         gang = state.gangs.get(nomination.gang)
         if not _broken(state, gang, nomination.task):
             decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone"))
         elif nomination.due:
             decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired"))
-            if policy == "evict" and gang is not None and gang.key not in evicted:
+            if policy.replacement_policy == "evict" and gang is not None and gang.key not in evicted:
                 evicted.add(gang.key)
                 decided.extend(_evictions(state, gang))
     return decided

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+LONGEST_MESSAGE = 1_024
+"""Characters of the server's words that are repeated: an admission webhook may say megabytes, of each of thousands of
+pods, and outcomes stand in the log together."""
+
 
 class ApiError(Exception):
     """The API server refused, or could not be reached. `code` is the HTTP status, 0 where there was no answer."""
 
     def __init__(self, request: str, code: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
-        self.request, self.code, self.reason, self.message = request, code, reason, message
+        self.request, self.code, self.reason = request, code, reason[:LONGEST_MESSAGE]
+        self.message = message[:LONGEST_MESSAGE]
         self.retry_after_s = retry_after_s
-        super().__init__(f"{request}: {code or 'no answer'} {reason}: {message}")
+        super().__init__(f"{request}: {code or 'no answer'} {self.reason}: {self.message}")
 
     @property
     def retryable(self) -> bool:

@@ -220,6 +220,54 @@ def test_two_expired_nominations_evict_each_pod_once() -> None:
     assert [event.uid for event in of_type(world.judge(), ev.EvictionIntended)] == [uids[2]]
 
 
+def rack(gangs: int, cycle_pods: int) -> tuple[World, list[str]]:
+    """Gangs of three that run under the policy *evict*, each of which loses a pod in the same commit; those pods."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", cycle_pods=cycle_pods)
+    world = World(policy)
+    for i in range(gangs):
+        world.node(f"n{i}", cpu=3)
+        world.gang(f"train{i}", 3, 3)
+    world.settle()
+    lost = [f"train{i}-0" for i in range(gangs)]
+    world.facts(*(ev.PodDeleted(uid=uid, namespace="default", name=uid) for uid in lost))
+    return world, lost
+
+
+def test_one_decision_keeps_no_more_room_than_a_cycle_has_pods() -> None:
+    world, lost = rack(gangs=5, cycle_pods=2)
+    said = [world.judge() for _ in range(4)]
+    assert [len(decided) for decided in said] == [2, 2, 1, 0]
+    assert [event.pod for decided in said for event in of_type(decided, ev.RoomNominated)] == lost
+
+
+def test_one_decision_evicts_no_more_gangs_than_it_takes_for_a_cycles_pods() -> None:
+    """A commit is one message: a rack whose gangs are all evicted at the same tick would be too large for it."""
+    world, lost = rack(gangs=5, cycle_pods=6)
+    world.judge()
+    world.pass_s(61)
+    said = [world.judge() for _ in range(4)]
+    assert [len(of_type(decided, ev.NominationEnded)) for decided in said] == [2, 2, 1, 0]
+    assert sorted(event.uid for decided in said for event in of_type(decided, ev.EvictionIntended)) == sorted(
+        uid for uid in world.state.pods if uid not in lost
+    )
+
+
+def test_two_nominations_of_a_gang_end_together_however_full_the_decision_is() -> None:
+    """Whom the first evicts the second does not evict again."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", cycle_pods=2)
+    world = World(policy)
+    world.node("n", cpu=4)
+    uids = world.gang("train", 4, 4)
+    world.settle()
+    world.facts(*(ev.PodDeleted(uid=uid, namespace="default", name=uid) for uid in uids[:2]))
+    world.judge()
+    world.pass_s(61)
+    decided = world.judge()
+    assert [event.pod for event in of_type(decided, ev.NominationEnded)] == uids[:2]
+    assert [event.uid for event in of_type(decided, ev.EvictionIntended)] == uids[2:]
+    assert world.judge() == []
+
+
 def test_the_room_includes_host_ports() -> None:
     world, uids = running(ports=WEB)
     (node,) = world.where(uids[1])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
 
+from services.kubernetes import binding
 from services.kubernetes.access import direct
 from services.kubernetes.binding import BindResult
 from services.kubernetes.client import Client, Regarding, micro_time
 from services.kubernetes.errors import ApiError, Conflict, Expired, Forbidden, NotFound
 from services.kubernetes.objects import Listed, Pod, Watched
 from services.kubernetes.resources import NODES, POD_GROUPS, PODS
+from services.kubernetes.transport import Answer
 from services.simulator.cluster import SimulatedCluster
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
@@ -176,6 +179,20 @@ async def test_every_other_answer(
     cluster.faults.plan(verb="bind", **fault)
     assert (await bind(client, created)).outcome == outcome
     assert bool(cluster.get("Pod", "p", "default")["spec"].get("nodeName")) == fault.get("applied", False)
+
+
+def test_of_a_long_answer_the_beginning_is_repeated() -> None:
+    """Two thousand outcomes share a commit: what a webhook says at length must not make it too large."""
+    said = json.dumps(
+        {
+            "kind": "Status",
+            "reason": "Denied" * 1_000,
+            "message": f'pod is already assigned to node "n7" {"x" * 1_000_000}',
+        }
+    )
+    result = binding.result("create pods/binding default/p", Answer(409, said.encode()))
+    assert (result.outcome, result.node) == ("assigned", "n7")
+    assert len(result.message) < 3_000
 
 
 async def test_a_timeout_leaves_a_binding_in_doubt(cluster: SimulatedCluster) -> None:
