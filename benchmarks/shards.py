@@ -15,7 +15,8 @@ was known; or a group that was not proposed yet, and lacks room that a permit ju
 CPU seconds are of this one process: a shard on a core of its own folds everything and decides for its own groups, so all
 shards together place ``pods / (fold + the slowest shard's deciding)`` a second.
 ``--processes``: one and two planner processes, alone, over one recorded log of 40,000 pods; by the clock, and by the CPU
-seconds of the slowest, which a machine that others use as well disturbs less.
+seconds of the slowest, which a machine that others use as well disturbs less. Besides, two *strangers*, each of which plans
+all of the log as if the other weren't there: what two cores of this machine give to two processes at once, at most.
 """
 
 from __future__ import annotations
@@ -403,12 +404,15 @@ def _now() -> Spent:
     return Spent(time.perf_counter(), time.process_time())
 
 
-def processes(nodes: int, pods: int, count: int, path: Path) -> dict[str, object]:
+def processes(nodes: int, pods: int, count: int, path: Path, *, strangers: bool = False) -> dict[str, object]:
     """`count` planner processes over the log at once, by the clock."""
     context = multiprocessing.get_context("spawn")
     shards = tuple(str(number) for number in range(count))
     start, said = context.Barrier(count), context.Queue()
-    running = [context.Process(target=plan_alone, args=(str(path), shard, shards, start, said)) for shard in shards]
+    running = [
+        context.Process(target=plan_alone, args=(str(path), shard, (shard,) if strangers else shards, start, said))
+        for shard in shards
+    ]
     for process in running:
         process.start()
     found = [said.get() for _ in running]
@@ -420,7 +424,8 @@ def processes(nodes: int, pods: int, count: int, path: Path) -> dict[str, object
         folding_s, planning_s = (max(getattr(one[part], f"{unit}_s") for one in found) for part in (1, 2))
         rates[f"planned_pods_per_{unit}_s"] = round(planned / planning_s)
         rates[f"planned_pods_per_{unit}_s_with_the_fold"] = round(planned / (folding_s + planning_s))
-    return {"workload": "planner processes alone", "nodes": nodes, "processes": count, "pods": planned, **rates}
+    workload = "strangers" if strangers else "planner processes alone"
+    return {"workload": workload, "nodes": nodes, "processes": count, "pods": planned, **rates}
 
 
 def main() -> None:
@@ -434,7 +439,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "recorded.db"
             asyncio.run(record(path, asked.nodes, asked.pods))
-            _print(processes(asked.nodes, asked.pods, count, path) for count in (1, 2, 1, 2, 1, 2))
+            for _ in range(3):
+                _print(processes(asked.nodes, asked.pods, count, path) for count in (1, 2))
+                _print([processes(asked.nodes, asked.pods, 2, path, strangers=True)])
         return
     _print(room_for_all(asked.nodes, shards, 1_000) for shards in asked.shards)
     for lookahead_pods in (DEFAULT_POLICY.lookahead_pods, 0):

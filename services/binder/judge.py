@@ -169,10 +169,10 @@ class Bench:
             return None
         good, broken = self._held_again(group)
         if not everybody or not quorum.reached(self.state, group, good):
+            good = quorum.split_free(self.state, group, good)[0]
+        if not good:
             for claim in broken:
                 self._move(claim, -1)
-            good, broken = quorum.split_free(self.state, group, good)[0], []
-        if not good:
             return None
         lost = tuple(claim.uid for claim in broken)
         return ev.GangPermitted(group=group.key, proposals=(), bindings=self._bindings(good), dropped=lost)

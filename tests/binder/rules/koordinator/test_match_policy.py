@@ -113,6 +113,26 @@ def test_a_gang_that_is_freed_while_its_pods_wait_is_bound() -> None:
     assert not world.state.holding
 
 
+def test_what_is_freed_while_it_waits_is_bound_as_far_as_its_node_has_room() -> None:
+    """Somebody else binds one pod of a gang to the node where the others wait; its gang group goes on waiting."""
+    world = World()
+    world.node("n0", cpu=2)
+    world.node("n1", cpu=3)
+    groups = {"groups": BOTH}
+    world.koordinator("default/a", 3, 3, groups)
+    world.koordinator("default/b", 2, 2, groups)
+    world.propose("default/a", {"a-0": "n1", "b-0": "n1", "a-1": "n0", "a-2": "n0"})
+    world.judge()
+    world.assigned("a-0", "n0")
+    [permit] = of_type(world.judge(), ev.GangPermitted)
+    assert [one.uid for assignment in permit.bindings for one in assignment.pods] == ["a-2"]
+    assert permit.dropped == ("a-1",)
+    assert list(world.state.groups["default/a"].held) == ["b-0"]
+    assert (world.state.table.held <= world.state.table.allocatable).all()
+    world.settle()
+    assert world.where("a-0", "a-1", "a-2") == ["n0", "n1", "n0"]
+
+
 def test_a_gang_whose_last_pod_is_gone_begins_anew() -> None:
     world = World()
     world.node("n0")
