@@ -199,14 +199,14 @@ class Reader:
                 log.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 
     async def _watch(self, kind: Kind[Any]) -> None:
-        """One watch until it ends. Raises Unreachable when it gave nothing at all, Expired, NotFound, ApiError."""
+        """One watch until it ends. Raises Unreachable when nothing of it could be read, Expired, NotFound, ApiError."""
         request = f"watch {kind.resource.name}"
         seen_any = False
         try:
             async with contextlib.aclosing(self.client.watch(kind.resource, self._versions[kind.name])) as batches:
                 async for lines in batches:
-                    seen_any = True
                     await self._take_in_lines(kind, lines)
+                    seen_any = True
         except (Unreachable, Unreadable) as error:
             if not seen_any:
                 raise Unreachable(request, type(error).__name__, str(error), sent=True) from error

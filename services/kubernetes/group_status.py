@@ -75,7 +75,8 @@ class GroupStatusWriter:
         seen = await self._client.get_pod_group(resource, namespace, name)
         if seen is None or seen.metadata.uid != uid:
             return None
-        self._conditions[uid] = {one["type"]: one for one in seen.status.conditions or () if one.get("type")}
+        conditions = seen.status.conditions or ()
+        self._conditions[uid] = {name: one for one in conditions if isinstance(name := one.get("type"), str)}
         return seen
 
     async def _patch(

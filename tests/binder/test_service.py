@@ -299,6 +299,13 @@ async def test_a_refusal_after_an_eviction_in_doubt_is_no_answer(muster: Muster,
     await muster.check()
 
 
+async def test_no_eviction_outlives_its_binder(muster: Muster) -> None:
+    await evicting(muster, {"status": 429, "times": 0})
+    await muster.kill("binder")
+    coroutines = [task.get_coro() for task in asyncio.all_tasks()]
+    assert [name for one in coroutines if "Effects._evict" in (name := str(one))] == []
+
+
 async def test_an_eviction_of_a_binder_before_may_still_land(muster: Muster) -> None:
     await evicting(muster, {"status": 429, "times": 0})
     await muster.kill("binder")

@@ -13,6 +13,7 @@ import pytest
 import events as ev
 from events.envelope import decode
 from services.binder.service.write_behind import Rate, Rates, WriteBehind
+from services.kubernetes.discovery import Served
 from tests.world import World
 
 
@@ -27,6 +28,13 @@ class Client:
     async def patch_pod_status(self, namespace: str, name: str, uid: str, version: str, status: Any) -> str:
         await asyncio.sleep(0)
         self.conditions.append(uid)
+        self.version += 1
+        return str(self.version)
+
+    async def discover(self) -> Served:
+        return Served({})
+
+    async def patch_pod_group_status(self, *_: Any, **__: Any) -> str:
         self.version += 1
         return str(self.version)
 
@@ -95,6 +103,24 @@ async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_
         del running
         gc.collect()
     assert [str(one.message) for one in heard if "never awaited" in str(one.message)] == []
+
+
+async def test_what_was_written_to_a_pod_group_is_forgotten_with_it(world: World) -> None:
+    writer, _ = behind(world, Client())
+
+    async def rounds() -> None:
+        for stored in world.log.commits[seen:]:
+            writer.notice(decode(stored))
+        await writer._round(Rate(1_000.0), writer._due_gangs)
+
+    seen = 0
+    world.pod_group("train", 2)
+    await rounds()
+    assert list(writer._written) == ["default/train"]
+    seen = len(world.log.commits)
+    world.pod_group_deleted("train")
+    await rounds()
+    assert not writer._written
 
 
 async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) -> None:

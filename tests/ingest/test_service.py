@@ -31,14 +31,15 @@ from events.log import EventLog
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from services.ingest import service
+from services.ingest.decoding import POD
 from services.ingest.differ import Ingest
 from services.kubernetes import discovery
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
-from services.kubernetes.errors import Forbidden
+from services.kubernetes.errors import Forbidden, Unreachable
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
-from services.writer import SteppedDown
+from services.writer import Gather, SteppedDown, Writer
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
 
@@ -338,6 +339,20 @@ async def test_an_api_server_that_is_away_for_a_while(log: EventLog) -> None:
         cluster.bind("a", "n1")
         await running.says(lambda: running.seen(PodAssigned))
     await cluster.stop()
+
+
+async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_once() -> None:
+    """Something between answers in its own words: as with no answer, the next attempt waits."""
+
+    class Proxied:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [b"<html>try again later</html>"]
+
+    client: Any = Proxied()
+    reader = service.Reader(Ingest(["muster"]), client, Gather(Writer(MemoryLog("test"), "ingest"), "facts"), 15.0)
+    reader._versions[POD.name] = "1"
+    with pytest.raises(Unreachable):
+        await reader._watch(POD)
 
 
 async def test_what_is_forbidden_is_named(cluster: SimulatedCluster) -> None:

@@ -89,6 +89,16 @@ async def test_somebody_else_wrote_meanwhile(cluster: SimulatedCluster, client: 
     assert cluster.get("PodGroup", "g", "default")["status"] == {"phase": "Scheduling"}
 
 
+async def test_what_somebody_wrote_there_may_be_no_condition(cluster: SimulatedCluster, client: Client) -> None:
+    """A custom resource without a schema takes anything."""
+    obj = cluster.create(volcanos("g"))
+    odd: Any = {"conditions": [{"type": ["a list"]}, {"type": {}}, {}]}
+    await client.patch_pod_group_status(WITHOUT, "default", "g", obj["metadata"]["uid"], odd, subresource=False)
+    about = ("default", "g", obj["metadata"]["uid"], obj["metadata"]["resourceVersion"])
+    assert await GroupStatusWriter(client).write(WITHOUT, *about, {"phase": "Running"}) == 4
+    assert cluster.get("PodGroup.scheduling.volcano.sh", "g", "default")["status"]["phase"] == "Running"
+
+
 async def test_a_pod_group_that_was_made_anew_is_left_alone(cluster: SimulatedCluster, client: Client) -> None:
     writer = GroupStatusWriter(client)
     old = cluster.create(pod_group("g", 3))["metadata"]

@@ -35,6 +35,7 @@ class Effects:
         self._client = client
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
+        self._evictions: asyncio.Queue[str] = asyncio.Queue()
         self._evicting: set[str] = set()
         self._doubtful_evictions: set[str] = set()
         self._doubtful: set[str] = set()
@@ -75,6 +76,8 @@ class Effects:
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._concurrency):
                 workers.create_task(self._bind_forever())
+            while True:
+                workers.create_task(self._evict(await self._evictions.get()))
 
     async def _bind_forever(self) -> None:
         while True:
@@ -151,8 +154,7 @@ class Effects:
     def _evict_later(self, uid: str) -> None:
         if uid not in self._evicting:
             self._evicting.add(uid)
-            task = asyncio.get_running_loop().create_task(self._evict(uid))
-            task.add_done_callback(lambda _: self._evicting.discard(uid))
+            self._evictions.put_nowait(uid)
 
     async def _evict(self, uid: str) -> None:
         """Try one eviction until the answer is definite; a disruption budget may keep it waiting.
@@ -180,6 +182,7 @@ class Effects:
             self._say(found)
             break
         self._doubtful_evictions.discard(uid)
+        self._evicting.discard(uid)
 
     def _say(self, found: Event) -> None:
         self._decider.report(found)

@@ -134,7 +134,7 @@ class WriteBehind:
                 self._events.append(rejected(event, time_ns))
             elif isinstance(event, ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating):
                 self._note_gang(event.uid)
-            elif isinstance(event, ev.PodGroupObserved):
+            elif isinstance(event, ev.PodGroupObserved | ev.PodGroupDeleted):
                 self._gangs[dialects.gang_key(event.dialect, event.namespace, event.name)] = None
 
     def resume(self) -> None:
