@@ -76,7 +76,7 @@ class GroupStatusWriter:
         if seen is None or seen.metadata.uid != uid:
             return None
         conditions = seen.status.conditions or ()
-        self._conditions[uid] = {name: one for one in conditions if isinstance(name := one.get("type"), str)}
+        self._conditions[uid] = {one["type"]: one for one in conditions if isinstance(one.get("type"), str)}
         return seen
 
     async def _patch(
