@@ -15,8 +15,8 @@ was known; or a group that was not proposed yet, and lacks room that a permit ju
 CPU seconds are of this one process: a shard on a core of its own folds everything and decides for its own groups, so all
 shards together place ``pods / (fold + the slowest shard's deciding)`` a second.
 ``--processes``: one and two planner processes, alone, over one recorded log of 40,000 pods; by the clock, and by the CPU
-seconds of the slowest, which a machine that others use as well disturbs less. Besides, two *strangers*, each of which plans
-all of the log as if the other weren't there: what two cores of this machine give to two processes at once, at most.
+seconds of the slowest, which a machine that others use as well disturbs less. Besides, two *strangers*, each of which
+plans all of the log as if the other weren't there: what two cores of this machine give to two processes at once, at most.
 """
 
 from __future__ import annotations
