@@ -171,11 +171,16 @@ class Witness:
         """A fact about a pod is one about its node and its gang, be it the gang that it leaves."""
         uid, sequence = event.uid, commit.sequence
         self._touched[uid] = sequence
-        pod = self.state.pods.get(uid)
-        now = (pod.node, pod.group, pod.gang) if pod is not None else ()
-        if pod is not None and pod.node:
-            self._begun.add(pod.gang)
-        for key in (*self._where.get(uid, ()), *now):
+        pod, was = self.state.pods.get(uid), self._where.get(uid, ())
+        now: tuple[str, ...] = ()
+        if pod is not None:
+            now = pod.node, pod.group, pod.gang
+        elif isinstance(event, ev.PodObserved) and event.gang:
+            now = event.node, "", event.gang.gang  # and gone again in this commit
+        for where in (was, now):
+            if where and (where[0] or isinstance(event, ev.PodAssigned)):
+                self._begun.add(where[2])
+        for key in (*was, *now):
             self._touched[key] = sequence
         self._where[uid] = now
         if pod is not None:

@@ -208,10 +208,11 @@ class World:
 
     async def _rest(self) -> None:
         until_s = self.loop.now_s + REST_WITHIN_S
+        revision = -1
         while self.loop.now_s < until_s:
             await asyncio.sleep(1.0)
-            if rest.cut_off(self):
-                self._changed_s = self.loop.now_s
+            if rest.cut_off(self) or self.kube.api.store.revision != revision:
+                self._changed_s, revision = self.loop.now_s, self.kube.api.store.revision
             if self.loop.now_s - self._changed_s > QUIET_S and not rest.restless(self):
                 rest.check(self.witness, self.kube.api)
                 rest.live_states_agree(self)
