@@ -15,6 +15,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -170,6 +171,8 @@ class Seat(NamedTuple):
 
 async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event) -> None:
     """Open the log, take a seat, run the service; end when the lease is lost."""
+    import_module(f"services.{role}.service")  # before the seat: who gets it is at work at once
+    _collect_seldom()
     health = Health()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
