@@ -6,6 +6,7 @@ Commands import what they need when they run, because the start-up time of a ser
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+SPEAK_NO_HTTP = ("planner", "feed")
+"""Services that talk to nothing but NATS."""
 TRYING, SERVICES, LOGS, FEDERATION = "Try it", "Services", "A cluster's log", "Many clusters"
 """Where a command stands in the help."""
 
@@ -53,6 +56,8 @@ def muster(
 
 def _serve(role: str, as_json: bool, **flags: Any) -> None:
     gc.disable()  # until `serve` has imported everything: there is nothing to collect
+    if role in SPEAK_NO_HTTP:
+        sys.modules["aiohttp"] = None  # type: ignore[assignment]  # nats-py imports it for websockets: 0.1 s of a start
     from services import settings
     from services.console.launch import serve
 
