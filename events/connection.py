@@ -25,7 +25,7 @@ from nats.aio.client import DEFAULT_BUFFER_SIZE, DEFAULT_FLUSH_TIMEOUT, Client
 from nats.aio.msg import Msg
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, stop_never, wait_random_exponential
 
-from events import tls
+from events import credentials, tls
 from events.log import LogError, Unavailable
 from events.wire import UNDECODABLE
 
@@ -136,7 +136,7 @@ def decoded(decode: Callable[[bytes], T], what: str, answer: bytes) -> T:
 
 
 class _Client(Client):
-    """nats-py's client, but for its headers, its flush and its TLS.
+    """nats-py's client, but for its headers, its flush, its TLS and .creds files.
 
     It asks each character of a header's name whether it is a space: a third of the time of replaying small commits.
     """
@@ -149,6 +149,10 @@ class _Client(Client):
         """Returns behind the server's word on all that was sent: nats-py's first ping overtakes what waits to go."""
         await super().flush(timeout)
         await super().flush(timeout)
+
+    def _setup_nkeys_jwt_connect(self) -> None:
+        file = credentials.File(str(self._user_credentials))
+        self._user_jwt_cb, self._signature_cb = file.jwt, file.sign
 
     async def _connect_to_server(self, s: Any) -> None:
         if s.uri.scheme in ("nats", "tls"):
@@ -206,7 +210,7 @@ class Connection:
         Answers come to `inbox_prefix`, by default one of the user's own (``_INBOX_binder``): nobody else may listen.
 
         Raises Unavailable when no server answers in time, Denied when they do not know the credentials, Untrusted when
-        certificates do not fit or their files cannot be read.
+        certificates do not fit or their files cannot be read, InvalidCredentials.
         """
         if ca_file or certificate_file or any(server.startswith(("tls://", "wss://")) for server in self._servers):
             credentials["tls"] = tls.context(ca_file, certificate_file, key_file)

@@ -25,6 +25,8 @@ async def open_log(
     """
     if is_server(location):
         servers, path = split(location)
+        if not all(urlsplit(server).hostname for server in servers.split(",")):
+            raise LogError(f"{location}: expected a NATS URL such as nats://127.0.0.1:4222")
         named = cluster or path
         if not subjects.valid_cluster(named):
             raise LogError(

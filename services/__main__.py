@@ -125,7 +125,9 @@ def federator(
 def verify(
     log: Log,
     cluster: Cluster = None,
-    strict: Annotated[int, typer.Option(help="check the whole state every so many commits", metavar="COMMITS")] = 0,
+    strict: Annotated[
+        int, typer.Option(help="check the whole state every so many commits; 0: at the end", min=0, metavar="COMMITS")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Decide again at every basis and compare.
@@ -492,7 +494,9 @@ def demo(
 
 def main() -> None:
     """The entry point of the ``muster`` command."""
-    app()
+    from services.console.printed import ending
+
+    raise SystemExit(ending(app))
 
 
 if __name__ == "__main__":

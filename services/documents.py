@@ -10,6 +10,7 @@ As Kubernetes reads YAML, a timestamp is a string, and so is every key.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -25,6 +26,30 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 class NotYaml(ValueError):
     """What is wrong, in one line."""
+
+
+class Unreadable(ValueError):
+    """Names the file, and says why its text cannot be had."""
+
+
+def read(path: Path) -> str:
+    """A file's text. Raises Unreadable."""
+    try:
+        return decoded(path.read_bytes(), path)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:  # a path with a NUL
+        raise error if isinstance(error, Unreadable) else Unreadable(f"{str(path)!r}: {error}") from error
+
+
+def decoded(text: bytes, name: object) -> str:
+    """`name`: where it came from. Raises Unreadable."""
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(
+            f"{name}: expected text in UTF-8, found the byte {text[error.start]:#04x} at {error.start}"
+        ) from error
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -18,7 +18,7 @@ import msgspec
 from events.homes import copy
 from events.log import EventLog, LogError
 from services.console import show
-from services.console.errors import Unusable
+from services.console.errors import Unusable, told
 from services.console.location import open_location
 
 T = TypeVar("T")
@@ -32,11 +32,13 @@ def told_errors(*kinds: type[Exception]) -> Iterator[None]:
     from services.settings import InvalidSetting
     from services.state.form import UnknownCommit
 
-    told: tuple[type[Exception], ...] = (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, *kinds)
+    expected: tuple[type[Exception], ...] = (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, *kinds)
     try:
         yield
-    except told as error:
-        sys.stderr.write(f"error: {error}\n")
+    except BrokenPipeError:  # nobody reads what is printed
+        raise
+    except expected as error:
+        sys.stderr.write(f"error: {told(error)}\n")
         raise SystemExit(2) from error
 
 
@@ -164,6 +166,8 @@ def retain(
         if (archive is None) != no_archive:
             raise Unusable("expected --archive FILE.db, where what is purged is kept, or else --no-archive")
         chosen = settings.read({"cluster": cluster, "retention_days": days})
+        if archive is not None:
+            retention.check_archive(location, archive)
 
     async def work(log: EventLog) -> retention.Retained:
         into = await open_location(archive, log.cluster, create=True) if archive is not None else None

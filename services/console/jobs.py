@@ -11,9 +11,10 @@ from typing import Any
 
 from events import envelope, micro, subjects
 from events.connection import Connection
+from events.homes import SUFFIX
 from events.log import EventLog
 from events.micro import Unfit
-from services import settings
+from services import documents, settings
 from services.console import show, timeline
 from services.console.commands import told_errors
 from services.console.errors import Unusable
@@ -21,7 +22,7 @@ from services.console.location import open_location
 from services.console.replay import EPOCH, read_place
 from services.federator.backends import Owner
 from services.federator.explain import Said, explained
-from services.federator.mcc import InvalidJob, load
+from services.federator.mcc import InvalidJob, MultiClusterJob, load
 from services.federator.records import SETTLED
 from services.federator.requests import PAGE
 from services.federator.snapshot import FORM
@@ -40,7 +41,7 @@ NOT_SUBMITTED = "not-submitted"
 def show_special(file: Path, alias: str, *, as_json: bool = False) -> int:
     """The job for one cluster, on stdout. Exit code 0, or 2 with what is wrong."""
     with told_errors(InvalidJob):
-        job = load(file.read_text(encoding="utf-8"))
+        _, job = _read(file)
         owner = Owner(federation=NOT_SUBMITTED, job=NOT_SUBMITTED, cluster=alias)
         special = specialize(job, alias, owner)
     if as_json:
@@ -50,11 +51,21 @@ def show_special(file: Path, alias: str, *, as_json: bool = False) -> int:
     return 0
 
 
+def _read(file: Path) -> tuple[str, MultiClusterJob]:
+    """The document, and what it says. Raises Unusable."""
+    try:
+        text = documents.read(file)
+        return text, load(text)
+    except documents.Unreadable as error:
+        raise Unusable(str(error)) from error
+    except InvalidJob as error:
+        raise Unusable(f"{file}: {error}") from error
+
+
 def submit(file: Path, nats: str | None, federation: str, *, watch: bool = False, as_json: bool = False) -> int:
     """Exit code 0, or 2 with what is wrong; with `watch` 1 when no cluster kept it."""
-    with told_errors(InvalidJob, Unfit):
-        text = file.read_text(encoding="utf-8")
-        load(text)  # what is wrong is told even where no federator runs
+    with told_errors(Unfit):
+        text, _ = _read(file)  # what is wrong is told even where no federator runs
         return asyncio.run(_submit(text, nats, federation, watch, as_json))
 
 
@@ -160,7 +171,7 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
 
 async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[State, list[Said]]:
     """What the federator said, up to a place, and the state on which that stands. Raises BadPlace, LogError."""
-    sequence, time_ns = read_place(at) if at else (None, None)
+    sequence, time_ns = read_place(at) if at is not None else (None, None)
     log: EventLog = await open_location(nats, federation)
     said: list[Said] = []
     try:
@@ -200,6 +211,11 @@ class _Asking:
     @classmethod
     async def open(cls, nats: str | None, federation: str) -> _Asking:
         chosen = settings.read({"nats_url": nats})
+        if chosen.nats_url.endswith(SUFFIX):
+            raise Unusable(
+                f"{chosen.nats_url}: this is asked of a federator: expected a NATS URL such as nats://127.0.0.1:4222; "
+                "`muster job explain` and `muster replay` read a log in a file"
+            )
         return cls(await Connection(chosen.nats_url).connect(**chosen.nats_options()), federation)
 
     async def ask(self, verb: str, within_s: float = micro.WITHIN_S, **request: str | int) -> Any:

@@ -15,6 +15,7 @@ import events as ev
 from events.log import EventLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.console.errors import Unusable
+from services.console.kinds import check_of_a_cluster
 from services.console.profiles import QUEUE_ORDERS, SCORES, profile
 from services.console.replay import replay
 from services.writer import SteppedDown, Writer
@@ -23,6 +24,7 @@ REPLACEMENT = ("keep", "evict")
 LEAST = {"cycle_pods": 1, "gang_pods": 1, "backoff_initial_ms": 1, "backoff_max_ms": 1, "retry_ms": 1_000}
 """Smallest values; 0 for whatever is not named."""
 MOST = 1 << 40
+NONE = "its rules and bounds stand in each job, and it has no policy"
 
 
 class InvalidPolicy(Unusable):
@@ -63,14 +65,17 @@ def _flag(name: str) -> str:
 
 
 async def current(log: EventLog) -> tuple[int, Policy | None]:
-    """Up to where the log was read, and the policy there; None while it has none. Raises LogError, UnknownCommit."""
+    """Up to where the log was read, and the policy there; None while it has none. Raises Unusable, LogError,
+    UnknownCommit."""
+    await check_of_a_cluster(log, NONE)
     state = await replay(log)
     return state.sequence, state.policy
 
 
 async def change(log: EventLog, changes: Mapping[str, Any]) -> tuple[int, Policy]:
     """Append the changed policy; its place and itself. Raises InvalidPolicy, Unusable when there is nothing to change or
-    another admin was faster, LogError."""
+    another admin was faster or it is a federation's log, LogError."""
+    await check_of_a_cluster(log, NONE)
     writer = Writer(log, "admin")
     last = await log.last(writer.subject)
     writer.last = last.sequence if last is not None else 0

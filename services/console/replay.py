@@ -29,7 +29,9 @@ def read_place(text: str) -> tuple[int | None, int | None]:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadPlace(f"--at {text}: expected a sequence, or a time such as 2026-11-21T19:05:00Z") from None
+        raise BadPlace(
+            f"--at {text or repr(text)}: expected a sequence, or a time such as 2026-11-21T19:05:00Z"
+        ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000
 
@@ -40,7 +42,7 @@ async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -
 
     `form`: that of the log's kind.
     """
-    sequence, time_ns = read_place(at) if at else (None, None)
+    sequence, time_ns = read_place(at) if at is not None else (None, None)
     if time_ns is not None:
         return await _before(log, time_ns, form)
     end = await log.end()

@@ -12,6 +12,7 @@ and whoever still expects the commit that is gone is refused (`events.log`).
 from __future__ import annotations
 
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,10 +20,11 @@ import msgspec
 import events as ev
 from events import envelope
 from events.envelope import Stored
-from events.homes import copy
+from events.homes import copy, is_server
 from events.log import EventLog, LogError
 from events.snapshots import Kept
 from events.subjects import subject
+from services.console.errors import Unusable
 from services.console.kinds import kind_of
 from services.start import restored, state_at
 from services.state.form import SNAPSHOTS_KEPT, Folded, Form
@@ -54,6 +56,14 @@ class _Bound(msgspec.Struct, frozen=True):
 
     place: int
     because: str
+
+
+def check_archive(log: str | None, archive: str) -> None:
+    """A log that were its own archive would hold everything, and lose it. Raises Unusable."""
+    if is_server(archive):
+        raise Unusable(f"--archive {archive}: expected the path of a file *.db")
+    if log is not None and not is_server(log) and Path(log).resolve() == Path(archive).resolve():
+        raise Unusable(f"--archive {archive}: that is the log itself; expected another file")
 
 
 async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: int) -> Retained:

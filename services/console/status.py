@@ -19,6 +19,7 @@ from events.jetstream import JetStreamLog
 from events.lease import holder_of
 from events.log import EventLog, LogError
 from services.console import show
+from services.console.kinds import check_of_a_cluster
 from services.console.summary import refusals, reserved
 from services.console.versions import supported
 from services.start import state_at
@@ -66,7 +67,8 @@ class Observer:
 
     @classmethod
     async def of(cls, log: EventLog) -> Observer:
-        """At the log's end as of now. Raises LogError, UnknownCommit."""
+        """At the log's end as of now. Raises Unusable for a federation's log, LogError, UnknownCommit."""
+        await check_of_a_cluster(log, "look at it with `muster job list` and `muster replay`")
         observer = cls((await state_at(log)).state, log if isinstance(log, JetStreamLog) else None)
         end = observer.state.sequence
         async for batch in log.read(max(await log.first() - 1, end - TAIL_COMMITS), end):

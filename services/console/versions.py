@@ -12,7 +12,7 @@ from typing import Any
 import events as ev
 from events.log import EventLog
 from services.console.errors import Unusable
-from services.console.kinds import CLUSTER, kind_of
+from services.console.kinds import check_of_a_cluster
 from services.console.replay import replay
 from services.start import fold
 from services.state import versions
@@ -20,10 +20,12 @@ from services.state.fold import FOLDS, State
 from services.state.form import listed
 from services.writer import SteppedDown, Writer
 
+ONE = "it has one version of rules and state, and there is nothing to switch"
+
 
 async def current(log: EventLog) -> dict[str, Any]:
     """What is in force at the log's end, and who supports what. Raises Unusable, LogError, UnknownCommit."""
-    await _of_a_cluster(log)
+    await check_of_a_cluster(log, ONE)
     return described(await replay(log))
 
 
@@ -43,7 +45,7 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     Raises Unusable when there is nothing to switch, when a writer lacks what is asked for, or when another admin was
     faster; LogError, UnknownCommit.
     """
-    await _of_a_cluster(log)
+    await check_of_a_cluster(log, ONE)
     writer = Writer(log, "admin")
     last = await log.last(writer.subject)
     writer.last = last.sequence if last is not None else 0
@@ -59,12 +61,6 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     if (state.rules_version, state.state_version) != (asked.rules, asked.state):
         raise Unusable(f"nothing was switched, since somebody joined meanwhile: {_those(state, asked)}")
     return described(state)
-
-
-async def _of_a_cluster(log: EventLog) -> None:
-    """Raises Unusable."""
-    if await kind_of(log) is not CLUSTER:
-        raise Unusable("a federation's log has one version of rules and state: there is nothing to switch")
 
 
 def _check(state: State, asked: ev.VersionsSwitched) -> None:

@@ -18,7 +18,7 @@ from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, load_yaml
 from services.simulator.operators import operated
-from services.simulator.traces import MODES, TraceError, load
+from services.simulator.traces import MODES, TRACES, TraceError, load
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workload", action="append", default=[], type=Path, metavar="FILE", help="YAML, after the nodes"
     )
-    parser.add_argument("--trace", choices=("openb", "dlrm"), help="objects of a trace")
+    parser.add_argument("--trace", choices=TRACES, help="objects of a trace")
     parser.add_argument("--dir", type=Path, default=Path(), help="where the trace's CSV files are")
     parser.add_argument("--limit", type=int, help="pods of the trace at most")
     parser.add_argument("--gang-groups", choices=tuple(MODES), default="", help="dlrm's services as gang groups")

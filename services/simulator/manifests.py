@@ -6,11 +6,12 @@ annotations, specs that are objects, pods with containers, counts that are count
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from services.documents import NotYaml, load_all
+from services.documents import NotYaml, Unreadable, decoded, load_all, read
 from services.simulator.forms import FORMS, misfit
 
 Object = dict[str, Any]
@@ -39,6 +40,9 @@ SERVED = {
 }
 """apiVersions that no API server serves any more, or that lack their group as in a published design (seed 002): what is
 meant."""
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Of the files of a directory that are read."""
+STDIN = Path("-")
 MOST_PODS = 1_000_000
 """That one object may ask for: they are made here, one by one."""
 
@@ -48,7 +52,7 @@ class ManifestError(ValueError):
 
 
 def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
-    """All objects of the files, in order; of a directory those of its .yaml, .yml and .json files.
+    """All objects of the files, in order; of a directory those of its .yaml, .yml and .json files; ``-``: of stdin.
 
     Raises ManifestError.
     """
@@ -56,18 +60,20 @@ def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml", ".json"))
-    return [path]
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+    if not found:
+        raise ManifestError(f"{path}: expected a file of it to be called *{', *'.join(SUFFIXES)}")
+    return found
 
 
 def _load_file(path: Path) -> Iterator[Object]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # not UTF-8, or a path with a NUL
-        raise ManifestError(f"{path}: {error}") from error
-    try:
+        text = read(path) if path != STDIN else decoded(sys.stdin.buffer.read(), "stdin")
         documents = load_all(text)
+    except Unreadable as error:
+        raise ManifestError(str(error)) from error
     except NotYaml as error:
         raise ManifestError(f"{path}: not YAML: {error}") from error
     for number, document in enumerate(documents, 1):

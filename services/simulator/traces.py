@@ -39,6 +39,7 @@ MAX_PER_NODE = "muster.dev/max-instances-per-node"
 PODGROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 KOORDINATORS_LABEL = "pod-group.scheduling.sigs.k8s.io"
 KOORDINATORS = "gang.scheduling.koordinator.sh/"
+TRACES = ("openb", "dlrm")
 MODES = {"strict": "Strict", "nonstrict": "NonStrict"}
 """How the two gangs of a service may be grouped → Koordinator's word for it."""
 

@@ -1,7 +1,11 @@
 """The commands: exit codes, one JSON object on the last line, errors in one line."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -74,12 +78,81 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
             ["simulate", "-f", "{log}", "--profile", "best"],
             "expected one of default, binpack, coscheduling, koordinator, kube-batch",
         ),
+        (["simulate", "-f", "{directory}"], "expected a file of it to be called *.yaml, *.yml, *.json"),
         (["export", "{log}", "there.txt"], "expected a NATS URL"),
+        (["export", "{log}", "nats://"], "nats://: expected a NATS URL such as nats://127.0.0.1:4222"),
+        (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
+        (["demo", "--keep", "README.md"], "README.md: File exists"),
+        (["job", "specialize", "nowhere.yaml", "--cluster", "a"], "nowhere.yaml: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(log: Path, arguments: list[str], said: str) -> None:
-    result = runner.invoke(app, [argument.format(log=log) for argument in arguments])
+    (log.parent / "empty").mkdir()
+    result = runner.invoke(app, [argument.format(log=log, directory=log.parent / "empty") for argument in arguments])
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_an_empty_place_is_no_place(log: Path) -> None:
+    """``--at "$PLACE"`` of a script that knows none would show the end of the log instead."""
+    said = runner.invoke(app, ["replay", str(log), "--at", ""])
+    assert (said.exit_code, said.stderr.strip()) == (
+        2,
+        "error: --at '': expected a sequence, or a time such as 2026-11-21T19:05:00Z",
+    )
+
+
+@pytest.mark.parametrize("archive", ["{log}", "{directory}/../{name}/log.db", "nats://127.0.0.1:4222/prod"])
+def test_a_log_is_not_its_own_archive(log: Path, archive: str) -> None:
+    """As it was: what was to be archived stood in the archive already, and was purged."""
+    archive = archive.format(log=log, directory=log.parent, name=log.parent.name)
+    said = runner.invoke(app, ["retention", str(log), "--archive", archive, "--days", "1"])
+    assert said.exit_code == 2
+    assert said.stderr.startswith(f"error: --archive {archive}: ")
+
+
+def test_files_that_are_no_jobs_are_named_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    said = []
+    for content in (b"\x88\x00", b"a: b: c", b""):
+        file.write_bytes(content)
+        found = runner.invoke(app, ["job", "submit", str(file), "--nats", "nats://127.0.0.1:1"])
+        assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
+        said.append(found.stderr.removeprefix(f"error: {file}: ").split(":")[0].strip())
+    assert said == [
+        "expected text in UTF-8, found the byte 0x88 at 0",
+        "expected YAML",
+        "expected one YAML document, found 0",
+    ]
+
+
+def test_what_asks_a_federator_does_not_take_a_file(log: Path) -> None:
+    """It waited ten seconds for a server of that name."""
+    said = runner.invoke(app, ["job", "list", "--nats", str(log)])
+    assert said.exit_code == 2
+    assert "this is asked of a federator: expected a NATS URL" in said.stderr
+
+
+def _muster(arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(f"exec {sys.executable} -m services {arguments}", shell=True, **streams)
+
+
+@pytest.mark.parametrize("arguments", ["verify {log}", "replay {log} --json", "status {log}", "--help"])
+def test_of_a_reader_that_went_away_the_exit_code_is_that_of_a_broken_pipe(log: Path, arguments: str) -> None:
+    """1 would say that a decision was not reproduced."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = _muster(arguments.format(log=log), stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", ["verify {log}", "replay {log} --json"])
+def test_a_full_disk_is_one_line(log: Path, arguments: str) -> None:
+    process = _muster(f"{arguments.format(log=log)} > /dev/full", stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (2, b"error: No space left on device\n")

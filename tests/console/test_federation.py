@@ -182,6 +182,18 @@ def test_replay_for_people_says_what_waits(file: str) -> None:
     assert "job-0" in result.output
 
 
+@pytest.mark.parametrize(
+    "arguments", [["policy", "show"], ["policy", "set", "--profile", "binpack"], ["versions", "show"], ["status"]]
+)
+def test_what_only_clusters_have_is_neither_shown_nor_written(file: str, arguments: list[str]) -> None:
+    """As it was: `policy set` appended a cluster's policy to the federation's log, `status` saw an ingest in it."""
+    before = said("replay", file)["sequence"]
+    found = runner.invoke(app, [*arguments, file])
+    assert found.exit_code == 2
+    assert found.stderr.startswith("error: this is the log of a federation: ")
+    assert said("replay", file)["sequence"] == before
+
+
 async def test_a_purged_log_is_verified_from_its_snapshot_and_the_archive_from_the_start(tmp_path: Path) -> None:
     commits = commits_of(SEED)
     places = (len(commits) // 2, len(commits) * 3 // 4)

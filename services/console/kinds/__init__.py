@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from events import Event
 from events.log import EventLog
 from events.subjects import FEDERATION, subject
+from services.console.errors import Unusable
 from services.console.kinds import cluster, federation
 from services.federator.snapshot import FORM as FEDERATIONS
 from services.federator.state import WRITER
@@ -70,3 +71,9 @@ async def kind_of(log: EventLog) -> Kind:
     """Raises LogError."""
     federated = log.cluster == FEDERATION or await log.last(subject(log.cluster, WRITER)) is not None
     return FEDERATED if federated else CLUSTER
+
+
+async def check_of_a_cluster(log: EventLog, otherwise: str) -> None:
+    """`otherwise`: what to say of a federation's log. Raises Unusable, LogError."""
+    if await kind_of(log) is not CLUSTER:
+        raise Unusable(f"this is the log of a federation: {otherwise}")

@@ -1,0 +1,42 @@
+"""What becomes of a command whose output nobody takes: its reader has gone (``muster … | head``), or the disk is full.
+
+As other programs it ends as a broken pipe would end it, so that 1 still means that the answer is no.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from services.console.errors import told
+
+BROKEN_PIPE = 141
+"""128 + SIGPIPE. The signal itself stays ignored: it would end a process for a connection that broke, too."""
+UNWRITTEN = 2
+
+
+def ending(command: Callable[[], Any]) -> int:
+    """Run a command that ends with SystemExit; its exit code, once what it printed was taken."""
+    code: Any = 0
+    try:
+        try:
+            command()
+        except SystemExit as ended:
+            if isinstance(ended.__context__, BrokenPipeError):  # typer and rich make it 1
+                return _closed(BROKEN_PIPE)
+            code = ended.code
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _closed(BROKEN_PIPE)
+    except OSError as error:
+        sys.stderr.write(f"error: {told(error)}\n")
+        return _closed(UNWRITTEN)
+    return code if isinstance(code, int) else 0
+
+
+def _closed(code: int) -> int:
+    """What is still in the buffer goes nowhere, and the interpreter does not try once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code

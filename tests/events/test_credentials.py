@@ -1,0 +1,120 @@
+"""A .creds file: what a server with operators, accounts and users takes, and what is said of a file that is none."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from events.connection import Connection
+from events.credentials import InvalidCredentials, read
+from events.server import EmbeddedServer
+
+OPERATOR, ACCOUNT, USER = 14 << 3, 0, 20 << 3
+
+
+class Key:
+    """An nkey: Ed25519, written in base 32 with its kind before it and a checksum behind it."""
+
+    def __init__(self, kind: int, seed: bytes) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(seed)
+        self.seed = _written(bytes([0x90 | kind >> 5, (kind & 0x1F) << 3]) + seed)
+        self.public = _written(bytes([kind]) + self._key.public_key().public_bytes_raw())
+
+    def jwt(self, subject: str, kind: str, **claims: object) -> str:
+        said = {"iat": 1_700_000_000, "iss": self.public, "sub": subject, "name": kind, "jti": ""}
+        said["jti"] = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        head = {"typ": "JWT", "alg": "ed25519-nkey"}
+        text = f"{_part(head)}.{_part({**said, 'nats': {'type': kind, 'version': 2, **claims}})}"
+        return f"{text}.{_base64(self._key.sign(text.encode()))}"
+
+
+def _written(raw: bytes) -> str:
+    return base64.b32encode(raw + binascii.crc_hqx(raw, 0).to_bytes(2, "little")).decode().rstrip("=")
+
+
+def _part(value: object) -> str:
+    return _base64(json.dumps(value).encode())
+
+
+def _base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+operator, user = Key(OPERATOR, b"o" * 32), Key(USER, b"u" * 32)
+account, system = Key(ACCOUNT, b"a" * 32), Key(ACCOUNT, b"s" * 32)
+LIMITS = {
+    "subs": -1,
+    "data": -1,
+    "payload": -1,
+    "imports": -1,
+    "exports": -1,
+    "wildcards": True,
+    "conn": -1,
+    "leaf": -1,
+}
+
+
+def creds(jwt: str, seed: str) -> str:
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "user.creds"
+    path.write_text(creds(account.jwt(user.public, "user", subs=-1, data=-1, payload=-1), user.seed))
+    return path
+
+
+async def test_a_server_of_accounts_takes_the_user(file: Path, tmp_path: Path) -> None:
+    """As it was: the package that nats-py signs with was not installed, and every start ended with a traceback."""
+    accounts = {key.public: operator.jwt(key.public, "account", limits=LIMITS) for key in (account, system)}
+    extra = (
+        f"operator: {operator.jwt(operator.public, 'operator')}\nsystem_account: {system.public}\n"
+        f"resolver: MEMORY\nresolver_preload: {json.dumps(accounts)}\n"
+    )
+    with EmbeddedServer(tmp_path / "nats", extra=extra) as server:
+        connection = await Connection(server.url).connect(user_credentials=str(file))
+        try:
+            heard = await connection.client.subscribe("greetings")
+            await connection.client.publish("greetings", b"hello")
+            assert (await heard.next_msg(30)).data == b"hello"
+        finally:
+            await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file"),
+        ("", "expected a .creds file of NATS, with a user's JWT and the seed of his key"),
+        (creds("a.b.c", ""), "expected a .creds file of NATS"),
+        (creds("a.b.c", "SU?"), "the seed is damaged, or none of a user"),
+        (creds("a.b.c", user.seed[:-1]), "the seed is damaged"),
+        (creds("a.b.c", user.seed.replace("OV", "OW")), "the seed is damaged"),
+        (creds("a.b.c", account.seed), "none of a user"),
+    ],
+)
+async def test_what_is_no_credentials_file_is_named_before_anything_is_sent(
+    text: str | None, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "user.creds"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InvalidCredentials, match=f"{file}: .*{said}"):
+        await Connection("nats://127.0.0.1:1").connect(user_credentials=str(file))
+
+
+def test_the_seed_is_read_as_nats_writes_it(file: Path) -> None:
+    """The pair of NATS' own documentation of nkeys."""
+    file.write_text(creds("a.b.c", "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"))
+    public = Key(USER, read(str(file)).seed).public
+    assert public == "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
