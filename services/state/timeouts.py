@@ -81,9 +81,10 @@ def observed_again(state: State, uid: str, pod: Pod, before: ev.PodObserved) -> 
 
 
 def written(state: State, uid: str, pod: Pod, resource_version: str) -> None:
-    """The binder wrote it. A fact that shows it may have been here first: then nothing is open any more."""
+    """The binder wrote it. A fact that shows it may have been here first: then nothing is open any more, or what is open
+    is of a later timeout, which began at a later version."""
     mark = state.marks.get(uid)
-    if mark is not None:
+    if mark is not None and objects.version(resource_version) >= objects.version(mark.resource_version):
         mark.written = resource_version
         _compare(state, uid, pod)
 

@@ -307,6 +307,26 @@ def test_outcome_and_fact_may_come_in_any_order(order: str) -> None:
     assert refusals(world.plan()) == ["GangTimedOut"]
 
 
+def test_an_outcome_that_comes_late_is_none_of_a_later_timeout() -> None:
+    """The fact that showed it was faster; its user removed it; and the gang ran out of its time again."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    late = tuple((uid, world.version()) for uid in uids)
+    for uid in uids:
+        world.says(uid)
+        world.says(uid, timed_out=False)
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(6)
+    assert of_type(world.judge(), ev.GangTimedOut)
+    world.append("binder", [ev.TimeoutMarked(pods=late)], cause="outcome")
+    assert list(world.state.marks) == uids
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    assert world.mark() == uids
+    assert not world.state.marks
+
+
 def test_what_was_written_is_not_asked_for_again() -> None:
     """Of every pod that does not say so yet."""
     world, uids = waiting()
