@@ -36,10 +36,10 @@ from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.log import EventLog, LogError
 from events.server import EmbeddedServer
+from services.console.demo.federator import write_files
 from services.console.processes import Child, stop
 from services.federator import core, observing
 from services.federator.backends import RUNNING, WAITING, Listing, Run
-from services.federator.bodies import Cipher
 from services.federator.records import RACING, account_of
 from services.federator.state import State
 from services.writer import Writer
@@ -207,15 +207,9 @@ class Federator:
     """`muster federator` as a process, and who asks it."""
 
     def __init__(self, directory: Path, server: EmbeddedServer, uris: dict[str, str], profile: str) -> None:
-        limits = {"requests_per_minute": 0, "lists_per_minute": 0, "submissions_per_hour": 0}
-        common = {"user": USER, "token": {"file": "token"}, "poll_ms": POLL_MS, "limits": limits}
-        entries = {alias: {"uri": uri, **common} for alias, uri in uris.items()}
-        texts = {"clusters.yaml": json.dumps({"clusters": entries}), "token": TOKEN, "keys": Cipher.new_key()}
-        for name, text in texts.items():
-            (directory / name).write_text(text)
         self._arguments = ["cProfile", "-o", profile, "-m"] if profile else []
         self._arguments += ["services", "federator", "--nats", server.url]
-        self._arguments += ["--clusters", str(directory / "clusters.yaml"), "--keys", str(directory / "keys")]
+        self._arguments += write_files(directory, uris, user=USER, token=TOKEN, poll_ms=POLL_MS)
         self._log = directory / "federator.log"
         self.child: Child
         self.connection = Connection(server.url)

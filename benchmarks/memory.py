@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import events as ev
 from benchmarks.plot import Panel, Series, write
-from benchmarks.snapshots import ASKED, CLUSTER, MB, PODS_PER_NODE, Cluster
+from benchmarks.snapshots import ASKED, CLUSTER, MB, PODS_PER_NODE, Cluster, told
 from events import envelope, subjects
 from events.envelope import Header, Stored
 from events.policy import DEFAULT_POLICY
@@ -149,10 +149,7 @@ def main() -> None:
     if asked.fold:
         print(json.dumps(fold()))
         return
-    points = []
-    for nodes in asked.nodes:
-        points.append(point(nodes))
-        print(json.dumps(points[-1]), flush=True)
+    points = told(point, asked.nodes)
     if asked.plot:
         write(asked.plot, [panel(points)], "pods; a node for each twenty")
 

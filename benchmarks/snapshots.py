@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +280,15 @@ def panels(points: list[dict[str, Any]]) -> Iterator[Panel]:
     )
 
 
+def told(point: Callable[[int], dict[str, Any]], nodes: list[int]) -> list[dict[str, Any]]:
+    """What is measured with so many nodes each, a line of JSON as soon as it is."""
+    points = []
+    for each in nodes:
+        points.append(point(each))
+        print(json.dumps(points[-1]), flush=True)
+    return points
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Snapshots of large states.")
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES)
@@ -290,10 +299,7 @@ def main() -> None:
     if asked.build:
         print(json.dumps(asyncio.run(build(asked.build, asked.url))))
         return
-    points = []
-    for nodes in asked.nodes:
-        points.append(point(nodes))
-        print(json.dumps(points[-1]), flush=True)
+    points = told(point, asked.nodes)
     if asked.plot:
         write(asked.plot, list(panels(points)))
 

@@ -38,6 +38,10 @@ CLOSE_WITHIN_S = 5.0
 PATIENCE_S = 30.0
 """How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
 
+MESSAGE_ID = "Nats-Msg-Id"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+"""Headers of a message for a stream: what it deduplicates by; whom it must follow on its subject."""
+
 STREAM_NOT_FOUND = 10059
 NO_SUITABLE_PEERS = 10005
 """A stream of several replicas cannot be made while one of the servers is away, or has just come back."""

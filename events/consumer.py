@@ -17,11 +17,10 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.connection import Connection, Unanswered, api
+from events.connection import MESSAGE_ID, Connection, Unanswered, api
 from events.envelope import Stored
 
 COMMIT = "Muster-Commit"
-MESSAGE_ID = "Nats-Msg-Id"
 TRACE = "traceparent"
 
 PULL_MESSAGES = 1024

@@ -13,7 +13,6 @@ keeps its disk, and a tail that a power failure takes is published again, at the
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ import msgspec
 
 from events import cloudevents
 from events.cloudevents import CONTENT_TYPE, FeedMessage
-from events.connection import Connection, Refused, Unanswered, decoded, retrying
+from events.connection import MESSAGE_ID, STREAM_NAME_IN_USE, Connection, Refused, Unanswered, decoded, patiently
 from events.log import LogError
 
 MAX_AGE_S = 7 * 24 * 3600
@@ -29,11 +28,7 @@ MAX_BYTES = 1 << 30
 WINDOW = 512
 """Messages in flight."""
 ANSWER_WITHIN_S = 10.0
-MESSAGE_ID = "Nats-Msg-Id"
-EXPECTED = "Nats-Expected-Last-Sequence"
-
-STREAM_NAME_IN_USE = 10058
-NO_MESSAGE_FOUND = 10037
+EXPECTED_LAST = "Nats-Expected-Last-Sequence"
 
 
 class Interrupted(LogError):
@@ -50,17 +45,7 @@ class _State(msgspec.Struct):
     consumer_count: int
 
 
-class _Message(msgspec.Struct):
-    seq: int
-    hdrs: bytes = b""
-
-
-class _MessageAnswer(msgspec.Struct):
-    message: _Message
-
-
 _decode_info = msgspec.json.Decoder(_Info).decode
-_decode_message = msgspec.json.Decoder(_MessageAnswer).decode
 
 
 class Feed:
@@ -98,19 +83,15 @@ class Feed:
 
         Raises LogError.
         """
-        try:
-            answer = await self._api(f"STREAM.MSG.GET.{self.stream}", {"last_by_subj": f"muster-feed.{self.cluster}.>"})
-        except Refused as refused:
-            if refused.number != NO_MESSAGE_FOUND:
-                raise
-            self.sequence, self._empty = (await self._info()).state.last_seq, True
+        message = await patiently(self.connection.last_message, self.stream, f"muster-feed.{self.cluster}.>")
+        self._empty = message is None
+        if message is None:
+            self.sequence = (await self._info()).state.last_seq
             return None
-        message = decoded(_decode_message, self.stream, answer).message
-        self.sequence, self._empty = message.seq, False
-        found = re.search(rb"\r\nNats-Msg-Id: *([^\r\n]+)", message.hdrs)
-        if found is None:
-            raise LogError(f"{self.stream}: message {message.seq} has no {MESSAGE_ID}: somebody else publishes here")
-        return found[1].decode(errors="replace")
+        self.sequence = message.seq
+        if found := message.headers.get(MESSAGE_ID):
+            return found
+        raise LogError(f"{self.stream}: message {message.seq} has no {MESSAGE_ID}: somebody else publishes here")
 
     async def publish(self, messages: Sequence[FeedMessage]) -> None:
         """Publishes behind what `position` found and what was published since. Raises Interrupted, Denied."""
@@ -131,7 +112,7 @@ class Feed:
             self._empty = False
 
     async def _publish(self, message: FeedMessage, expected: int) -> None:
-        headers = {MESSAGE_ID: message.id, "content-type": CONTENT_TYPE, EXPECTED: str(expected)}
+        headers = {MESSAGE_ID: message.id, "content-type": CONTENT_TYPE, EXPECTED_LAST: str(expected)}
         await self.connection.ask(message.subject, message.body, headers, ANSWER_WITHIN_S)
 
     async def bounds(self) -> tuple[int, int]:
@@ -174,4 +155,4 @@ class Feed:
         return decoded(_decode_info, self.stream, await self._api(f"STREAM.INFO.{self.stream}"))
 
     async def _api(self, api: str, body: Any = None) -> bytes:
-        return await retrying()(self.connection.ask, f"$JS.API.{api}", body)
+        return await patiently(self.connection.ask, f"$JS.API.{api}", body)

@@ -20,6 +20,8 @@ import msgspec
 
 from events import envelope, subjects
 from events.connection import (
+    EXPECTED,
+    MESSAGE_ID,
     MESSAGE_TOO_LARGE,
     STREAM_NOT_FOUND,
     Connection,
@@ -30,12 +32,10 @@ from events.connection import (
     decoded,
     patiently,
 )
-from events.consumer import COMMIT, MESSAGE_ID, TRACE, Consumer, Gap, stored
+from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import Conflict, LogError, TooLarge, check_place, check_purge, check_size
 from events.object_store import ObjectStore
-
-EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3

@@ -26,7 +26,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.connection import PATIENCE_S, Connection, NotLast, Unanswered, retrying
+from events.connection import EXPECTED, PATIENCE_S, Connection, NotLast, Unanswered, retrying
 from events.log import LogError
 from events.wire import UNDECODABLE
 
@@ -183,7 +183,7 @@ class Lease:
     async def _publish(self, held: Held, expected: int, ttl_s: int) -> bool:
         """False when another message came first. Raises Unanswered, Denied, Refused."""
         sent = asyncio.get_running_loop().time()
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(expected), "Nats-TTL": f"{ttl_s}s"}
+        headers = {EXPECTED: str(expected), "Nats-TTL": f"{ttl_s}s"}
         try:
             self._sequence = await self._connection.publish(self._subject, held, headers, self.ttl_s / 3)
         except NotLast:

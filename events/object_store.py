@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from events.connection import STREAM_NOT_FOUND, Connection, Message, Refused, decoded, patiently
+from events.connection import MESSAGE_ID, STREAM_NOT_FOUND, Connection, Message, Refused, decoded, patiently
 from events.log import LogError
 from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
@@ -84,7 +84,7 @@ class Bucket:
         for start in range(0, len(data), CHUNK_BYTES):
             named.chunks += 1
             part = data[start : start + CHUNK_BYTES]
-            identity = {"Nats-Msg-Id": f"{named.nuid}.{named.chunks}"}
+            identity = {MESSAGE_ID: f"{named.nuid}.{named.chunks}"}
             await patiently(self._connection.publish, self._chunks(named.nuid), part, identity)
         meta = msgspec.json.encode(named)
         await patiently(self._connection.publish, self._meta(name), meta, {"Nats-Rollup": "sub"})

@@ -19,12 +19,9 @@ from nats.aio.subscription import Subscription
 
 from events import cloudevents
 from events.cloudevents import FeedMessage
-from events.connection import Connection, Refused, Unanswered, decoded, retrying
+from events.connection import MESSAGE_ID, STREAM_NOT_FOUND, Connection, Refused, Unanswered, decoded, retrying
 from events.log import LogError
 
-MESSAGE_ID = "Nats-Msg-Id"
-
-STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 
 BATCH = 256

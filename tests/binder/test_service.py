@@ -44,7 +44,6 @@ class Muster:
         self.cluster = cluster
         self.log = MemoryLog("test")
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._clients: list[Client] = []
 
     def start(self, *roles: str) -> None:
         for role in roles or ("ingest", "planner", "binder"):

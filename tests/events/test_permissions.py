@@ -26,12 +26,6 @@ from tests.events.writing import HEADER, append, collect, payload, sequences
 CLUSTER = "guarded"
 LOG, FEED = "muster-guarded", "muster-feed-guarded"
 STREAMS = {"log": LOG, "leases": "muster-leases-guarded", "feed": FEED, "snapshots": "OBJ_muster-snapshots-guarded"}
-LOG, LEASES, FEED, SNAPSHOTS = (
-    "muster-guarded",
-    "muster-leases-guarded",
-    "muster-feed-guarded",
-    "OBJ_muster-snapshots-guarded",
-)
 WRITERS = {"ingest": "ingest", "planner": "planner.0", "binder": "binder", "admin": "admin"}
 SHARDS = ("0", "blue")
 

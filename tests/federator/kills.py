@@ -25,7 +25,7 @@ from events.micro import Unfit, ask
 from events.object_store import Bucket, bodies_bucket
 from events.server import EmbeddedServer
 from events.subjects import jobs as jobs_subject
-from services.federator.bodies import Cipher
+from services.console.demo.federator import write_files
 from services.federator.records import SETTLED
 from services.federator.specialize import to_yaml
 from services.simulator.openpai.jobs import Life
@@ -48,18 +48,9 @@ class Run:
         for number in range(clusters):
             life = Life(waiting_ms=self.rng.randrange(100, 3_000), notice_ms=300, dying_ms=100)
             pai.add(f"c{number}", tokens={"secret": "alice"}, limits=NONE, life=life)
-        self._write_files()
+        uris = {alias: cluster.url for alias, cluster in pai.clusters.items()}
+        self.files = write_files(directory, uris, user="alice", token="secret", poll_ms=200)
         self.process: asyncio.subprocess.Process | None = None
-
-    def _write_files(self) -> None:
-        (self.directory / "token").write_text("secret")
-        (self.directory / "keys").write_text(Cipher.new_key())
-        limits = {"requests_per_minute": 0, "lists_per_minute": 0, "submissions_per_hour": 0}
-        entries = {
-            alias: {"uri": cluster.url, "user": "alice", "token": {"file": "token"}, "poll_ms": 200, "limits": limits}
-            for alias, cluster in self.pai.clusters.items()
-        }
-        (self.directory / "clusters.yaml").write_text(json.dumps({"clusters": entries}))
 
     def text(self, name: str) -> str:
         made = document()
@@ -80,7 +71,7 @@ class Run:
 
     async def start(self) -> None:
         command = [sys.executable, "-m", "services", "federator", "--nats", self.url]
-        command += ["--clusters", str(self.directory / "clusters.yaml"), "--keys", str(self.directory / "keys")]
+        command += self.files
         with (self.directory / "federator.log").open("ab") as output:
             self.process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
 

@@ -25,12 +25,12 @@ from events.connection import Connection
 from events.homes import copy, open_log
 from events.log import EventLog, Unavailable
 from events.server import EmbeddedServer
+from services.console.demo.federator import write_files
 from services.console.demo.following import following
 from services.console.errors import Unusable
 from services.console.processes import Child, stop
 from services.console.verify import Report, verify
 from services.federator import timeline
-from services.federator.bodies import Cipher
 from services.federator.explain import Line, Said, explained
 from services.federator.records import SETTLED, Job
 from services.federator.state import WRITER, State
@@ -181,14 +181,8 @@ async def _uris(clusters: Child) -> dict[str, str]:
 
 
 def _start_federator(directory: Path, nats: str, uris: dict[str, str]) -> Child:
-    limits = {"requests_per_minute": 0, "lists_per_minute": 0, "submissions_per_hour": 0}
-    common = {"user": USER, "token": {"file": "token"}, "poll_ms": POLL_MS, "limits": limits}
-    entries = {alias: {"uri": uri, **common} for alias, uri in uris.items()}
-    texts = {"clusters.yaml": json.dumps({"clusters": entries}), "token": TOKEN, "keys": Cipher.new_key()}
-    for name, text in texts.items():
-        (directory / name).write_text(text)
-    arguments = ["--clusters", str(directory / "clusters.yaml"), "--keys", str(directory / "keys")]
-    return Child("federator", ["services", "federator", "--nats", nats, *arguments], directory / "federator.log")
+    files = write_files(directory, uris, user=USER, token=TOKEN, poll_ms=POLL_MS)
+    return Child("federator", ["services", "federator", "--nats", nats, *files], directory / "federator.log")
 
 
 # --------------------------------------------------------------------------------------------------------- until its end

@@ -35,7 +35,6 @@ GONE = "gone"
 """Of a run that is not there any more: no backend lists one (`services.federator.rules.gone`)."""
 TERMINAL = frozenset((SUCCEEDED, FAILED, STOPPED, GONE))
 """Nothing of such a run uses the cluster any more, and nothing of it will again."""
-STATES = frozenset((WAITING, RUNNING, STOPPING, UNKNOWN)) | TERMINAL
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +63,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     """The identity of the object; empty where the name is the identity (OpenPAI)."""
     state: str
-    """One of `STATES`."""
+    """WAITING, RUNNING, STOPPING, UNKNOWN, or one of `TERMINAL`."""
     attempt: int
     """Which of the cluster's own attempts; guard time begins anew with each."""
     started_ms: int
