@@ -78,7 +78,7 @@ def name_of(key: str) -> tuple[str, str]:
     return namespace, name
 
 
-def kind_name(kind: str, dialect: str) -> str:
-    """A kind as rejections name it: ``PodGroup.scheduling.volcano.sh``; coscheduling's is plain ``PodGroup``."""
+def pod_group_kind(dialect: str) -> str:
+    """The kind as rejections name it: ``PodGroup.scheduling.volcano.sh``; coscheduling's is plain ``PodGroup``."""
     group = api_group(dialect)
-    return f"{kind}.{group}" if group not in ("", "scheduling.x-k8s.io") else kind
+    return f"PodGroup.{group}" if group not in ("", "scheduling.x-k8s.io") else "PodGroup"

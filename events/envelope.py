@@ -33,7 +33,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     epoch: Int64
     """The epoch of `PartitionsAssigned` under which the writer decided; 0 where none."""
     basis: Int64
-    """The sequence up to which the log was folded when this was decided; facts name what they compared with."""
+    """The sequence up to which the log was folded when this was decided; 0 for facts."""
     time_ns: Int64
     """Wall clock of the service, for people; no decision reads it."""
     cause: str

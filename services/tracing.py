@@ -33,9 +33,9 @@ from services.writer import Gather, Writer
 class TracedGather(Gather):
     """Ingest's facts on their way into the log. It counts the pods of each group, so as to know a group's first fact."""
 
-    def __init__(self, writer: Writer, cause: str, known: Iterable[ev.PodObserved]) -> None:
+    def __init__(self, writer: Writer, known: Iterable[ev.PodObserved]) -> None:
         """`known` are the pods of which the log knows already."""
-        super().__init__(writer, cause)
+        super().__init__(writer)
         self._groups: dict[str, str] = {}
         self._members: Counter[str] = Counter()
         self._begun: deque[tuple[int, str, int]] = deque()
@@ -43,7 +43,7 @@ class TracedGather(Gather):
         for pod in known:
             self._begins(pod)
 
-    def add(self, events: Sequence[Event], basis: int = 0) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         now_ns = time.time_ns()
         for position, event in enumerate(events, self._added):
             if isinstance(event, ev.PodObserved):
@@ -51,7 +51,7 @@ class TracedGather(Gather):
                     self._begun.append((position, self._groups[event.uid], now_ns))
             elif isinstance(event, ev.PodDeleted):
                 self._leave(event.uid)
-        super().add(events, basis)
+        super().add(events)
 
     async def _send(self, encoded: list[bytes]) -> None:
         await super()._send(encoded)

@@ -146,22 +146,20 @@ class Spacing:
 
 
 class Gather:
-    """Events that may share commits, in the order in which they were added. `run` sends them until it is cancelled."""
+    """Facts, which may share commits, in the order in which they were added. `run` sends them until it is cancelled."""
 
     def __init__(
         self,
         writer: Writer,
-        cause: str,
         *,
         max_events: int = GATHERED_EVENTS,
         max_bytes: int = GATHERED_BYTES,
     ) -> None:
         """Commits of at most `max_events` and (but for one large event) `max_bytes`."""
-        self._writer, self._cause = writer, cause
+        self._writer = writer
         self._max_events, self._max_bytes = max_events, max_bytes
         self._pending: deque[bytes] = deque()
         self._added = self._sent = 0
-        self._basis = 0
         self._more = asyncio.Event()
         self._progress = asyncio.Condition()
         self._failure: Exception | None = None
@@ -171,12 +169,11 @@ class Gather:
         """Events that are not acknowledged yet."""
         return self._added - self._sent
 
-    def add(self, events: Sequence[Event], basis: int = 0) -> None:
-        """Queue events; `basis` is the sequence up to which their writer had read. Order is kept."""
+    def add(self, events: Sequence[Event]) -> None:
+        """Queue them. Order is kept."""
         if events:
             self._pending.extend(map(_encode, events))
             self._added += len(events)
-            self._basis = max(self._basis, basis)
             self._more.set()
 
     async def flush(self, left: int = 0) -> None:
@@ -221,7 +218,7 @@ class Gather:
 
     async def _send(self, encoded: list[bytes]) -> None:
         payload = b"[" + b",".join(encoded) + b"]"
-        await self._writer.append_payload(payload, len(encoded), basis=self._basis, cause=self._cause)
+        await self._writer.append_payload(payload, len(encoded), basis=0, cause="facts")
         async with self._progress:
             self._sent += len(encoded)
             self._progress.notify_all()

@@ -57,7 +57,7 @@ async def test_appends_queue_up_behind_each_other() -> None:
 @pytest.fixture
 async def gathering() -> AsyncIterator[tuple[MemoryLog, Gather, asyncio.Task[None]]]:
     log = MemoryLog("c")
-    gather = Gather(await taken(log), "facts")
+    gather = Gather(await taken(log))
     task = asyncio.create_task(gather.run())
     yield log, gather, task
     task.cancel()
@@ -70,10 +70,9 @@ async def test_what_arrives_together_shares_a_commit_in_order(
     log, gather, _ = gathering
     gather.add([])
     for number in range(100):
-        gather.add([deleted(number)], basis=number)
+        gather.add([deleted(number)])
     await gather.flush()
     assert written(log)[1:] == [[deleted(number) for number in range(100)]]
-    assert envelope.decode_header(log.commits[1]).basis == 99
     assert gather.pending == 0
 
 
@@ -93,7 +92,7 @@ async def test_under_load_commits_are_few_and_nothing_is_lost(
 async def test_the_payload_is_what_encoding_the_events_together_gives() -> None:
     log = MemoryLog("c")
     writer = await taken(log)
-    gather = Gather(writer, "facts")
+    gather = Gather(writer)
     task = asyncio.create_task(gather.run())
     events = [deleted(1), deleted(2, 'é"\n')]
     gather.add(events)
@@ -104,7 +103,7 @@ async def test_the_payload_is_what_encoding_the_events_together_gives() -> None:
 
 async def test_commits_are_split_by_events_and_by_bytes() -> None:
     log = MemoryLog("c")
-    gather = Gather(await taken(log), "facts", max_events=10, max_bytes=1_000)
+    gather = Gather(await taken(log), max_events=10, max_bytes=1_000)
     task = asyncio.create_task(gather.run())
     gather.add([deleted(number) for number in range(25)])
     gather.add([deleted(number, "x" * 300) for number in range(4)])
@@ -118,7 +117,7 @@ async def test_commits_are_split_by_events_and_by_bytes() -> None:
 
 async def test_who_waits_learns_that_another_took_over() -> None:
     log = MemoryLog("c")
-    gather = Gather(await taken(log), "facts")
+    gather = Gather(await taken(log))
     await taken(log)
     task = asyncio.create_task(gather.run())
     gather.add([deleted(1)])
@@ -136,7 +135,7 @@ class Away(MemoryLog):
 
 
 async def test_a_log_that_is_away_is_told() -> None:
-    gather = Gather(Writer(Away("c"), "ingest"), "facts")
+    gather = Gather(Writer(Away("c"), "ingest"))
     task = asyncio.create_task(gather.run())
     gather.add([deleted(1)])
     with pytest.raises(LogError):

@@ -71,7 +71,7 @@ VERSIONS = {
     "Node": "v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "Workload.scheduling.k8s.io": "scheduling.k8s.io/v1alpha1",
-    **{dialects.kind_name("PodGroup", dialect): version for dialect, version in dialects.POD_GROUPS.items()},
+    **{dialects.pod_group_kind(dialect): version for dialect, version in dialects.POD_GROUPS.items()},
 }
 """A kind as rejections name it → its apiVersion."""
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from events.dialects import POD_GROUPS, kind_name
+from events.dialects import POD_GROUPS, pod_group_kind
 from events.facts import DeclarationRejected
 from events.wire import UNDECODABLE
 from services.ingest import dialects
@@ -130,7 +130,7 @@ def _rejection(error: Exception) -> Rejection:
 
 def _pod_groups(api_version: str) -> Kind[PodGroup]:
     dialect = next(name for name, version in POD_GROUPS.items() if version == api_version)
-    return Kind(kind_name("PodGroup", dialect), Resource.custom(api_version, "podgroups"), PodGroup)
+    return Kind(pod_group_kind(dialect), Resource.custom(api_version, "podgroups"), PodGroup)
 
 
 NODE = Kind("Node", NODES, Node)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from events import Event, objects
-from events.dialects import api_group, declared_in, kind_name
+from events.dialects import api_group, declared_in, pod_group_kind
 from events.facts import (
     DeclarationRejected,
     NodeDeleted,
@@ -129,7 +129,7 @@ class Ingest:
             case NodeDeleted(name=name):
                 self._forget_named("Node", ("", name))
             case PodGroupDeleted(namespace=namespace, name=name, dialect=dialect):
-                self._forget_named(kind_name("PodGroup", dialect), (namespace, name))
+                self._forget_named(pod_group_kind(dialect), (namespace, name))
             case PriorityClassDeleted(name=name):
                 self._forget_named("PriorityClass", ("", name))
             case DeclarationRejected(kind=kind, namespace=namespace, name=name):

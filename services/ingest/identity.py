@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from events import Event
-from events.dialects import kind_name
+from events.dialects import pod_group_kind
 from events.facts import (
     DeclarationRejected,
     NodeDeleted,
@@ -57,7 +57,7 @@ def class_of(seen: PodGroup) -> Reference | None:
 def kind_of(seen: Pod | Node | PodGroup | PriorityClass | Workload) -> str:
     """The name of its kind."""
     if isinstance(seen, PodGroup):
-        return kind_name("PodGroup", of_pod_group(seen))
+        return pod_group_kind(of_pod_group(seen))
     return WORKLOAD.name if isinstance(seen, Workload) else type(seen).__name__
 
 
@@ -75,7 +75,7 @@ def identity(fact: Named | DeclarationRejected) -> tuple[str, Key]:
         case NodeObserved():
             return "Node", ("", fact.name)
         case PodGroupObserved():
-            return kind_name("PodGroup", fact.dialect), (fact.namespace, fact.name)
+            return pod_group_kind(fact.dialect), (fact.namespace, fact.name)
         case PriorityClassObserved():
             return "PriorityClass", ("", fact.name)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from events.dialects import kind_name
+from events.dialects import pod_group_kind
 from events.facts import (
     DeclarationRejected,
     NodeObserved,
@@ -245,7 +245,7 @@ def pod_group(seen: PodGroup, priority: int | None = None) -> PodGroupObserved |
     named = dialects.priority_class_of(seen)
     declaration = named if isinstance(named, Rejection) else dialects.ON_POD_GROUPS[dialect](seen, priority)
     if isinstance(declaration, Rejection):
-        return rejected(kind_name("PodGroup", dialect), metadata, declaration)
+        return rejected(pod_group_kind(dialect), metadata, declaration)
     return PodGroupObserved(
         namespace=metadata.namespace,
         name=metadata.name,

@@ -70,10 +70,10 @@ async def run(
 
 def _gather(writer: Writer, core: Ingest) -> Gather:
     if not telemetry.is_on():
-        return Gather(writer, "facts")
+        return Gather(writer)
     from services.tracing import TracedGather
 
-    return TracedGather(writer, "facts", core.pods.values())
+    return TracedGather(writer, core.pods.values())
 
 
 class Reader:

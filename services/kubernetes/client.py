@@ -232,12 +232,6 @@ class Client(Transport):
         request, path = f"create pods/eviction {namespace}/{name}", _pod_path(namespace, name, "/eviction")
         (await self.send(request, "POST", path, _encode(body))).raise_for(request)
 
-    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Delete a pod if it is still this one. NotFound, Conflict: it is gone."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        path = _pod_path(namespace, name)
-        await self._repeated(f"delete pods {namespace}/{name}", "DELETE", path, _encode(body))
-
     async def create_event(
         self,
         name: str,

@@ -118,8 +118,8 @@ _identified_decoder = msgspec.json.Decoder(Identified)
 class GangJobs(Transport):
     """Jobs of one namespace. Effects are tried once; reads are repeated."""
 
-    def __init__(self, access: Access, namespace: str, *, connections: int = 16, timeout_s: float = 30.0) -> None:
-        super().__init__(access, connections=connections, timeout_s=timeout_s)
+    def __init__(self, access: Access, namespace: str, *, timeout_s: float = 30.0) -> None:
+        super().__init__(access, connections=16, timeout_s=timeout_s)
         self._namespace = namespace
         self._reading = retrying(3)
 

@@ -32,7 +32,7 @@ class SimulatedCluster:
 
     `podgroups`: whether the PodGroup CRD is there from the start. `native_gangs`: whether Kubernetes' own gangs are.
     `token`: a bearer token that requests must carry.
-    `kubelet`: whether bound pods come to life. `controllers`: whether workloads get their pods.
+    `kubelet`: whether bound pods come to life.
     `history`: changes kept for each resource, for watches that resume. `watch_buffer`: changes that a watch may be
     behind its client before it is ended. `seed`: makes UIDs and generated names repeatable.
     `startup_ms`, `termination_ms`: how long the kubelet takes to start and to end a pod.
@@ -45,7 +45,6 @@ class SimulatedCluster:
         native_gangs: bool = False,
         token: str = "",
         kubelet: bool = True,
-        controllers: bool = True,
         history: int = 20_000,
         watch_buffer: int = 10_000,
         bookmark_every_s: float = 60.0,
@@ -60,7 +59,7 @@ class SimulatedCluster:
             self.api, self.faults, token=token, watch_buffer=watch_buffer, bookmark_every_s=bookmark_every_s
         )
         self.kubelet = Kubelet(self.api, startup_ms=startup_ms, termination_ms=termination_ms) if kubelet else None
-        self.controllers = Controllers(self.api) if controllers else None
+        self.controllers = Controllers(self.api)
         self.url = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: Any = None

@@ -65,9 +65,8 @@ def _details(resource: Resource, name: str, subresource: str = "", **more: Any) 
     return details | {"kind": resource.plural + (f"/{subresource}" if subresource else "")} | more
 
 
-def not_found(resource: Resource, name: str, subresource: str = "") -> ApiError:
-    what = resource.qualified(subresource)
-    return ApiError(404, "NotFound", f'{what} "{name}" not found', _details(resource, name, subresource))
+def not_found(resource: Resource, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{resource.qualified()} "{name}" not found', _details(resource, name))
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:

@@ -279,7 +279,7 @@ def _unpark(state: State, group: Group) -> None:
 
 def pod_group_observed(state: State, event: ev.PodGroupObserved) -> None:
     state.pod_groups[declarations.pod_group_key(event.dialect, event.namespace, event.name)] = event
-    state.rejections.pop(f"{dialects.kind_name('PodGroup', event.dialect)}/{event.namespace}/{event.name}", None)
+    state.rejections.pop(f"{dialects.pod_group_kind(event.dialect)}/{event.namespace}/{event.name}", None)
     key = dialects.gang_key(event.dialect, event.namespace, event.name)
     _redeclare(state, _gang(state, key, event.dialect))
 

@@ -349,7 +349,7 @@ async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_on
             yield [b"<html>try again later</html>"]
 
     client: Any = Proxied()
-    reader = service.Reader(Ingest(["muster"]), client, Gather(Writer(MemoryLog("test"), "ingest"), "facts"), 15.0)
+    reader = service.Reader(Ingest(["muster"]), client, Gather(Writer(MemoryLog("test"), "ingest")), 15.0)
     reader._versions[POD.name] = "1"
     with pytest.raises(Unreachable):
         await reader._watch(POD)

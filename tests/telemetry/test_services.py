@@ -232,7 +232,7 @@ async def test_ingest_knows_the_first_fact_of_a_group_as_the_fold_does(spans: In
         state.apply_stored(stored)
     writer = Writer(world.log, "ingest")
     await writer.take(ev.IngestTaken(holder="test"))
-    gather = TracedGather(writer, "facts", [pod.fact for pod in state.pods.values()])
+    gather = TracedGather(writer, [pod.fact for pod in state.pods.values()])
     sending = asyncio.create_task(gather.run())
     expected = []
     for commit in facts:
