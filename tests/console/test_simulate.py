@@ -182,6 +182,21 @@ def test_time_passes_only_for_what_waits_for_it() -> None:
     assert not any(b'"tick"' in stored.header for stored in simulation.log.commits)
 
 
+def test_a_gang_that_holds_what_it_found_gives_it_back_when_its_time_is_over() -> None:
+    """NonStrict, of seed 002: two of its three pods wait at permit, and nothing else happens until they time out."""
+    prefix = "gang.scheduling.koordinator.sh"
+    says = {f"{prefix}/name": "g", f"{prefix}/min-available": "3", f"{prefix}/mode": "NonStrict"}
+    pods = [pod(f"g-{number}", "4") for number in range(3)]
+    for each in pods:
+        each["metadata"]["annotations"] = says
+    simulation = simulate([node("n1", "8"), *pods])
+    found = simulation.answer()
+    assert found["bound"] == {}
+    assert len(found["waiting"]) == 3
+    assert all("timeout" in why for why in found["waiting"].values()), found["waiting"]
+    assert any(b'"tick"' in stored.header for stored in simulation.log.commits)
+
+
 def test_nothing_at_all_is_answered_too() -> None:
     assert placed()["bound"] == {}
     assert Simulation().answer()["gangs"] == {}
