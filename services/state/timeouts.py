@@ -54,9 +54,13 @@ def timed_out(state: State, event: ev.GangTimedOut) -> None:
     group = state.groups.get(event.group)
     if group is None:
         return
+    named = dict(event.pods)
     for key in group.gangs:
         gang = state.gangs[key]
-        gang.timed_out.update(dict.fromkeys(gang.members))
+        waited = [
+            uid for uid in gang.members if uid in named or says(state.pods[uid].fact)
+        ]  # a later one is not annotated
+        gang.timed_out.update(dict.fromkeys(waited))
     for uid, resource_version in event.pods:
         pod = state.pods.get(uid)
         if pod is not None and pod.status in (PENDING, BOUND) and not says(pod.fact):

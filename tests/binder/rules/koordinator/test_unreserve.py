@@ -5,6 +5,7 @@ import pytest
 
 import events as ev
 from events.objects import Declaration
+from services.binder import core as binder
 from services.state import timeouts
 from services.state.snapshot import decode, digest, encode
 from tests.world import World, of_type
@@ -168,6 +169,24 @@ def test_a_pod_that_comes_later_waits_with_the_others() -> None:
     late = member(world, 9)
     assert not world.plan_would()
     assert world.where(late) == [""]
+
+
+def test_a_pod_that_comes_between_the_decision_and_its_place_waits_with_the_others() -> None:
+    """Nobody annotates it, so that its user has nothing to take off: the others' deletion ends it."""
+    world, uids = waiting()
+    world.pass_s(6)
+    basis, decided = world.state.sequence, binder.decide(world.state)
+    assert of_type(decided, ev.GangTimedOut)
+    late = member(world, 9)
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    assert world.mark() == uids
+    for uid in uids:
+        world.deleted(uid)
+    assert refusals(world.plan()) == ["TooFewPods"]
+    uids = [member(world, number) for number in (10, 11)]
+    world.settle()
+    assert world.where(late, *uids) == ["n0"] * 3
 
 
 def test_a_proposal_that_was_on_its_way_comes_too_late() -> None:
