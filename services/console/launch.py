@@ -266,7 +266,9 @@ async def _run(role: str, settings: Settings, log: Any, seat: Seat) -> None:
                     clock_offset_ms=settings.clock_offset_ms,
                 )
         case "feed":
-            await _run_feed(settings, log)
+            from services.feed import service as feed
+
+            await feed.serve(log, settings)
         case "federator":
             await _run_federator(settings, log)
 
@@ -276,24 +278,6 @@ def _taking(settings: Settings) -> Any:
 
     chosen = settings.snapshot_after_bytes
     return Taking(chosen, settings.environment()) if chosen else None
-
-
-async def _run_feed(settings: Settings, log: Any) -> None:
-    from events.feed import Feed
-    from services.feed import service as feed
-
-    out = await Feed.open(
-        settings.nats_url,
-        settings.cluster,
-        max_age_s=settings.feed_max_age_s,
-        max_bytes=settings.feed_max_bytes,
-        replicas=settings.log_replicas,
-        **settings.nats_options(),
-    )
-    try:
-        await feed.run(log, out, max_age_s=settings.feed_max_age_s)
-    finally:
-        await out.close()
 
 
 async def _run_federator(settings: Settings, log: JetStreamLog) -> None:

@@ -15,7 +15,6 @@ from contextlib import aclosing
 from events.cloudevents import FeedMessage
 from events.envelope import Stored
 from events.feed import WINDOW, Feed, Interrupted
-from events.homes import open_log
 from events.log import EventLog, LogError
 from services import telemetry
 from services.feed import core
@@ -27,25 +26,20 @@ PAUSE_S = 0.5
 log = logging.getLogger(__name__)
 
 
-async def serve(settings: Settings) -> None:
-    """``muster feed``: runs until it is cancelled. Raises LogError and MalformedCommit."""
-    options = settings.nats_options()
-    events = await open_log(settings.nats_url, settings.cluster, **options)
+async def serve(events: EventLog, settings: Settings) -> None:
+    """``muster feed`` of this log: runs until it is cancelled. Raises LogError and MalformedCommit."""
+    feed = await Feed.open(
+        settings.nats_url,
+        settings.cluster,
+        max_age_s=settings.feed_max_age_s,
+        max_bytes=settings.feed_max_bytes,
+        replicas=settings.log_replicas,
+        **settings.nats_options(),
+    )
     try:
-        feed = await Feed.open(
-            settings.nats_url,
-            settings.cluster,
-            max_age_s=settings.feed_max_age_s,
-            max_bytes=settings.feed_max_bytes,
-            replicas=settings.log_replicas,
-            **options,
-        )
-        try:
-            await run(events, feed, max_age_s=settings.feed_max_age_s, clock_ns=settings.now_ns)
-        finally:
-            await feed.close()
+        await run(events, feed, max_age_s=settings.feed_max_age_s, clock_ns=settings.now_ns)
     finally:
-        await events.close()
+        await feed.close()
 
 
 async def run(events: EventLog, feed: Feed, *, max_age_s: int, clock_ns: Callable[[], int] = time.time_ns) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from events.jetstream import JetStreamLog
-from events.log import LogError
 from events.server import EmbeddedServer
 from services import settings
 from services.feed import service
@@ -19,7 +18,7 @@ async def test_from_settings_to_a_subscriber(server: EmbeddedServer, cluster: st
     given = settings.read({"nats_url": server.url, "cluster": cluster, "feed_max_age_s": 10**9}, {})
     log = await JetStreamLog.open(server.url, cluster)
     await append(log, "binder", [permit("a/g")])
-    serving = asyncio.create_task(service.serve(given))
+    serving = asyncio.create_task(service.serve(log, given))
     while f"muster-feed-{cluster}".encode() not in await log.connection.ask("$JS.API.STREAM.NAMES"):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     (message,) = await take(server.url, cluster, 1)
@@ -28,9 +27,3 @@ async def test_from_settings_to_a_subscriber(server: EmbeddedServer, cluster: st
     with pytest.raises(asyncio.CancelledError):
         await serving
     await log.close()
-
-
-async def test_a_cluster_without_a_log_is_named(server: EmbeddedServer, cluster: str) -> None:
-    given = settings.read({"nats_url": server.url, "cluster": cluster}, {})
-    with pytest.raises(LogError, match=f"no log of a cluster '{cluster}'"):
-        await service.serve(given)
