@@ -22,6 +22,8 @@ MOST_REPEATED = 1_000_000
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
 _MERGE = "tag:yaml.org,2002:merge"
+_UNNAMED = 'in "<unicode string>",'
+"""Whoever reads a file names it."""
 
 
 class NotYaml(ValueError):
@@ -58,6 +60,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     merged = 0
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if "checked" not in vars(node):
+            vars(node)["checked"] = True  # what is merged into it comes before its own keys, and gives way to them
+            _check_keys(node)
         merges = [value for key, value in node.value if key.tag == _MERGE]
         for source in (source for value in merges for source in _sources(value)):
             self.flatten_mapping(source)
@@ -71,6 +76,16 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """As for `kubectl` and OpenPAI it is a mistake to say a thing twice, and no way to say it again."""
+    seen = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            if (key.tag, key.value) in seen and key.tag != _MERGE:
+                raise NotYaml(f"{key.value!r} stands twice in one mapping, again in line {key.start_mark.line + 1}")
+            seen.add((key.tag, key.value))
 
 
 def _sources(value: yaml.Node) -> Iterator[yaml.MappingNode]:
@@ -87,7 +102,7 @@ def load_all(text: str) -> list[Any]:
     except NotYaml:
         raise
     except yaml.YAMLError as error:
-        raise NotYaml(" ".join(str(error).split())) from error
+        raise NotYaml(" ".join(str(error).replace(_UNNAMED, "at").split())) from error
     except Exception as error:  # PyYAML lets through what int() or a dict say of a scalar
         raise NotYaml(f"{type(error).__name__}: {error}") from error
     for document in found:

@@ -196,7 +196,10 @@ def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as
 
     with told_errors(ManifestError):
         policy = msgspec.structs.replace(DEFAULT_POLICY, profile=named(profile))
-        simulation = simulating.simulate(load_yaml(files), policy)
+        objects = load_yaml(files)
+        if not objects:
+            raise Unusable(f"{', '.join(map(str, files))}: expected Kubernetes objects, found none")
+        simulation = simulating.simulate(objects, policy)
     if log is not None:
         run(_keep(simulation.log, log))
     found = simulation.answer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ LONGEST = 100
 """Rows of a table at most; --json has all."""
 SHOWN_EVENTS, SHOWN_LINES = 3, 30
 """Of a difference."""
+UNFOLDED = 10_000
+"""Columns of what is no terminal."""
 SHOWN_PODS = 4
 """Lines for pods that wait for the same reason."""
 
@@ -32,10 +35,14 @@ def json_line(value: Any) -> None:
 
 
 def console() -> Console:
-    """One that takes nothing for markup: a label or a quantity may say ``[/]``, or ``:boom:``."""
+    """One that takes nothing for markup: a label or a quantity may say ``[/]``, or ``:boom:``.
+
+    In a file or a pipe nothing is folded: who looks for a digest or for a reason finds it in one line.
+    """
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else UNFOLDED
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def headed(head: str, style: str, rest: str) -> Text:
@@ -157,8 +164,14 @@ def _lines(lines: list[str], start: int) -> str:
 
 
 def facts_of(title: str, found: Mapping[str, Any]) -> None:
-    """A table of names and values."""
-    console().print(table(title, ("", ""), [(name.replace("_", " "), _value(value)) for name, value in found.items()]))
+    """A table of names and values; behind it the digest, if there is one, in a line of its own."""
+    out = console()
+    rows = [(name.replace("_", " "), _value(value)) for name, value in found.items() if name != "digest"]
+    shown = table(title, ("", ""), rows)
+    shown.show_header = False
+    out.print(shown)
+    if "digest" in found:
+        out.print(f"digest {found['digest']}", soft_wrap=True)
 
 
 def _value(value: Any) -> str:
@@ -210,7 +223,9 @@ def _numbers(found: Iterable[int]) -> str:
 def answer(found: Mapping[str, Any]) -> None:
     """What `simulate` found."""
     out = console()
-    rows = [(gang, *(shown.values())) for gang, shown in found["gangs"].items()]
+    rows = [
+        (gang, *("–" if value is None else value for value in shown.values())) for gang, shown in found["gangs"].items()
+    ]
     if rows:
         out.print(table("Gangs", ("gang", "dialect", "min", "pods", "bound", "waiting", "phase"), rows))
     if found["bound"]:
@@ -221,6 +236,8 @@ def answer(found: Mapping[str, Any]) -> None:
         out.print(table("Evicted", ("pod",), [(pod,) for pod in found["evicted"]]))
     if found["rejected"]:
         out.print(table("Rejected", ("object",), [(rejected,) for rejected in found["rejected"]]))
+    if found["unread"]:
+        out.print(f"not read, and nothing comes of: {counts(found['unread'])}", style="yellow", soft_wrap=True)
     out.print(f"{len(found['bound'])} bound, {len(found['waiting'])} waiting; digest {found['digest']}", soft_wrap=True)
 
 

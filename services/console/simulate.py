@@ -10,6 +10,7 @@ Pods of every schedulerName are candidates, so that manifests written for anothe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -23,12 +24,14 @@ from events.memory import MemoryLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.console.settled import waits_for_time
-from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_waiting
+from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_rejected, why_waiting
 from services.ingest.decoding import KINDS, POD, Kind
 from services.ingest.differ import Ingest
 from services.planner import core as planner
 from services.simulator.errors import ApiError
 from services.simulator.offline import EPOCH, offered
+from services.simulator.operators import MAKES
+from services.simulator.workloads import flatten, is_workload
 from services.state import snapshot
 from services.state.clock import HEARTBEAT_NS, TICK_SPACING_NS
 from services.state.fold import State
@@ -38,6 +41,11 @@ SHARD = "0"
 START_NS = int(EPOCH.timestamp()) * 1_000_000_000
 FACTS = 2_000
 """Facts in one commit."""
+HELPERS = {
+    ("", "Namespace"),
+    *(("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")),
+}
+"""(API group, kind) of what others name."""
 MAX_TICKS = 200
 """How often time passes at most: gangs that time out and are tried again would go on for ever."""
 MAX_ROUNDS = 100_000
@@ -50,13 +58,31 @@ class Restless(RuntimeError):
 
 def simulate(objects: Iterable[dict[str, Any]], policy: Policy = DEFAULT_POLICY) -> Simulation:
     """All that can be decided about these Kubernetes objects. One that a server would refuse costs itself only."""
+    objects = list(objects)
     simulation = Simulation()
     simulation.begin(policy)
+    simulation.unread = unread(objects)
     accepted, refused = listed(objects)
     simulation.refused += map(str, refused)
     simulation.observe(accepted)
     simulation.settle()
     return simulation
+
+
+def unread(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Kinds of which nothing is placed and on which nothing depends here, and how many of each are given; by name."""
+    kinds = Counter((obj["kind"], obj["apiVersion"]) for obj in flatten(objects) if not _is_read(obj))
+    return {f"{kind} {api_version}": count for (kind, api_version), count in sorted(kinds.items())}
+
+
+def _is_read(obj: dict[str, Any]) -> bool:
+    group = obj["apiVersion"].rpartition("/")[0]
+    return (
+        is_workload(obj)
+        or (group, obj["kind"]) in MAKES
+        or (group, obj["kind"]) in HELPERS
+        or any(_is_of(kind, obj) for kind in KINDS)
+    )
 
 
 def listed(objects: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[ApiError]]:
@@ -89,6 +115,8 @@ class Simulation:
         self.evicted: list[str] = []
         self.refused: list[str] = []
         """What the API server says of the objects that it does not take."""
+        self.unread: dict[str, int] = {}
+        """Kinds that are not read, and how many of each."""
         self._last: dict[str, int] = {}
         self._version = 0
 
@@ -205,20 +233,19 @@ class Simulation:
     # ----------------------------------------------------------------------------------------------------------- answer
 
     def answer(self) -> dict[str, Any]:
-        """``bound``, ``waiting``, ``evicted``, ``gangs``, ``rejected``, ``digest``, ready for JSON; sorted by name."""
+        """``bound``, ``waiting``, ``evicted``, ``gangs``, ``rejected``, ``unread``, ``digest``: for JSON, by name."""
         state = self.state
         waiting = {_name(pod.fact): why_waiting(state, pod) for pod in waiting_pods(state)}
         for event in state.rejections.values():
             if event.kind == "Pod":
-                waiting[f"{event.namespace}/{event.name}"] = (
-                    f"rejected: {event.field} is {event.value!r}; expected {event.expected}"
-                )
+                waiting[f"{event.namespace}/{event.name}"] = f"rejected: {why_rejected(event)}"
         return {
             "bound": dict(sorted((_name(pod.fact), pod.node) for pod in bound_pods(state))),
             "waiting": dict(sorted(waiting.items())),
             "evicted": sorted(self.evicted),
             "gangs": gangs(state),
             "rejected": [*self.refused, *rejections(state)],
+            "unread": self.unread,
             "digest": snapshot.digest(state),
         }
 

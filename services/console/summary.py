@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import events as ev
 from services.binder.group_status import phase
 from services.state.fold import State
 from services.state.membership import members
@@ -36,8 +37,8 @@ def summary(state: State) -> dict[str, Any]:
         "rejections": rejections(state),
         "policy": None if state.policy is None else state.policy.profile.name,
         "epoch": state.epoch,
-        "shards": sorted(set(state.owners) - {""}),
-        "live_shards": sorted(state.shards),
+        "shards": [f"planner.{shard}" for shard in sorted(set(state.owners) - {""})],
+        "live_shards": [f"planner.{shard}" for shard in sorted(state.shards)],
         "holders": dict(sorted(state.holders.items())),
         "ignored": dict(sorted(state.ignored.items())),
         "set_aside": state.set_aside,
@@ -54,10 +55,17 @@ def refusals(state: State) -> dict[str, int]:
 
 def rejections(state: State) -> list[str]:
     """Objects that could not be taken as they are, each with its field and what was expected."""
-    return [
-        f"{event.kind} {event.namespace}/{event.name}: {event.field} is {event.value!r}; expected {event.expected}"
-        for event in state.rejections.values()
-    ]
+    return [f"{event.kind} {_named(event)}: {why_rejected(event)}" for event in state.rejections.values()]
+
+
+def _named(event: ev.DeclarationRejected) -> str:
+    return f"{event.namespace}/{event.name}" if event.namespace else event.name
+
+
+def why_rejected(event: ev.DeclarationRejected) -> str:
+    """The field, what stands there, what was expected."""
+    stands = repr(event.value) if event.value else "empty or missing"
+    return f"{event.field} is {stands}; expected {event.expected}"
 
 
 def waiting_pods(state: State) -> list[Pod]:
@@ -83,7 +91,7 @@ def why_waiting(state: State, pod: Pod) -> str:
         return f"{claim.stage}: {claim.node}"
     if group is None or not group.cohort:
         return "not tried yet"
-    message = state.cohorts[group.cohort].message
+    message = state.cohorts[group.cohort].message or "no nodes available to schedule pods"
     kept = reserved(state).get(group.key)
     return message if kept is None else f"{message} Room for {kept} is kept for it as it becomes free."
 

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from events.policy import DEFAULT_POLICY
+from services.__main__ import app
 from services.console import show
 from services.console.policy import changed
 from services.console.profiles import PROFILES, UnknownProfile, profile
@@ -219,6 +221,52 @@ def test_pods_that_wait_for_one_reason_share_a_row(capsys: pytest.CaptureFixture
     assert said.count("Insufficient cpu") == 1
     assert "… 6 more" in said
     assert "default/odd" in said
+
+
+def test_what_is_not_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """As it was: a DaemonSet, or a kind that was mistyped, was dropped in silence."""
+    others = [("v1", "ConfigMap"), ("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "Pood"), ("v2", "Pod")]
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": f"x{n}"}} for n, (version, kind) in enumerate(others)
+    ]
+    found = placed(node("n1"), workload("Job", "j", 1), pod_group("g", 1), *objects)
+    assert found["unread"] == {"ConfigMap v1": 2, "CronJob batch/v1": 1, "Pod v2": 1, "Pood v1": 1}
+    show.answer(found)
+    assert "nothing comes of: 2 ConfigMap v1, 1 CronJob batch/v1, 1 Pod v2, 1 Pood v1\n" in capsys.readouterr().out
+
+
+def test_without_nodes_that_is_the_reason() -> None:
+    assert placed(pod("a"))["waiting"] == {"default/a": "no nodes available to schedule pods"}
+
+
+def test_a_rejection_says_what_is_missing_and_names_what_has_no_namespace() -> None:
+    bare = node("n1")
+    del bare["status"]["allocatable"]
+    assert placed(bare)["rejected"] == [
+        "Node n1: status.allocatable is empty or missing; expected a quantity for each resource"
+    ]
+
+
+def test_objects_may_come_from_stdin() -> None:
+    said = CliRunner().invoke(app, ["simulate", "-f", "-", "--json"], input=json.dumps(pod("a")))
+    assert json.loads(said.stdout)["waiting"].keys() == {"default/a"}
+
+
+def test_no_objects_at_all_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("---\n# nothing\n")
+    said = CliRunner().invoke(app, ["simulate", "-f", str(tmp_path / "empty.yaml")])
+    assert (said.exit_code, said.stderr) == (
+        2,
+        f"error: {tmp_path}/empty.yaml: expected Kubernetes objects, found none\n",
+    )
+
+
+def test_in_a_pipe_nothing_is_folded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    name = "a" * 60
+    show.answer(placed(node("n1"), pod(name, "99")))
+    why = "0/1 nodes are available: 1 Insufficient cpu."
+    assert any(name in line and why in line for line in capsys.readouterr().out.splitlines())
 
 
 @pytest.mark.parametrize(("golden", "name"), [("two-gangs", "default"), ("two-gangs-binpack", "binpack")])

@@ -56,6 +56,29 @@ def test_a_directory_gives_its_files_in_order(tmp_path: Path) -> None:
     assert [obj["metadata"]["name"] for obj in load_yaml([tmp_path])] == ["a.yaml", "b.yml", "c.json"]
 
 
+def test_what_stands_twice_is_named_with_its_line(tmp_path: Path) -> None:
+    """As `kubectl` does; the last one counted. A key beside what is merged is no such mistake."""
+    file = write(tmp_path / "a.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  name: b\n")
+    with pytest.raises(ManifestError) as refused:
+        load_yaml([file])
+    assert str(refused.value) == f"{file}: not YAML: 'name' stands twice in one mapping, again in line 5"
+    merged = "x: &x {apiVersion: v1, kind: Pod}\n<<: *x\nkind: Node\nmetadata: {name: n}\ny: {<<: *x, kind: z}\n"
+    assert [obj["kind"] for obj in load_yaml([write(file, merged)])] == ["Node"]
+
+
+def test_a_file_is_named_once_and_the_place_in_it_told(tmp_path: Path) -> None:
+    for content, said in (
+        (b"a: [", "not YAML: while parsing a flow node did not find expected node content at line 2, column 1"),
+        (b"ok\xff", "expected text in UTF-8, found the byte 0xff at 2"),
+    ):
+        (tmp_path / "a.yaml").write_bytes(content)
+        with pytest.raises(ManifestError) as refused:
+            load_yaml([tmp_path / "a.yaml"])
+        assert str(refused.value) == f"{tmp_path}/a.yaml: {said}"
+    with pytest.raises(ManifestError, match=f"^{tmp_path}/b.yaml: No such file or directory$"):
+        load_yaml([tmp_path / "b.yaml"])
+
+
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
 

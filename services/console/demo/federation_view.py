@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from services.console import show, timeline
 from services.console.demo.federation import GUARD_MINUTES, JOB, PRIORITIES, QUEUES_MS, SCALE_MINUTES, Outcome, Progress
+from services.console.timeline import WIDEST
 from services.federator.explain import Line
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ DECISIONS = frozenset(("accepted", "scheduled", "to be stopped", "placed", "sett
 
 def opening() -> None:
     """What is at stake."""
+    from rich.rule import Rule
+
     out = show.console()
     out.print()
-    out.rule("one job, three clusters", characters="─")
+    out.print(Rule("one job, three clusters"), width=min(out.width, WIDEST))
     queues = ", ".join(
         f"{alias} (priority {PRIORITIES[alias]}) {QUEUES_MS[alias] / 1000:g} s" for alias in reversed(PRIORITIES)
     )
