@@ -27,6 +27,8 @@ from services.kubernetes.objects import Status
 JSON = "application/json"
 TOKEN_LIFE_S = 60.0
 """How long a credential that can change is used before it is asked for again."""
+LONGEST_WAIT_S = 3_600.0
+"""Who asks to be left alone for longer is not believed."""
 _status_decoder = msgspec.json.Decoder(Status)
 _jitter = wait_random_exponential(multiplier=0.1, max=5.0)
 
@@ -55,7 +57,9 @@ def error_of(request: str, answer: Answer) -> ApiError:
         status = Status(message=answer.body[:200].decode(errors="replace"))
     after = answer.retry_after_s
     if after is None and status.details is not None and status.details.retry_after_seconds:
-        after = max(0.0, float(status.details.retry_after_seconds))
+        after = float(status.details.retry_after_seconds)
+    if after is not None:
+        after = min(max(0.0, after), LONGEST_WAIT_S)
     kind = BY_CODE.get(answer.code, ApiError)
     if answer.code == 422 and "metadata.uid" in status.message:
         kind = Conflict  # a patch that names another UID is answered as if it wanted to change it

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from services.documents import load_all
@@ -49,6 +48,7 @@ from services.federator.backends import (
     Taken,
     gangs,
 )
+from services.federator.backends.headers import clock_ms
 from services.kubernetes.access import Access
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.gang_jobs import JOB_NAME, JOBS, GangJobs, GangPod, Job
@@ -137,12 +137,18 @@ class Kubernetes:
         return Accepted(uid=uid)
 
     def _gang(self, submission: Submission) -> gangs.Gang | Refused:
-        try:
+        try:  # the body is whatever somebody wrote
             (body,) = load_all(submission.body.decode())
             return gangs.objects(body, self._placing)
         except gangs.Unsupported as error:
             return Refused(code="Unsupported", message=str(error)[:MOST_SAID], of_content=True)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:  # the body is whatever somebody wrote
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            ArithmeticError,
+            AttributeError,
+        ) as error:  # the body is whatever somebody wrote
             message = f"expected a job of OpenPAI's protocol 2: {type(error).__name__}"
             return Refused(code="InvalidProtocolError", message=message, of_content=True)
 
@@ -181,7 +187,7 @@ class Kubernetes:
         held = [
             Described(run=run, owner=gangs.owner(metadata.annotations, run.name)) for run, metadata in shown if run.held
         ]
-        return Listing(runs=tuple(run for run, _ in shown), clock_ms=_clock_ms(date), held=tuple(held))
+        return Listing(runs=tuple(run for run, _ in shown), clock_ms=clock_ms(date), held=tuple(held))
 
     async def describe(self, name: str) -> Described | Absent | Silent:
         own = gangs.kubernetes_name(name)
@@ -311,10 +317,3 @@ def _silent(error: ApiError) -> Silent:
 
 def _cut(error: ApiError) -> str:
     return " ".join(str(error).split())[:MOST_SAID]
-
-
-def _clock_ms(date: str) -> int:
-    try:
-        return int(parsedate_to_datetime(date).timestamp()) * 1000
-    except (ValueError, TypeError):
-        return 0

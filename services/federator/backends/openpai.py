@@ -22,7 +22,6 @@ import asyncio
 import ssl
 import time
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -59,6 +58,7 @@ from services.federator.backends import (
     Taken,
 )
 from services.federator.backends.credentials import NoSecret, Secret
+from services.federator.backends.headers import clock_ms, number
 from services.federator.backends.pace import Pace
 
 BASE = "/rest-server/api/v2/jobs"
@@ -67,6 +67,8 @@ MOST_BYTES = 100 * 1024
 MOST_LISTED = 50_000
 """What it lists in one page."""
 MOST_SAID = 500
+LONGEST_WINDOW_MS = 3_600_000
+"""That of submissions. Who asks for a longer wait is not believed."""
 SECRET_LIFE_S = 60.0
 """How long a secret that can change is used before it is read again."""
 _STATES = {
@@ -382,21 +384,16 @@ def _last(state: RetryCallState) -> Any:
 
 
 def _date_ms(answer: aiohttp.ClientResponse) -> int:
-    """The server's clock, in whole seconds; 0 where it does not say."""
-    try:
-        return int(parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()) * 1000
-    except (ValueError, TypeError):
-        return 0
+    return clock_ms(answer.headers.get("Date", ""))
 
 
 def _retry_after_ms(answer: aiohttp.ClientResponse) -> int:
     """Until the window of the limit ends, where the server says when; Retry-After is the whole window's length."""
-    said = answer.headers.get("Retry-After", "")
-    if answer.status != 429 or not said.isdecimal():
+    window_ms = min(number(answer.headers.get("Retry-After", "")) * 1000, LONGEST_WINDOW_MS)
+    if answer.status != 429 or not window_ms:
         return 0
-    ends, now_ms = answer.headers.get("X-RateLimit-Reset", ""), _date_ms(answer)
-    left_ms = int(ends) * 1000 - now_ms if ends.isdecimal() and now_ms else int(said) * 1000
-    return min(int(said) * 1000, max(1000, left_ms))
+    ends_ms, now_ms = number(answer.headers.get("X-RateLimit-Reset", "")) * 1000, _date_ms(answer)
+    return min(window_ms, max(1000, ends_ms - now_ms)) if ends_ms and now_ms else window_ms
 
 
 def _what(error: BaseException) -> str:

@@ -1,0 +1,18 @@
+"""What a cluster, or a proxy before it, says in HTTP headers. Whatever stands there, it costs what it would have told."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+
+def clock_ms(date: str) -> int:
+    """Date, in whole seconds of the server's clock, as epoch milliseconds; 0 where it is none."""
+    try:
+        return int(parsedate_to_datetime(date).timestamp()) * 1000
+    except (ValueError, TypeError, OverflowError):
+        return 0
+
+
+def number(said: str) -> int:
+    """0 for what is no number, or one that nobody means."""
+    return int(said) if said.isdecimal() and len(said) <= 12 else 0
