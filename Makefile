@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: $(READY)  ## a real workload on embedded defaults

@@ -15,7 +15,7 @@ import typer
 app = typer.Typer(
     name="muster",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 

@@ -20,6 +20,12 @@ def test_the_version_is_told() -> None:
     assert (said.exit_code, said.stdout.split()[0]) == (0, "muster")
 
 
+def test_the_shell_completes_commands() -> None:
+    words = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster re", "COMP_CWORD": "1"}
+    said = runner.invoke(app, [], env=words, prog_name="muster")
+    assert said.stdout.split() == ["replay", "retention"]
+
+
 def test_verify_says_yes(log: Path) -> None:
     said = runner.invoke(app, ["verify", str(log), "--json"])
     found = json.loads(said.stdout.splitlines()[-1])
