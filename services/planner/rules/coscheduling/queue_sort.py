@@ -1,11 +1,12 @@
 """Seed 000, Extension points, QueueSort.
 
-    1. When priorities are different, they are compared based on their priorities.
-    2. When podA and podB are both regularPods, it follows the same logic of default in-tree PrioritySort.
-    3. When podA is regularPod, podB is pgPod, they are compared according to podA's timestamp and podB's
-       LastFailureTimestamp. When podA is pgPod, podB is regularPod: ditto.
-    4. When podA and podB are both pgPods: compare the LastFailureTimestamp of the podGroup.
-       4.2 If equal, we will compare the UID of PodGroup. (To keep the pods of the same PodGroup together.)
+    1. When priorities […] are different, they are compared based on their priorities. […]
+    2. When podA and podB are both regularPods […], it follows the same logic of default in-tree PrioritySort plugin.
+    3. When podA is regularPod, podB is pgPod. they are compared according to podA's timestamp and podB's
+       LastFailureTimestamp […]. When podA is pgPod, podB is regularPod. Ditto
+    4. When podA and podB are both pgPods. Compare the […] LastFailureTimestamp of the podGroup. […]
+       2. If LastFailureTimestampA is equal to LastFailureTimestampB, we will compare the UID of PodGroup. (The purpose is
+          […] to keep the pods of the same PodGroup together)
 
 The text's pods are Muster's groups: a group is one entry of the queue, so its pods never interleave with another's. The
 time of its last failure is the shard's own log time, and a quorum clears it, as the text's Permit deletes the

@@ -1,0 +1,41 @@
+"""Seed 002, After Gang: once a gang has been satisfied, its later pods are planned like ordinary pods."""
+
+import pytest
+
+import events as ev
+from tests.world import World, of_type
+
+
+def satisfied(**says: str) -> World:
+    """A gang of three that runs, and by now says that it has six; a fourth pod came, and there is room for it."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.koordinator("default/a", 3, 3, says)
+    world.settle()
+    assert world.bound() == ["a-0", "a-1", "a-2"]
+    world.koordinator("default/a", 4, 6, says)
+    return world
+
+
+def test_when_once_gang_has_been_satisfied_allocations_are_no_longer_constrained_by_gang_rules() -> None:
+    [placed] = of_type(satisfied().plan(), ev.GangPlaced)
+    assert placed.required == ()
+    assert [one.pods for one in placed.optional] == [("a-3",)]
+
+
+def test_their_performance_is_similar_to_ordinary_pods() -> None:
+    """Of those that come, each is placed or refused alone."""
+    world = satisfied()
+    world.koordinator("default/a", 6, 6)
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert [one.pods for one in placed.optional] == [("a-3",)]
+    world.settle()
+    assert world.bound() == ["a-0", "a-1", "a-2", "a-3"]
+    [cohort] = world.state.cohorts.values()
+    assert cohort.reason == "InsufficientRoom"
+
+
+@pytest.mark.parametrize("policy", ["waiting-and-running", "only-waiting"])
+def test_under_the_later_codes_other_policies_gang_rules_stay_effective(policy: str) -> None:
+    [refused] = of_type(satisfied(match_policy=policy).plan(), ev.GroupsRefused)
+    assert refused.reason == "TooFewPods"
