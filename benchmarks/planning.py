@@ -25,6 +25,7 @@ from services.binder import core as binder
 from services.console.verify import verify
 from services.planner import core as planner
 from services.state.fold import State
+from tests.facts import scheduling_class
 
 GI = 1 << 30
 NODES = 5_000
@@ -92,16 +93,7 @@ def _node(i: int) -> ev.NodeObserved:
 
 
 def _class(digest: str, cpu_milli: int) -> ev.SchedulingClassObserved:
-    return ev.SchedulingClassObserved(
-        digest=digest,
-        requests={"cpu_milli": cpu_milli, "memory_bytes": GI, "pods": 1, "nvidia.com/gpu": 1},
-        node_selector={},
-        required_affinity=None,
-        preferred_affinity=(),
-        tolerations=(),
-        host_ports=(),
-        unsupported=(),
-    )
+    return scheduling_class(digest, {"cpu_milli": cpu_milli, "memory_bytes": GI, "pods": 1, "nvidia.com/gpu": 1})
 
 
 def _pod(i: int, digest: str, gang: Membership | None) -> ev.PodObserved:

@@ -54,6 +54,7 @@ from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.partitions import PARTITIONS
 from services.state.records import Group, Proposal
+from tests.facts import scheduling_class
 
 GI = 1 << 30
 SLOTS = 8
@@ -195,16 +196,8 @@ def _node(number: int) -> ev.NodeObserved:
 
 
 def _class(slots: int) -> ev.SchedulingClassObserved:
-    return ev.SchedulingClassObserved(
-        digest=f"gpu-{slots}",
-        requests={"cpu_milli": 1_000 * slots, "memory_bytes": GI * slots, "pods": 1, "nvidia.com/gpu": slots},
-        node_selector={},
-        required_affinity=None,
-        preferred_affinity=(),
-        tolerations=(),
-        host_ports=(),
-        unsupported=(),
-    )
+    asked = {"cpu_milli": 1_000 * slots, "memory_bytes": GI * slots, "pods": 1, "nvidia.com/gpu": slots}
+    return scheduling_class(f"gpu-{slots}", asked)
 
 
 def _pod(name: str, gang: Membership | None, priority: int, created: int, *, node: str = "") -> ev.PodObserved:

@@ -43,6 +43,7 @@ from services.settings import Settings
 from services.start import restored
 from services.state import snapshot
 from services.state.fold import State
+from tests.facts import scheduling_class
 
 NODES = (1_000, 5_000, 10_000)
 PODS_PER_NODE = 20
@@ -129,16 +130,8 @@ def _node(i: int) -> ev.NodeObserved:
 
 
 def _class(name: str, cpu_milli: int) -> ev.SchedulingClassObserved:
-    return ev.SchedulingClassObserved(
-        digest=uuid.uuid5(uuid.NAMESPACE_DNS, name).hex,
-        requests={"cpu_milli": cpu_milli, "memory_bytes": GI, "pods": 1},
-        node_selector={},
-        required_affinity=None,
-        preferred_affinity=(),
-        tolerations=(),
-        host_ports=(),
-        unsupported=(),
-    )
+    digest = uuid.uuid5(uuid.NAMESPACE_DNS, name).hex
+    return scheduling_class(digest, {"cpu_milli": cpu_milli, "memory_bytes": GI, "pods": 1})
 
 
 def _pod(i: int, source: random.Random) -> ev.PodObserved:

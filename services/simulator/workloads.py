@@ -161,7 +161,17 @@ def _pod(owner: Object, base: str, suffix: str, labels: dict[str, str]) -> Objec
 
 
 def _metadata(owner: Object, name: str, labels: dict[str, str]) -> Object:
-    reference = {
+    place = {"name": name, "namespace": namespace_of(owner)}
+    return {**place, "labels": dict(labels), "ownerReferences": [reference_to(owner)]}
+
+
+def namespace_of(obj: Object) -> str:
+    return str(obj["metadata"].get("namespace") or "default")
+
+
+def reference_to(owner: Object) -> Object:
+    """How what a controller makes names its owner."""
+    return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
         "name": owner["metadata"]["name"],
@@ -169,8 +179,6 @@ def _metadata(owner: Object, name: str, labels: dict[str, str]) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    namespace = owner["metadata"].get("namespace") or "default"
-    return {"name": name, "namespace": namespace, "labels": dict(labels), "ownerReferences": [reference]}
 
 
 def uid_of(obj: Object) -> str:

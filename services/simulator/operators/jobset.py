@@ -19,9 +19,9 @@ from services.simulator.operators.making import (
     counted,
     listed,
     mapping,
-    namespace_of,
     owned,
 )
+from services.simulator.workloads import namespace_of
 
 JOB_SET = "jobset.x-k8s.io/v1alpha2"
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from services.simulator.errors import ApiError
-from services.simulator.workloads import uid_of
+from services.simulator.workloads import namespace_of, reference_to
 
 Object = dict[str, Any]
 Make = Callable[[Object, Sequence[Object]], Iterator[Object]]
@@ -16,21 +16,9 @@ SCHEDULER_PLUGINS_GROUP = "scheduling.x-k8s.io/v1alpha1"
 SCHEDULER_PLUGINS_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-def namespace_of(obj: Object) -> str:
-    return str(obj["metadata"].get("namespace") or "default")
-
-
 def owned(owner: Object, api_version: str, kind: str, name: str, spec: Object) -> Object:
     """An object that the controller of `owner` makes in its namespace."""
-    reference = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": uid_of(owner),
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    metadata = {"name": name, "namespace": namespace_of(owner), "ownerReferences": [reference]}
+    metadata = {"name": name, "namespace": namespace_of(owner), "ownerReferences": [reference_to(owner)]}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 

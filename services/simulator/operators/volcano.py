@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.simulator.operators.making import Object, counted, denied, listed, mapping, namespace_of, owned, owned_pod
+from services.simulator.operators.making import Object, counted, denied, listed, mapping, owned, owned_pod
 from services.simulator.operators.pod_groups import GROUP_NAME, POD_GROUP
-from services.simulator.workloads import uid_of
+from services.simulator.workloads import namespace_of, uid_of
 
 WEBHOOK = "validatejob.volcano.sh"
 FIRST_RUN_MINUTE = 26_297_280
