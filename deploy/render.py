@@ -78,7 +78,7 @@ FEDERATOR_FILES = Files(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Writes the generated manifests.")
     parser.add_argument("--cluster", default=CLUSTER, help="the cluster's name in the log")
-    parser.add_argument("--image", default=IMAGE)
+    parser.add_argument("--image", default=IMAGE, help="the image of deploy/Dockerfile")
     parser.add_argument("--servers", type=int, choices=(1, 3, 5), default=SERVERS, help="NATS servers, a node each")
     parser.add_argument("--shards", default="", help="planner shards with names and users of their own, with commas")
     parser.add_argument("--leaves", default="", help="clusters whose logs the federation here reads, with commas")
@@ -90,11 +90,17 @@ def main() -> None:
     asked = parser.parse_args()
     shards = asked.shards.split(",") if asked.shards else []
     leaves = nats.Leaves(asked.leaves.split(",") if asked.leaves else (), asked.joins_federation)
+    if not asked.image:
+        parser.error("--image: expected the name of an image")
+    try:
+        texts = rendered(asked.cluster, asked.image, asked.servers, shards, leaves)
+    except ValueError as error:
+        parser.error(str(error))
     if asked.secrets or asked.certificates:
         secrets = nats.password_secrets(shards, leaves.clusters) if asked.secrets else nats.certificate_secret()
         sys.stdout.write(secrets)
         return
-    for name, text in rendered(asked.cluster, asked.image, asked.servers, shards, leaves).items():
+    for name, text in texts.items():
         (MANIFESTS / name).write_text(text)
         print(f"deploy.render: {MANIFESTS / name}")
 

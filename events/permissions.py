@@ -299,5 +299,18 @@ def _sign_in(user: str, passwords: Mapping[str, str] | None) -> str:
     return f"{{ user: {json.dumps(user)}, password: {secret}"
 
 
+def main() -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m events.permissions", description="The accounts of a NATS server.")
+    parser.add_argument("cluster", help="the cluster's name in the log")
+    parser.add_argument("shards", nargs="*", help="planner shards with users of their own")
+    asked = parser.parse_args()
+    try:
+        sys.stdout.write(configuration(asked.cluster, shards=asked.shards))
+    except ValueError as error:
+        parser.error(str(error))
+
+
 if __name__ == "__main__":
-    sys.stdout.write(configuration(sys.argv[1], shards=sys.argv[2:]))
+    main()

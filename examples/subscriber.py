@@ -32,7 +32,9 @@ async def main(url: str, cluster: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: subscriber.py URL CLUSTER")
     try:
-        asyncio.run(main(*sys.argv[1:3]))
+        asyncio.run(main(*sys.argv[1:]))
     except KeyboardInterrupt:
         pass

@@ -139,6 +139,9 @@ def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
 
 def give_up(name: str, alias: str, nats: str | None, federation: str, *, by: str, reason: str, as_json: bool) -> int:
     """Exit code 0, or 2: there is no such job or cluster, or it cannot be given up."""
+    with told_errors():
+        if not reason.strip():
+            raise Unusable("--reason: expected why nothing of it can be there; the log keeps it")
     answer = _asked(nats, federation, "give-up", GIVE_UP_WITHIN_S, name=name, cluster=alias, by=by, reason=reason)
     if as_json:
         show.json_line(answer)

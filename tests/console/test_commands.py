@@ -89,6 +89,10 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["export", "{log}", "nats://"], "nats://: expected a NATS URL such as nats://127.0.0.1:4222"),
         (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
         (["demo", "--keep", "README.md"], "README.md: File exists"),
+        (
+            ["job", "give-up", "a", "--cluster", "c", "--reason", " "],
+            "--reason: expected why nothing of it can be there",
+        ),
         (["job", "specialize", "nowhere.yaml", "--cluster", "a"], "nowhere.yaml: No such file or directory"),
     ],
 )

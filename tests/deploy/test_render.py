@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -67,6 +68,26 @@ def servers_environment(statefulset: dict[str, Any], secrets: dict[str, str], po
 @pytest.mark.parametrize("name", sorted(rendered()))
 def test_the_committed_manifest_is_what_would_be_rendered_now(name: str) -> None:
     assert (MANIFESTS / name).read_text() == rendered()[name], "stale: run `python -m deploy.render`"
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "said"),
+    [
+        ("deploy.render", ["--cluster", "a b"], "cluster or shard 'a b': expected letters, digits, '-' and '_'"),
+        ("deploy.render", ["--cluster", "federation"], "expected another name"),
+        ("deploy.render", ["--secrets", "--shards", "a,A"], "expected names that differ in more than case"),
+        ("deploy.render", ["--image", ""], "--image: expected the name of an image"),
+        ("events.permissions", ["a b"], "cluster or shard 'a b': expected letters"),
+        ("events.permissions", [], "the following arguments are required: cluster"),
+    ],
+)
+def test_what_cannot_be_rendered_is_usage_and_nothing_is_written(module: str, arguments: list[str], said: str) -> None:
+    before = {path.name: path.read_text() for path in MANIFESTS.glob("*.yaml")}
+    done = subprocess.run([sys.executable, "-m", module, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert before == {path.name: path.read_text() for path in MANIFESTS.glob("*.yaml")}
 
 
 @pytest.mark.parametrize("shards", [(), ("0", "blue")])
