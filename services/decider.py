@@ -209,6 +209,8 @@ class Decider:
         return self._unread[-1].sequence if self._unread else self.state.sequence
 
     async def _fold(self) -> None:
+        """Fold what was read. Who reads that he was replaced ends there: what follows is intended for another to do.
+        Raises SteppedDown."""
         events = 0
         while self._unread:
             stored = self._unread.popleft()
@@ -218,6 +220,8 @@ class Decider:
             if commit is None:
                 telemetry.SET_ASIDE.add(1, writer=self.writer.name)
                 continue
+            if self.writer.was_taken_by(commit):
+                raise SteppedDown(f"{self.writer.subject} was taken by another process at {commit.sequence}")
             if self.active and self._applied is not None:
                 self._applied(commit)
             if self.active and self._traces is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from events import Event, Renewed, envelope
-from events.envelope import FIRST_VERSION, Header, Stored
+from events.envelope import FIRST_VERSION, Commit, Header, Stored
 from events.log import Conflict, EventLog
 from events.subjects import subject
 from services import telemetry
@@ -25,6 +25,8 @@ RENEW_AFTER_S = 6 * 3600.0
 """A writer that appended nothing for so long renews its subject: nobody purges what is younger than a day."""
 GATHERED_EVENTS, GATHERED_BYTES = 4_096, 1_000_000
 """Where commits that may be split are split: far below `events.log.MAX_COMMIT_BYTES`, so that no reader is held up."""
+TAKEN = "taken"
+"""The cause of the commit with which a process becomes a subject's writer."""
 logger = logging.getLogger("muster.writer")
 _encode = msgspec.json.Encoder().encode
 
@@ -63,7 +65,11 @@ class Writer:
         """
         before = await self.log.last(self.subject)
         self.last = before.sequence if before is not None else 0
-        return await self.append(taken, basis=basis, cause="taken")
+        return await self.append(taken, basis=basis, cause=TAKEN)
+
+    def was_taken_by(self, commit: Commit) -> bool:
+        """Whether another process took the subject with this commit, since this one did."""
+        return commit.header.cause == TAKEN and commit.subject == self.subject and 0 < self.last < commit.sequence
 
     async def append(self, events: Sequence[Event], *, basis: int, cause: str, traceparent: str = "") -> int:
         """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError.
