@@ -207,7 +207,10 @@ class JetStreamLog:
             if refused.number != STREAM_NOT_FOUND:
                 raise
         if not create:
-            raise LogError(f"{self.connection.url}: no log of a cluster {self.cluster!r} (no stream {self.stream})")
+            raise LogError(
+                f"{self.connection.url}: no log of a cluster {self.cluster!r} (no stream {self.stream}); "
+                "another is named by --cluster, or behind the URL"
+            )
         await patiently(self.connection.create_stream, self._configuration(replicas))
 
     def _configuration(self, replicas: int) -> dict[str, Any]:

@@ -261,11 +261,12 @@ class SqliteSnapshots:
 
 def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
     """A connection in WAL mode and autocommit; the tables are there if the file is new."""
-    new = not path.exists() or not path.stat().st_size
+    new = not path.exists() or not (path.is_dir() or path.stat().st_size)
     if new and not create:
         raise LogError(f"{path}: no such log; expected an SQLite file that `muster export` wrote")
     if new and (cluster is None or not subjects.valid_cluster(cluster)):
         raise LogError(f"{path}: a new log needs its cluster's name: letters, digits, '-' and '_', not {cluster!r}")
+    _check_place(path, new)
     mode = "rwc" if new else "rw" if os.access(path, os.W_OK) else "ro&immutable=1"
     try:
         connection = sqlite3.connect(
@@ -282,6 +283,16 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
         database.table("commits").create_index(["subject", "sequence"])
         database.table("log").insert({"cluster": cluster, "format": FORMAT}, pk="cluster")
     return connection
+
+
+def _check_place(path: Path, new: bool) -> None:
+    """SQLite says of all this only that it is unable to open the file. Raises LogError."""
+    if path.is_dir():
+        raise LogError(f"{path}: a directory; expected a file")
+    if new and not path.parent.is_dir():
+        raise LogError(f"{path}: there is no directory {path.parent}")
+    if not (os.access(path.parent, os.W_OK) if new else os.access(path, os.R_OK)):
+        raise LogError(f"{path}: permission denied")
 
 
 def _is_kept(row: Any) -> bool:

@@ -103,11 +103,16 @@ async def _serve(role: str, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        grace_s = LEAVE_WITHIN_S if role == "planner" else 0.0
-        await _until(stop, _hold_and_run(role, settings, stop), grace_s)
+        health = Health()
+        await _until(stop, _hold_and_run(role, settings, stop, health), lambda: _grace_s(role, health))
     except Exception as error:
         return _exit_code(_first(error))
     return 0
+
+
+def _grace_s(role: str, health: Health) -> float:
+    """Who has not even opened the log has nothing to say in it."""
+    return LEAVE_WITHIN_S if role == "planner" and health.ready else 0.0
 
 
 def _exit_code(error: BaseException) -> int:
@@ -135,7 +140,7 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None], grace_s: float) -> None:
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None], grace_s: Callable[[], float]) -> None:
     """Run `work` until it ends, or until `grace_s` after `stop`: then it is cancelled. It has cleaned up when this
     returns."""
     running = asyncio.create_task(work)
@@ -143,7 +148,7 @@ async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None], grace_s: 
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not running.done():
-        await asyncio.wait({running}, timeout=grace_s)
+        await asyncio.wait({running}, timeout=grace_s())
     if not running.done():
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -169,11 +174,10 @@ class Seat(NamedTuple):
         return self.writer.partition(".")[2]
 
 
-async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event) -> None:
+async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, health: Health) -> None:
     """Open the log, take a seat, run the service; end when the lease is lost."""
     import_module(f"services.{role}.service")  # before the seat: who gets it is at work at once
     _collect_seldom()
-    health = Health()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
         log = await open_log(

@@ -132,7 +132,7 @@ def _difference(out: Console, found: Report) -> None:
     if first is None:
         return
     where = f"; the first at commit {first.sequence} of {first.writer}, basis {first.basis}: {first.what}"
-    out.print(headed(f"{found.differences} differences", "red", where))
+    out.print(headed(f"{found.differences} difference{'s' * (found.differences != 1)}", "red", where))
     sides = Table("#", "in the log", "decided again", show_lines=True)
     for index in range(max(len(first.logged), len(first.decided))):
         logged, decided = (_event(side, index) for side in (first.logged, first.decided))

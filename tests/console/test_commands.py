@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,7 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         ),
         (["simulate", "-f", "{directory}"], "expected a file of it to be called *.yaml, *.yml, *.json"),
         (["export", "{log}", "there.txt"], "expected a NATS URL"),
+        (["export", "{log}", "{directory}/no/where.db"], "there is no directory {directory}/no"),
         (["export", "{log}", "nats://"], "nats://: expected a NATS URL such as nats://127.0.0.1:4222"),
         (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
         (["demo", "--keep", "README.md"], "README.md: File exists"),
@@ -101,7 +103,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(log: Path, arguments: l
     result = runner.invoke(app, [argument.format(log=log, directory=log.parent / "empty") for argument in arguments])
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
-    assert said in result.stderr
+    assert said.format(directory=log.parent / "empty") in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
@@ -166,3 +168,14 @@ def test_a_full_disk_is_one_line(log: Path, arguments: str) -> None:
     process = _muster(f"{arguments.format(log=log)} > /dev/full", stderr=subprocess.PIPE)
     _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (2, b"error: No space left on device\n")
+
+
+def test_a_planner_that_waits_for_nats_ends_when_it_is_told_to() -> None:
+    """As it was: it was given time to say in the log that it leaves, and ended with 4 when NATS was given up."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        process = _muster(f"planner --nats nats://127.0.0.1:{silent.getsockname()[1]}", stderr=subprocess.PIPE)
+        connection, _ = silent.accept()
+        with connection:
+            process.terminate()
+            _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (0, b"")
