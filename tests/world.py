@@ -52,6 +52,8 @@ class World:
         self.state = State()
         self.now_ns = 1_000 * SECOND_NS
         self.versions = 0
+        self.classes: dict[str, ev.SchedulingClassObserved] = {}
+        """What was ever said of classes: the log forgets those that have no pods."""
         self.facts(ev.IngestTaken(holder="test"), *self.announced)
         self.facts(ev.ClusterSynced(nodes=0, pods=0))
         self.append("admin", [ev.PolicyChanged(policy=policy)], cause="admin")
@@ -86,6 +88,7 @@ class World:
         validate_state(self.state)
 
     def facts(self, *events: ev.Event) -> None:
+        self.classes.update((event.digest, event) for event in events if isinstance(event, ev.SchedulingClassObserved))
         self.append("ingest", list(events))
 
     def version(self) -> str:
@@ -198,13 +201,16 @@ class World:
                 task=task or msgspec.UNSET,
                 timed_out=True if timed_out else msgspec.UNSET,
             )
+        digest = of or self.scheduling_class(**asks)
+        if digest not in self.state.classes:
+            self.facts(self.classes[digest])
         self.facts(
             ev.PodObserved(
                 uid=name,
                 namespace=namespace,
                 name=name,
                 resource_version=self.version(),
-                scheduling_class=of or self.scheduling_class(**asks),
+                scheduling_class=digest,
                 gang=membership,
                 priority=priority,
                 created_ns=created_s * SECOND_NS,

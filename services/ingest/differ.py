@@ -11,6 +11,7 @@ it was seen, or unbound and not ours.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,7 +76,8 @@ class Ingest:
         self.rejected: dict[tuple[str, str, str], DeclarationRejected] = {}
         self._holders: dict[Key, str] = {}
         """Which UID last had a pod's name, written or not."""
-        self._classes: set[str] = set()
+        self._classes: Counter[str] = Counter()
+        """Scheduling class → its pods: with the last of them the log forgets it."""
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
         """UID → version that the log had when this began, the binder's own writes included."""
@@ -88,7 +90,6 @@ class Ingest:
     def of(cls, state: State, scheduler_names: Iterable[str]) -> Ingest:
         """What the fold of ingest's events up to this place of the log is."""
         core = cls(scheduler_names)
-        core._classes.update(state.classes)
         for pod in state.pods.values():
             observed = _as_observed(pod)
             core._remember(observed)
@@ -119,8 +120,6 @@ class Ingest:
                 self._change(uid, event.resource_version, status="succeeded" if succeeded else "failed")
             case PodDeleted(uid=uid):
                 self._forget(uid)
-            case SchedulingClassObserved(digest=digest):
-                self._classes.add(digest)
             case NodeObserved() | PodGroupObserved() | PriorityClassObserved():
                 kind, key = identity.identity(event)
                 self.named[kind][key] = event
@@ -138,6 +137,9 @@ class Ingest:
                 self.rejected.pop((kind, namespace, name), None)
 
     def _remember(self, pod: PodObserved) -> None:
+        self._count_class(pod, 1)
+        if before := self.pods.get(pod.uid):
+            self._count_class(before, -1)
         self.pods[pod.uid] = pod
         self._holders[pod.namespace, pod.name] = pod.uid
         self._references.put(Reference(POD.name, pod.uid), identity.workload_of(pod))
@@ -151,6 +153,7 @@ class Ingest:
 
     def _forget(self, uid: str) -> None:
         if pod := self.pods.pop(uid, None):
+            self._count_class(pod, -1)
             self._references.put(Reference(POD.name, uid), None)
             self._versions.pop(uid, None)
             self._written.pop(uid, None)
@@ -161,6 +164,11 @@ class Ingest:
         if fact := self.named[kind].pop(key, None):
             self._references.put(Reference("PodGroup", f"{kind} {'/'.join(key)}"), None)
             self._versions.pop(fact.uid, None)
+
+    def _count_class(self, pod: PodObserved, sign: int) -> None:
+        self._classes[pod.scheduling_class] += sign
+        if not self._classes[pod.scheduling_class]:
+            del self._classes[pod.scheduling_class]
 
     def _release(self, key: Key, uid: str) -> None:
         if self._holders.get(key) == uid:

@@ -216,10 +216,10 @@ class Room:
 
     def _preference(self, info: ClassInfo) -> Ints | None:
         """Preferred node affinity and PreferNoSchedule taints, 0 … `PREFERENCE_WEIGHT` or below 0; None: none asked."""
-        key = ("preference", info.constraint)
-        if key not in self.table.cache:
-            self.table.cache[key] = _preference(self.table, info)
-        return cast("Ints | None", self.table.cache[key])
+        masks = self.table.masks(info)
+        if "preference" not in masks:
+            masks["preference"] = _preference(self.table, info)
+        return cast("Ints | None", masks["preference"])
 
 
 class Left:
@@ -279,11 +279,12 @@ class Shapes:
         scaled = offers >> np.array(self.shifts)
         self.inverse: Ints = np.where(scaled > 0, (1 << WHOLE_BITS) // np.maximum(scaled, 1), 0)
         """2^30 / allocatable: shapes × resources."""
-        self._taken: dict[tuple[int, tuple[int, ...]], Ints] = {}
+        self._taken: dict[tuple[ClassInfo, tuple[int, ...]], Ints] = {}
+        """By the class itself: one that goes leaves its number to another."""
 
     def taken(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
         """For each shape what one pod of the class takes from the share of these resources."""
-        key = info.number, columns
+        key = info, columns
         taken = self._taken.get(key)
         if taken is None:
             if len(self._taken) == REMEMBERED:

@@ -149,6 +149,10 @@ def backoff_over(state: State, key: str) -> None:
         groups.make_ready(state, state.groups[group_key])
 
 
+def stands(state: State, key: str) -> bool:
+    return int(key) in state.cohorts
+
+
 def retry_due(state: State, key: str) -> None:
     cohort = state.cohorts.get(int(key))
     if cohort is not None:

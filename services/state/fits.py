@@ -129,10 +129,10 @@ def _tolerated(table: NodeTable, info: ClassInfo) -> Mask:
 
 def feasible(table: NodeTable, info: ClassInfo) -> Mask:
     """Rows whose node the class may run on, whatever room there is. Kept until a node changes; do not write to it."""
-    key = ("feasible", info.constraint)
-    mask = table.cache.get(key)
+    masks = table.masks(info)
+    mask = masks.get("feasible")
     if mask is None:
-        mask = table.cache[key] = _selected(table, info) & _tolerated(table, info)
+        mask = masks["feasible"] = _selected(table, info) & _tolerated(table, info)
     return cast(Mask, mask)
 
 
@@ -252,7 +252,7 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo) -> dict[str, int]:
     if ports is not None:
         count("node(s) didn't have free ports for the requested pod ports", int((left & ~ports).sum()))
         left &= ports
-    names = list(table.resources)
+    names = {column: name for name, column in table.resources.items()}
     for column, amount in info.columns:
         word = RESOURCE_WORDS.get(names[column], f"Insufficient {names[column]}")
         count(word, int((left & (free[:, column] < amount)).sum()))

@@ -16,6 +16,7 @@ from events import subjects
 from events.envelope import FIRST_VERSION, Commit, Header, MalformedCommit, Stored, commit_of, decode_events, header_of
 from events.policy import Policy
 from services.state import (
+    classes,
     cohorts,
     gang_groups,
     groups,
@@ -117,6 +118,8 @@ class State:
 
         # Derived.
         self.table = NodeTable()
+        self.kept_classes: dict[str, int] = {}
+        """Class → how many records keep room for pods of it (`classes`)."""
         self.named: dict[str, dict[str, None]] = {}
         """Gang → the gangs that name it as one of their group, in no particular order."""
         # The place of the event that is being applied.
@@ -124,9 +127,9 @@ class State:
         self.writer = ""
 
     @property
-    def resources(self) -> list[str]:
-        """The order of the table's columns, kept so that a snapshot's arithmetic has the same shape."""
-        return list(self.table.resources)
+    def resources(self) -> list[str | None]:
+        """What each of the table's columns is, kept so that a snapshot's arithmetic has the same shape; None: free."""
+        return self.table.columns
 
     @property
     def place(self) -> int:
@@ -202,6 +205,7 @@ class State:
 def _ingest_taken(state: State, event: ev.IngestTaken) -> None:
     state.synced = False
     versions.taken(state, event.holder)
+    classes.ingest_taken(state)
 
 
 def _cluster_synced(state: State, event: ev.ClusterSynced) -> None:
@@ -230,12 +234,16 @@ def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:
 
 
 def _ticked(state: State, event: ev.Ticked) -> None:
-    started, due = advance(state.clock(state.writer), event)
+    clock = state.clock(state.writer)
+    counted = clock.serial
+    started, due = advance(clock, event)
     for kind, key in started:
         if kind == "backoff":
             cohorts.backoff_started(state, int(key), event.time_ns)
     for kind, key in due:
         DUE[kind](state, key)
+    if clock.serial // SWEPT_AFTER > counted // SWEPT_AFTER:
+        clock.armed = sorted(one for one in clock.armed if STANDS[one.kind](state, one.key))  # which is a heap
 
 
 def _renewed(state: State, event: ev.Renewed) -> None:
@@ -281,12 +289,6 @@ def _node_deleted(state: State, event: ev.NodeDeleted) -> None:
         del state.nodes[event.name]
 
 
-def _class_observed(state: State, event: ev.SchedulingClassObserved) -> None:
-    if event.digest not in state.classes:
-        state.classes[event.digest] = SchedulingClass(event)
-        state.table.add_class(event)
-
-
 def _rejected(state: State, event: ev.DeclarationRejected) -> None:
     state.rejections[f"{event.kind}/{event.namespace}/{event.name}"] = event
 
@@ -313,13 +315,24 @@ DUE: dict[str, Callable[[State, str], None]] = {
     "reservation": reservations.due,
 }
 """What a deadline does when its owner's tick finds it due."""
+STANDS: dict[str, Callable[[State, str], bool]] = {
+    "backoff": cohorts.stands,
+    "retry": cohorts.stands,
+    "permit": verdicts.hold_stands,
+    "nomination": verdicts.nomination_stands,
+    "group nomination": nominations.stands,
+    "reservation": reservations.stands,
+}
+"""Whether there still is what it is about. Deadlines may be years long, and most are about what ends long before."""
+SWEPT_AFTER = 4_096
+"""After so many deadlines of a clock those that are about nothing any more are left out."""
 
 APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.IngestTaken: _ingest_taken,
     ev.ClusterSynced: _cluster_synced,
     ev.NodeObserved: _node_observed,
     ev.NodeDeleted: _node_deleted,
-    ev.SchedulingClassObserved: _class_observed,
+    ev.SchedulingClassObserved: classes.observed,
     ev.PodObserved: pods.observed,
     ev.PodAssigned: pods.assigned,
     ev.PodTerminating: pods.terminating,

@@ -3,15 +3,18 @@
 `allocatable`, `held` and `proposed` are ``rows × resources`` (int64, units as in `events.objects.Resources`; a column
 for each resource in the order of first mention). Everything here is derived from the records of the state: rows come and
 go with node facts and their order means nothing. Where an order is needed, `rank` gives one that depends on the nodes'
-names alone.
+names alone. Nothing here outlives what it is of: rows, numbers of classes and columns are free for others when the node,
+the class, or whoever offers or asks for the resource is gone.
 
 A *label column* holds for each row the code of its value of one key (0: the label is absent), so that a selector is one
 look-up table over the distinct values and one gather over the rows. Taints work alike: one code for each distinct set.
+Both are coded anew when more values or sets have a code than twice as many as there are nodes.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +36,10 @@ PENDING = 1 << 15
 """Three times the claims that wait to be counted before the next one counts them."""
 FEW = 3 * 4
 """Up to so many are counted one by one, which numpy takes longer to be told."""
+LABELS_KEPT = 256
+"""Labels that have a column; beyond that the oldest goes, and is made anew when somebody asks for it."""
+SPARE = 64
+"""So many more codes there may be."""
 RECOUNTED = 1 << 12
 """Rows that were counted anew and that nobody asked for: with more, whoever asks looks at all of them."""
 
@@ -48,9 +55,9 @@ class ClassInfo:
         """column → amount of what is asked for, in order of the columns; what is asked for is never 0."""
         self.columns = list(amounts.items())
         self.constraint = constraint
-        """Classes with an equal constraint share their masks."""
+        """Classes with an equal constraint share their masks. The number is never another's."""
         self.number = number
-        """Its row in the table's `requests`, from 1."""
+        """Its row in the table's `requests`, from 1; another's when it is gone."""
 
 
 class NodeTable:
@@ -79,14 +86,22 @@ class NodeTable:
         self.ports: dict[int, dict[tuple[str, int, str], int]] = {}
         """row → (protocol, port, ip) → pods that hold it."""
         self.classes: dict[str, ClassInfo] = {}
-        self._constraints: dict[Any, int] = {}
+        self._free_numbers: list[int] = []
+        self._dropped: list[int] = []
+        """Numbers of classes that are gone, and that claims which are not counted yet may name."""
+        self._askers: list[int] = [0] * len(BASE_RESOURCES)
+        """For each column how many classes ask for it."""
+        self._constraints: dict[Any, list[int]] = {}
+        """Constraint → its number, and how many classes have it."""
+        self._last_constraint = 0
+        self._masks: dict[int, dict[str, Any]] = {}
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         self._free_rows: list[int] = []
         self._labels: dict[str, tuple[dict[str, int], npt.NDArray[np.int32]]] = {}
         self._rank: npt.NDArray[np.uint32] | None = None
         self.cache: dict[Any, Any] = {}
-        """Masks and scores by constraint, valid for this `version`; emptied when it rises."""
+        """What is true of all nodes as of this `version`; emptied when it rises, as are the `masks`."""
 
     @property
     def held(self) -> Ints:
@@ -134,33 +149,36 @@ class NodeTable:
             row = self._free_rows.pop() if self._free_rows else self._grow()
             self.rows[fact.name] = row
             self._rank = None
-        self.facts[row] = fact
+        before, self.facts[row] = self.facts[row], fact
         self.names[row] = fact.name
-        for name in fact.allocatable:
+        offered = {name: amount for name, amount in fact.allocatable.items() if amount}
+        for name in offered:
             self.column(name)
-        self.allocatable[row] = self._vector(fact.allocatable)
+        self.allocatable[row] = self._vector(offered)
         self.present[row] = True
-        taints = fact.taints + ((UNSCHEDULABLE_TAINT,) if fact.unschedulable else ())
-        self.taint_codes[row] = self._taint_sets.setdefault(taints, len(self._taint_sets))
-        for key, (codes, column) in self._labels.items():
-            column[row] = self._label_code(codes, fact, key)
+        self._code(row, fact)
+        if before is not None:
+            self._vacate(before.allocatable.keys() - offered.keys())
         self._changed()
         return row
 
     def remove(self, name: str) -> None:
         row = self.rows.pop(name)
-        self.facts[row] = None
+        before, self.facts[row] = self.facts[row], None
         self.allocatable[row] = 0
         self._counted()[:, row] = 0
         self.present[row] = False
         self.ports.pop(row, None)
         self._free_rows.append(row)
         self._rank = None
+        if before is not None:
+            self._vacate(before.allocatable)
         self._changed()
 
     def _changed(self) -> None:
         self.version += 1
         self.cache.clear()
+        self._masks.clear()
 
     def _grow(self) -> int:
         if self.size == len(self.present):
@@ -177,38 +195,97 @@ class NodeTable:
 
     # ------------------------------------------------------------------------------------------------------- resources
 
+    @property
+    def columns(self) -> list[str | None]:
+        """The resource of each column; None: it is free."""
+        names: list[str | None] = [None] * self.allocatable.shape[1]
+        for name, column in self.resources.items():
+            names[column] = name
+        return names
+
+    def set_columns(self, names: list[str | None]) -> None:
+        """Of an empty table: each resource gets the column that it had."""
+        self.resources = {name: column for column, name in enumerate(names) if name is not None}
+        self._widen(len(names) - self.allocatable.shape[1])
+
     def column(self, name: str) -> int:
-        """The resource's column, made if it is new."""
+        """The resource's column. A new one gets the first that is free, else one more."""
         column = self.resources.get(name)
         if column is None:
-            column = self.resources[name] = len(self.resources)
-            self.allocatable = _padded(self.allocatable, 0, 1)
-            self.requests = _padded(self.requests, 0, 1)
-            self._claimed = _padded(self._claimed, 0, 0, 1)
+            names = self.columns
+            if None not in names:
+                self._widen(1)
+                names.append(None)
+            column = self.resources[name] = names.index(None)
             self.cache.clear()
         return column
 
+    def _widen(self, columns: int) -> None:
+        self.allocatable = _padded(self.allocatable, 0, columns)
+        self.requests = _padded(self.requests, 0, columns)
+        self._claimed = _padded(self._claimed, 0, 0, columns)
+        self._askers += [0] * columns
+
+    def _vacate(self, names: Iterable[str]) -> None:
+        """Free the columns of those of these resources that nobody offers or asks for any more: they hold nothing."""
+        for name in names:
+            column = self.resources.get(name, 0)
+            if column < len(BASE_RESOURCES) or self._askers[column] or self.allocatable[:, column].any():
+                continue
+            del self.resources[name]
+
     def _vector(self, amounts: dict[str, int]) -> Ints:
-        vector = np.zeros(len(self.resources), np.int64)
+        vector = np.zeros(self.allocatable.shape[1], np.int64)
         for name, amount in amounts.items():
             vector[self.resources[name]] = amount
         return vector
 
     def add_class(self, fact: SchedulingClassObserved) -> None:
         asked = sorted((self.column(name), amount) for name, amount in fact.requests.items() if amount)
-        constraint = (
-            tuple(sorted(fact.node_selector.items())),
-            fact.required_affinity,
-            fact.preferred_affinity,
-            fact.tolerations,
-        )
-        constraint_number = self._constraints.setdefault(constraint, len(self._constraints))
-        number = len(self.classes) + 1
-        self.classes[fact.digest] = ClassInfo(fact, dict(asked), constraint_number, number)
+        constraint = _constraint(fact)
+        if constraint not in self._constraints:
+            self._last_constraint += 1
+            self._constraints[constraint] = [self._last_constraint, 0]
+        shared = self._constraints[constraint]
+        shared[1] += 1
+        if not self._free_numbers:
+            self._free_dropped()
+        number = self._free_numbers.pop() if self._free_numbers else len(self.classes) + 1
+        self.classes[fact.digest] = ClassInfo(fact, dict(asked), shared[0], number)
         if number == len(self.requests):
             self.requests = _padded(self.requests, number, 0)
         for column, amount in asked:
             self.requests[number, column] = amount
+            self._askers[column] += 1
+
+    def drop_class(self, digest: str) -> None:
+        """Forget a class of which there is no claim any more, and the masks that no other shares with it."""
+        info = self.classes.pop(digest)
+        self._dropped.append(info.number)
+        for column, _ in info.columns:
+            self._askers[column] -= 1
+        constraint = _constraint(info.fact)
+        shared = self._constraints[constraint]
+        shared[1] -= 1
+        if not shared[1]:
+            del self._constraints[constraint]
+            self._masks.pop(info.constraint, None)
+        self._vacate(info.fact.requests)
+
+    def _free_dropped(self) -> None:
+        """Nothing is counted by these numbers any more."""
+        if self._dropped:
+            self._counted()
+            self.requests[self._dropped] = 0
+            self._free_numbers += self._dropped
+            self._dropped.clear()
+
+    def masks(self, info: ClassInfo) -> dict[str, Any]:
+        """What is known of all nodes for classes with this constraint, until one of them changes."""
+        found = self._masks.get(info.constraint)
+        if found is None:
+            found = self._masks[info.constraint] = {}
+        return found
 
     def claim(self, row: int, info: ClassInfo, sign: int, proposed: bool) -> None:
         """Count one more (`sign` 1) or one fewer (-1) pod of the class on the row."""
@@ -244,8 +321,30 @@ class NodeTable:
                 fact = self.facts[row]
                 if fact is not None:
                     column[row] = self._label_code(codes, fact, key)
+            if len(self._labels) == LABELS_KEPT:
+                del self._labels[next(iter(self._labels))]
             found = self._labels[key] = (codes, column)
         return found
+
+    def _code(self, row: int, fact: NodeObserved) -> None:
+        """Code the row's taints, and its labels where somebody asked for them."""
+        most = 2 * len(self.rows) + SPARE
+        if len(self._taint_sets) > most:
+            self._taint_sets = {(): 0}
+            for other in self.rows.values():
+                self.taint_codes[other] = self._taint_code(self.facts[other])
+        else:
+            self.taint_codes[row] = self._taint_code(fact)
+        for key, (codes, column) in list(self._labels.items()):
+            column[row] = self._label_code(codes, fact, key)
+            if len(codes) > most:
+                del self._labels[key]
+
+    def _taint_code(self, fact: NodeObserved | None) -> int:
+        if fact is None:
+            return 0
+        taints = fact.taints + ((UNSCHEDULABLE_TAINT,) if fact.unschedulable else ())
+        return self._taint_sets.setdefault(taints, len(self._taint_sets))
 
     @staticmethod
     def _label_code(codes: dict[str, int], fact: NodeObserved, key: str) -> int:
@@ -267,6 +366,12 @@ class NodeTable:
             self._rank = np.zeros(len(self.present), np.uint32)
             self._rank[[self.rows[name] for name in ordered]] = np.arange(1, len(ordered) + 1, dtype=np.uint32)
         return self._rank
+
+
+def _constraint(fact: SchedulingClassObserved) -> tuple[Any, ...]:
+    """What a class says of the nodes that it may go to."""
+    selector = tuple(sorted(fact.node_selector.items()))
+    return selector, fact.required_affinity, fact.preferred_affinity, fact.tolerations
 
 
 def _name_hash(name: str) -> tuple[bytes, str]:

@@ -65,13 +65,18 @@ def ended(state: State, event: ev.GroupNominationEnded) -> None:
 
 
 def due(state: State, key: str) -> None:
+    if stands(state, key):
+        state.group_nominations[key.partition("/")[2]].due = True
+
+
+def stands(state: State, key: str) -> bool:
+    """Whether the nomination that a deadline is about is there still."""
     since, _, group = key.partition("/")
     nomination = state.group_nominations.get(group)
-    if nomination is not None and nomination.since == int(since):
-        nomination.due = True
+    return nomination is not None and nomination.since == int(since)
 
 
 def _give_back(state: State, nomination: GroupNomination) -> None:
     for assignment in nomination.assignments:
         for uid in assignment.pods:
-            pods.release(state, claim_key(uid))
+            pods.end_nomination(state, claim_key(uid))

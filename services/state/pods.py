@@ -14,7 +14,7 @@ import msgspec
 
 import events as ev
 from events import objects
-from services.state import cohorts, groups, membership, timeouts
+from services.state import classes, cohorts, groups, membership, timeouts
 from services.state.records import (
     BOUND,
     BOUND_CLAIM,
@@ -85,8 +85,16 @@ def propose(state: State, wanted: dict[str, str], group: str, proposal: int) -> 
 
 def nominate(state: State, key: str, digest: str, node: str, group: str) -> None:
     """Keep room for one pod of the class, under a key that is no pod's; everybody counts it."""
-    if node in state.nodes:
+    if node in state.nodes and key not in state.claims:
         take(state, Claim(key, node, digest, NOMINATED, group))
+        classes.keep(state, digest)
+
+
+def end_nomination(state: State, key: str) -> None:
+    """Nobody keeps the room any more that was kept under this key."""
+    nominated = release(state, key)
+    if nominated is not None:
+        classes.let_go(state, nominated.scheduling_class)
 
 
 def accept(state: State, held: Claim, stage: str) -> None:
@@ -199,19 +207,18 @@ def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> 
 
 
 def _reclass(state: State, uid: str, old: str, new: str) -> None:
-    state.classes[old].pods -= 1
     state.classes[new].pods += 1
     held = state.claims.get(uid)
-    if held is None:
-        return
-    table = state.table
-    row = table.rows.get(held.node)
-    if row is not None:
-        table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
-        table.claim(row, table.classes[new], 1, held.stage == PROPOSED)
-        state.nodes[held.node].touched = state.sequence
-        state.room_sequence = state.sequence
-    held.scheduling_class = new
+    if held is not None:
+        table = state.table
+        row = table.rows.get(held.node)
+        if row is not None:
+            table.claim(row, table.classes[held.scheduling_class], -1, held.stage == PROPOSED)
+            table.claim(row, table.classes[new], 1, held.stage == PROPOSED)
+            state.nodes[held.node].touched = state.sequence
+            state.room_sequence = state.sequence
+        held.scheduling_class = new
+    classes.left(state, old)
 
 
 def _observed_on_node(state: State, uid: str, pod: Pod) -> None:
@@ -278,7 +285,7 @@ def deleted(state: State, event: ev.PodDeleted) -> None:
         groups.leave(state, event.uid, pod)
     if held is not None:
         _member_lost(state, pod, gang, held)
-    state.classes[pod.fact.scheduling_class].pods -= 1
+    classes.left(state, pod.fact.scheduling_class)
 
 
 def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
@@ -294,7 +301,16 @@ def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
     if not live or not membership.below_minimum(state, gang, going, task):
         return
     if gang.satisfied or not membership.below_minimum(state, gang, going, task, more=1):
+        answered(state, held.uid)
+        classes.keep(state, held.scheduling_class)
         state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class, task)
+
+
+def answered(state: State, uid: str) -> None:
+    """The binder said what becomes of a lost member's room."""
+    lost = state.lost.pop(uid, None)
+    if lost is not None:
+        classes.let_go(state, lost.scheduling_class)
 
 
 # ------------------------------------------------------------------------------------------------------------ outcomes

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import queueing
+from services.state import classes, queueing
 from services.state.clock import set_deadline
 from services.state.records import NOMINATED, TERMINATING, Claim, Group, Reservation, RoomRequest
 
@@ -35,30 +35,43 @@ def requested(state: State, event: ev.RoomRequested) -> None:
         or state.owner(group) != shard
         or state.commit_epoch != state.epoch
         or event.group in state.reservations
+        or not classes.known(state, event.room)
     ):
         state.ignore(event)
         return
+    classes.keep_room(state, event.room)
+    _answered(state, event.group)
     state.room_requests[event.group] = RoomRequest(event.group, state.basis, event.room)
 
 
 def declined(state: State, event: ev.RoomDeclined) -> None:
-    state.room_requests.pop(event.group, None)
+    _answered(state, event.group)
+
+
+def _answered(state: State, group: str) -> None:
+    request = state.room_requests.pop(group, None)
+    if request is not None:
+        classes.let_room_go(state, request.room)
 
 
 def reserved(state: State, event: ev.RoomReserved) -> None:
     """Its nodes count as touched: whoever was placed there without knowing of it was not wrong."""
-    if state.room_requests.pop(event.group, None) is None:
+    if event.group not in state.room_requests or not classes.known(state, event.room):
         state.ignore(event)
         return
+    classes.keep_room(state, event.room)
+    _answered(state, event.group)
     state.reservations[event.group] = Reservation(event.group, state.sequence, event.priority, event.room)
     set_deadline(state.clock("binder"), "reservation", f"{state.sequence}/{event.group}", event.waiting_ms)
 
 
 def ended(state: State, event: ev.ReservationEnded) -> None:
     """Those whom it kept off may be tried again. The gang that it was for begins to count its refusals anew."""
-    if state.reservations.pop(event.group, None) is None:
+    reservation = state.reservations.pop(event.group, None)
+    if reservation is None:
         state.ignore(event)
         return
+    classes.let_room_go(state, reservation.room)
     state.kept_sequence = state.sequence
     group = state.groups.get(event.group)
     if group is not None and event.reason == "Expired":
@@ -66,10 +79,15 @@ def ended(state: State, event: ev.ReservationEnded) -> None:
 
 
 def due(state: State, key: str) -> None:
+    if stands(state, key):
+        state.reservations[key.partition("/")[2]].due = True
+
+
+def stands(state: State, key: str) -> bool:
+    """Whether the reservation that a deadline is about is there still."""
     sequence, _, group = key.partition("/")
     reservation = state.reservations.get(group)
-    if reservation is not None and reservation.sequence == int(sequence):
-        reservation.due = True
+    return reservation is not None and reservation.sequence == int(sequence)
 
 
 def against(state: State, group: Group) -> tuple[Reservation, ...]:

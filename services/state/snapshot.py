@@ -11,6 +11,7 @@ import msgspec
 import events as ev
 from events.envelope import FIRST_VERSION
 from events.policy import Policy
+from services.state.classes import counted
 from services.state.fold import FOLDS, State
 from services.state.form import Form
 from services.state.naming import named_by
@@ -72,7 +73,7 @@ class Snapshot(msgspec.Struct):
     room_sequence: int
     ignored: dict[str, int]
     set_aside: int
-    resources: list[str]
+    resources: list[str | None]
     kept_sequence: int = 0
     """A snapshot from before has none; nor had anything been kept."""
     rules_version: int = FIRST_VERSION
@@ -116,13 +117,13 @@ def _shared(attribute: str, portion: dict[Any, Any], known: dict[Any, Any]) -> d
 
 
 def _derive(state: State, found: dict[str, Any]) -> None:
-    """The table of nodes, and who names whom, from the records."""
+    """The table of nodes, who names whom, and what keeps room for which class, from the records."""
+    state.kept_classes = counted(state)
     for key, gang in state.gangs.items():
         for named in named_by(gang):
             state.named.setdefault(named, {})[key] = None
     table = state.table
-    for name in found.pop("resources"):
-        table.column(name)
+    table.set_columns(found.pop("resources"))
     for one in state.classes.values():
         table.add_class(one.fact)
     for node in state.nodes.values():

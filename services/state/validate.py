@@ -5,9 +5,12 @@ Raises `Violated` with the first sentence that does not hold; the numbers are th
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from events import dialects
+from services.state.classes import counted
 from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import State
 from services.state.form import SNAPSHOTS_KEPT
@@ -46,6 +49,16 @@ def validate_state(state: State) -> None:
     _gangs_know_their_pod_groups(state)
     _gangs_are_with_those_they_wait_for(state)
     _snapshots_are_of_the_past(state)
+    _classes_are_of_somebody(state)
+
+
+def _classes_are_of_somebody(state: State) -> None:
+    """That one without pods or room has gone cannot be said: its first pod may be in the next commit."""
+    pods = Counter(pod.fact.scheduling_class for pod in state.pods.values())
+    require(pods == Counter({digest: one.pods for digest, one in state.classes.items()}), "a class has other pods")
+    require(state.kept_classes == counted(state), "room is kept for other classes")
+    require(state.kept_classes.keys() <= state.classes.keys(), "room is kept for a class that is gone (7.13)")
+    require(state.table.classes.keys() == state.classes.keys(), "the table has other classes")
 
 
 def _table_counts_the_claims(state: State) -> None:

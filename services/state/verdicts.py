@@ -210,31 +210,44 @@ def permit_due(state: State, key: str) -> None:
         group.permit_due = True
 
 
+def hold_stands(state: State, key: str) -> bool:
+    """Whether the proposal may be of what its group holds now: it is none of those before."""
+    proposal, _, group_key = key.partition("/")
+    group = state.groups.get(group_key)
+    return group is not None and bool(group.held) and int(proposal) >= group.held_since
+
+
 # ---------------------------------------------------------------------------------------------- replacement of members
 
 
 def nominated(state: State, event: ev.RoomNominated) -> None:
     """The failed member's room is held under a key of its own, so that no stranger takes it: a member that was refused
     by admission is still there and may be proposed again."""
-    lost = state.lost.pop(event.pod, None)
+    lost = state.lost.get(event.pod)
     if lost is None or event.node not in state.nodes or event.pod in state.claims or event.pod in state.nominations:
+        pods.answered(state, event.pod)
         state.ignore(event)
         return
     state.nominations[event.pod] = Nomination(event.pod, event.gang, event.node, lost.scheduling_class, task=lost.task)
     pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, event.node, event.gang)
+    pods.answered(state, event.pod)
     set_deadline(state.clock("binder"), "nomination", event.pod, event.waiting_ms)
 
 
 def nomination_ended(state: State, event: ev.NominationEnded) -> None:
-    state.lost.pop(event.pod, None)
+    pods.answered(state, event.pod)
     if state.nominations.pop(event.pod, None) is not None:
-        pods.release(state, replacement_key(event.pod))
+        pods.end_nomination(state, replacement_key(event.pod))
 
 
 def nomination_due(state: State, key: str) -> None:
     nomination = state.nominations.get(key)
     if nomination is not None:
         nomination.due = True
+
+
+def nomination_stands(state: State, key: str) -> bool:
+    return key in state.nominations
 
 
 def eviction_intended(state: State, event: ev.EvictionIntended) -> None:

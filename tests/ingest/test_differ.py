@@ -149,11 +149,29 @@ def test_a_resize_of_a_running_pod_is_written() -> None:
     ]
 
 
+def test_a_class_is_written_again_when_its_last_pod_is_gone() -> None:
+    """The log forgot it: one deleted, one missing from a list, one that is of another class now."""
+    full = ["SchedulingClassObserved", "PodObserved"]
+    core = ingest(pod(version=1, uid="a", name="a"), pod(version=1, uid="b", name="b"))
+    core.deleted("Pod", pod(version=2, uid="a", name="a").metadata)
+    assert names(core.observe(pod(version=3, uid="c", name="c"))) == ["PodObserved"]
+    core.missing("Pod", {"c"})
+    assert names(core.observe(pod(version=4, uid="d", name="d"))) == ["PodObserved"]
+    for name in "cd":
+        core.observe(pod(version=5, uid=name, name=name, requests={"cpu": "9"}))
+    assert names(core.observe(pod(version=6, uid="e", name="e"))) == full
+    core.deleted("Pod", pod(version=7, uid="e", name="e").metadata)
+    assert names(core.observe(pod(version=8, uid="f", name="f"))) == full
+    for name in "cd":
+        core.deleted("Pod", pod(version=9, uid=name, name=name).metadata)
+    assert names(core.observe(pod(version=10, uid="g", name="g", requests={"cpu": "9"}))) == full
+
+
 def test_another_pod_of_the_same_name_ends_the_first() -> None:
     core = ingest(pod(version=1, uid="old"))
     events = core.observe(pod(version=5, uid="new"))
+    assert names(events) == ["PodDeleted", "SchedulingClassObserved", "PodObserved"]
     assert events[0] == PodDeleted(uid="old", namespace="default", name="p1")
-    assert names(events[1:]) == ["PodObserved"]
     assert core.observe(pod(version=4, uid="old", node="n1")) == []
     assert set(core.pods) == {"new"}
 

@@ -165,9 +165,9 @@ def test_place_equals_pod_at_a_time_greedy(nodes: list[tuple[int, int, int, str]
     for ask in asks:
         placed = room.place(table.classes[class_of(ask).digest], ask.pods, ask.seed)
         assert by_name(table, placed) == naive.place(ask)
-    left = {name: dict(zip(table.resources, room.free[row].tolist(), strict=True)) for name, row in table.rows.items()}
+    left = {name: dict(zip(table.columns, room.free[row].tolist(), strict=True)) for name, row in table.rows.items()}
     for name, expected in naive.nodes.items():
-        assert {resource: left[name][resource] for resource in expected} == expected
+        assert {resource: left[name].get(resource, 0) for resource in expected} == expected
 
 
 @given(NODES, ASKS, SCORES)

@@ -153,11 +153,12 @@ def test_the_table_agrees_with_one_node_and_one_pod_at_a_time(classes: list[dict
     assert set(table.rows) == set(nodes)
     left = table.allocatable - table.held - table.proposed
     for name, node in nodes.items():
-        row = dict(zip(table.resources, left[table.rows[name]].tolist(), strict=True))
-        assert {key: row.pop(key) for key in naive.free(state, node)} == naive.free(state, node)
+        row = dict(zip(table.columns, left[table.rows[name]].tolist(), strict=True))
+        assert {key: row.pop(key, 0) for key in naive.free(state, node)} == naive.free(state, node)
         assert not any(row.values())
-    for number in range(len(classes)):
-        asked, info = state.classes[str(number)].fact, table.classes[str(number)]
+    assert table.classes.keys() == state.classes.keys()
+    for digest, info in table.classes.items():
+        asked = state.classes[digest].fact
         feasible, room, pods = fits.feasible(table, info), fits.has_room(left, info), fits.capacity(left, info)
         ports = fits.ports_mask(table, info)
         assert not feasible[~table.present].any()

@@ -131,7 +131,7 @@ def test_a_resized_pod_counts_with_what_it_asks_for_now() -> None:
     world.settle()
     world.pod("alone", cpu=3, node="n0")
     assert held(world, "n0") == 3_000
-    assert [found.pods for found in world.state.classes.values()] == [0, 1]
+    assert [found.pods for found in world.state.classes.values()] == [1]
     world.deleted("alone")
     assert held(world, "n0") == 0
 

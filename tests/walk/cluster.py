@@ -27,7 +27,7 @@ class Kept(msgspec.Struct):
 
     uid: str
     name: str
-    of: str
+    of: ev.SchedulingClassObserved
     membership: Membership | None
     priority: int
     created_ns: int
@@ -41,7 +41,9 @@ class Kept(msgspec.Struct):
 class Cluster:
     """Nodes and pods, and `inbox`: the facts that the log has not seen yet."""
 
-    def __init__(self, source: random.Random, version: Callable[[], str], classes: list[str]) -> None:
+    def __init__(
+        self, source: random.Random, version: Callable[[], str], classes: list[ev.SchedulingClassObserved]
+    ) -> None:
         self.random = source
         self.version = version
         self.classes = classes
@@ -110,12 +112,13 @@ class Cluster:
         """A full observation."""
         self.inbox.append(
             [
+                kept.of,  # the log may have forgotten it
                 ev.PodObserved(
                     uid=kept.uid,
                     namespace="default",
                     name=kept.name,
                     resource_version=self.bump(kept),
-                    scheduling_class=kept.of,
+                    scheduling_class=kept.of.digest,
                     gang=kept.membership,
                     priority=kept.priority,
                     created_ns=kept.created_ns,
@@ -123,7 +126,7 @@ class Cluster:
                     gated=kept.gated,
                     status=kept.status,
                     node=kept.node,
-                )
+                ),
             ]
         )
 

@@ -99,13 +99,13 @@ class Walk:
         """Proposals that no planner's core made."""
         self.did: Counter[str] = Counter()
 
-    def _classes(self) -> list[str]:
+    def _classes(self) -> list[ev.SchedulingClassObserved]:
         zone_a = SelectorTerm(
             match_expressions=(SelectorRequirement(key="zone", operator="In", values=("a",)),), match_fields=()
         )
         port = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
         asks = self.world.scheduling_class
-        return [
+        digests = [
             asks(1),
             asks(1),
             asks(2, 4),
@@ -117,6 +117,7 @@ class Walk:
             asks(0, 0),
             asks(1, unsupported=("volumes",)),
         ]
+        return [self.state.classes[digest].fact for digest in digests]
 
     @property
     def state(self) -> State:

@@ -1,0 +1,85 @@
+"""Scheduling classes: one is there from its fact on, until nothing names it any more.
+
+What names a class is pods, and room that is kept for pods which may be gone: a lost member's, nominated, asked for,
+reserved. With the last of them the class goes, and with it all that is derived of it. Ingest counts the same pods, and
+writes the fact again before the next pod of the class.
+
+The fact stands right before its first pod, which may be in the next commit. An ingest that ended in between leaves a
+class without pods; whoever takes its place takes that away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import events as ev
+from events.objects import ClassRoom
+from services.state.records import NOMINATED, SchedulingClass
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def observed(state: State, event: ev.SchedulingClassObserved) -> None:
+    if event.digest not in state.classes:
+        state.classes[event.digest] = SchedulingClass(event)
+        state.table.add_class(event)
+
+
+def left(state: State, digest: str) -> None:
+    """One pod fewer is of the class."""
+    known = state.classes[digest]
+    known.pods -= 1
+    if not known.pods:
+        _forget(state, digest)
+
+
+def keep(state: State, digest: str) -> None:
+    """Room is kept for a pod of the class, or for more than one."""
+    state.kept_classes[digest] = state.kept_classes.get(digest, 0) + 1
+
+
+def let_go(state: State, digest: str) -> None:
+    """That room is not kept any more."""
+    state.kept_classes[digest] -= 1
+    if not state.kept_classes[digest]:
+        del state.kept_classes[digest]
+        _forget(state, digest)
+
+
+def known(state: State, room: Iterable[ClassRoom]) -> bool:
+    """Whether all classes that the room is for are there."""
+    return all(one.scheduling_class in state.classes for one in room)
+
+
+def keep_room(state: State, room: Iterable[ClassRoom]) -> None:
+    for one in room:
+        keep(state, one.scheduling_class)
+
+
+def let_room_go(state: State, room: Iterable[ClassRoom]) -> None:
+    for one in room:
+        let_go(state, one.scheduling_class)
+
+
+def ingest_taken(state: State) -> None:
+    """What the ingest before said of classes whose pods it never came to tell of."""
+    for digest in list(state.classes):
+        _forget(state, digest)
+
+
+def _forget(state: State, digest: str) -> None:
+    if not state.classes[digest].pods and digest not in state.kept_classes:
+        del state.classes[digest]
+        state.table.drop_class(digest)
+
+
+def counted(state: State) -> dict[str, int]:
+    """Class → how many of the records keep room for it."""
+    found = Counter(claim.scheduling_class for claim in state.claims.values() if claim.stage == NOMINATED)
+    found.update(lost.scheduling_class for lost in state.lost.values())
+    rooms = [one.room for one in state.room_requests.values()] + [one.room for one in state.reservations.values()]
+    found.update(of_class.scheduling_class for room in rooms for of_class in room)
+    return dict(found)
