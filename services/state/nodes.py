@@ -44,18 +44,30 @@ RECOUNTED = 1 << 12
 """Rows that were counted anew and that nobody asked for: with more, whoever asks looks at all of them."""
 
 
+class Constraint:
+    """What classes say of the nodes that they may go to, and how many say it."""
+
+    __slots__ = ("classes", "said")
+
+    def __init__(self, said: tuple[Any, ...]) -> None:
+        self.said = said
+        self.classes = 0
+
+
 class ClassInfo:
     """A scheduling class, ready for arithmetic."""
 
     __slots__ = ("amounts", "columns", "constraint", "fact", "number")
 
-    def __init__(self, fact: SchedulingClassObserved, amounts: dict[int, int], constraint: int, number: int) -> None:
+    def __init__(
+        self, fact: SchedulingClassObserved, amounts: dict[int, int], constraint: Constraint, number: int
+    ) -> None:
         self.fact = fact
         self.amounts = amounts
         """column → amount of what is asked for, in order of the columns; what is asked for is never 0."""
         self.columns = list(amounts.items())
         self.constraint = constraint
-        """Classes with an equal constraint share their masks. The number is never another's."""
+        """Classes with an equal constraint share it, and its masks."""
         self.number = number
         """Its row in the table's `requests`, from 1; another's when it is gone."""
 
@@ -91,10 +103,8 @@ class NodeTable:
         """Numbers of classes that are gone, and that claims which are not counted yet may name."""
         self._askers: list[int] = [0] * len(BASE_RESOURCES)
         """For each column how many classes ask for it."""
-        self._constraints: dict[Any, list[int]] = {}
-        """Constraint → its number, and how many classes have it."""
-        self._last_constraint = 0
-        self._masks: dict[int, dict[str, Any]] = {}
+        self._constraints: dict[tuple[Any, ...], Constraint] = {}
+        self._masks: dict[Constraint, dict[str, Any]] = {}
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         self._free_rows: list[int] = []
@@ -151,14 +161,11 @@ class NodeTable:
             self._rank = None
         before, self.facts[row] = self.facts[row], fact
         self.names[row] = fact.name
-        offered = {name: amount for name, amount in fact.allocatable.items() if amount}
-        for name in offered:
-            self.column(name)
-        self.allocatable[row] = self._vector(offered)
+        self.allocatable[row] = self._vector(fact.allocatable)
         self.present[row] = True
         self._code(row, fact)
-        if before is not None:
-            self._vacate(before.allocatable.keys() - offered.keys())
+        if before is not None and before.allocatable != fact.allocatable:
+            self._vacate(before.allocatable)
         self._changed()
         return row
 
@@ -235,23 +242,32 @@ class NodeTable:
             del self.resources[name]
 
     def _vector(self, amounts: dict[str, int]) -> Ints:
+        """The amounts by column; what is 0 needs none."""
+        for name, amount in amounts.items():
+            if amount and name not in self.resources:
+                self.column(name)
         vector = np.zeros(self.allocatable.shape[1], np.int64)
         for name, amount in amounts.items():
-            vector[self.resources[name]] = amount
+            if amount:
+                vector[self.resources[name]] = amount
         return vector
 
     def add_class(self, fact: SchedulingClassObserved) -> None:
         asked = sorted((self.column(name), amount) for name, amount in fact.requests.items() if amount)
-        constraint = _constraint(fact)
-        if constraint not in self._constraints:
-            self._last_constraint += 1
-            self._constraints[constraint] = [self._last_constraint, 0]
-        shared = self._constraints[constraint]
-        shared[1] += 1
+        said = (
+            tuple(sorted(fact.node_selector.items())),
+            fact.required_affinity,
+            fact.preferred_affinity,
+            fact.tolerations,
+        )
+        constraint = self._constraints.get(said)
+        if constraint is None:
+            constraint = self._constraints[said] = Constraint(said)
+        constraint.classes += 1
         if not self._free_numbers:
             self._free_dropped()
         number = self._free_numbers.pop() if self._free_numbers else len(self.classes) + 1
-        self.classes[fact.digest] = ClassInfo(fact, dict(asked), shared[0], number)
+        self.classes[fact.digest] = ClassInfo(fact, dict(asked), constraint, number)
         if number == len(self.requests):
             self.requests = _padded(self.requests, number, 0)
         for column, amount in asked:
@@ -262,15 +278,17 @@ class NodeTable:
         """Forget a class of which there is no claim any more, and the masks that no other shares with it."""
         info = self.classes.pop(digest)
         self._dropped.append(info.number)
+        askers, asked = self._askers, True
         for column, _ in info.columns:
-            self._askers[column] -= 1
-        constraint = _constraint(info.fact)
-        shared = self._constraints[constraint]
-        shared[1] -= 1
-        if not shared[1]:
-            del self._constraints[constraint]
-            self._masks.pop(info.constraint, None)
-        self._vacate(info.fact.requests)
+            askers[column] -= 1
+            asked = asked and askers[column] > 0
+        if not asked:
+            self._vacate(info.fact.requests)
+        constraint = info.constraint
+        constraint.classes -= 1
+        if not constraint.classes:
+            del self._constraints[constraint.said]
+            self._masks.pop(constraint, None)
 
     def _free_dropped(self) -> None:
         """Nothing is counted by these numbers any more."""
@@ -328,23 +346,16 @@ class NodeTable:
 
     def _code(self, row: int, fact: NodeObserved) -> None:
         """Code the row's taints, and its labels where somebody asked for them."""
-        most = 2 * len(self.rows) + SPARE
-        if len(self._taint_sets) > most:
-            self._taint_sets = {(): 0}
+        sets, most = self._taint_sets, 2 * len(self.rows) + SPARE
+        self.taint_codes[row] = sets.setdefault(_taints(fact), len(sets))
+        if len(sets) > most:
+            self._taint_sets = sets = {(): 0}
             for other in self.rows.values():
-                self.taint_codes[other] = self._taint_code(self.facts[other])
-        else:
-            self.taint_codes[row] = self._taint_code(fact)
-        for key, (codes, column) in list(self._labels.items()):
+                self.taint_codes[other] = sets.setdefault(_taints(self.facts[other]), len(sets))
+        for key, (codes, column) in tuple(self._labels.items()):
             column[row] = self._label_code(codes, fact, key)
             if len(codes) > most:
                 del self._labels[key]
-
-    def _taint_code(self, fact: NodeObserved | None) -> int:
-        if fact is None:
-            return 0
-        taints = fact.taints + ((UNSCHEDULABLE_TAINT,) if fact.unschedulable else ())
-        return self._taint_sets.setdefault(taints, len(self._taint_sets))
 
     @staticmethod
     def _label_code(codes: dict[str, int], fact: NodeObserved, key: str) -> int:
@@ -368,10 +379,10 @@ class NodeTable:
         return self._rank
 
 
-def _constraint(fact: SchedulingClassObserved) -> tuple[Any, ...]:
-    """What a class says of the nodes that it may go to."""
-    selector = tuple(sorted(fact.node_selector.items()))
-    return selector, fact.required_affinity, fact.preferred_affinity, fact.tolerations
+def _taints(fact: NodeObserved | None) -> tuple[Taint, ...]:
+    if fact is None:
+        return ()
+    return (*fact.taints, UNSCHEDULABLE_TAINT) if fact.unschedulable else fact.taints
 
 
 def _name_hash(name: str) -> tuple[bytes, str]:

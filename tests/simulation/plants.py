@@ -79,6 +79,16 @@ PLANTS: dict[str, Plant] = {
             ),
         ),
     ),
+    "class forgotten too early": Plant(
+        "a scheduling class goes with its last pod, although room is kept for another",
+        "services.state.classes",
+        ((".pods and digest not in state.kept_classes:", ".pods:"),),
+    ),
+    "class not said again": Plant(
+        "ingest takes a scheduling class for known that the log forgot with its last pod",
+        "services.ingest.differ",
+        (("            del self._classes[pod.scheduling_class]", "            pass"),),
+    ),
     "order of a set": Plant(
         "a refusal names its groups in the order of a set",
         "services.planner.core",
