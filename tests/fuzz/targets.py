@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 import events as ev
-from events import cloudevents, connection, envelope, lease, object_store
+from events import client, cloudevents, connection, envelope, lease, object_store
 from events.cloudevents import FeedMessage, NoCloudEvent, PatternError
 from events.envelope import Header, MalformedCommit, Stored
 from events.objects import MAX_QUANTITY
@@ -220,7 +220,7 @@ def digits(text: str) -> bool:
 
 def headers(data: bytes) -> None:
     """NATS headers are names and values without anything of a line's end; none has to be there."""
-    found = connection.parse_header_lines(data.decode("utf-8", "replace"))
+    found = client.parse_header_lines(data.decode("utf-8", "replace"))
     assert all("\r\n" not in name + value for name, value in found.items())
     message = connection.Message("muster.c.binder", 7, data, b"[]")
     assert message.headers == found

@@ -1,0 +1,55 @@
+"""nats-py's client, but for its headers, its flush, its TLS and .creds files."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import nats.aio.client
+from nats.aio.client import DEFAULT_BUFFER_SIZE, DEFAULT_FLUSH_TIMEOUT
+
+from events import credentials, tls
+
+
+class Client(nats.aio.client.Client):
+    """It asks each character of a header's name whether it is a space: a third of the time of replaying small commits."""
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        return parse_header_lines(raw.decode("utf-8", "replace"))
+
+    async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:  # noqa: ASYNC109
+        """Returns behind the server's word on all that was sent: nats-py's first ping overtakes what waits to go."""
+        await super().flush(timeout)
+        await super().flush(timeout)
+
+    def _setup_nkeys_jwt_connect(self) -> None:
+        file = credentials.File(str(self._user_credentials))
+        self._user_jwt_cb, self._signature_cb = file.jwt, file.sign
+
+    async def _connect_to_server(self, s: Any) -> None:
+        if s.uri.scheme in ("nats", "tls"):
+            if self._transport:
+                self._transport.close()  # type: ignore[no-untyped-call]
+            self._transport = tls.Transport()  # type: ignore[no-untyped-call]
+            s.last_attempt = time.monotonic()
+            await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+        else:
+            await super()._connect_to_server(s)
+
+    def _connect_command(self) -> bytes:
+        assert self._current_server is not None
+        plain = self._current_server.uri.scheme in ("nats", "tls") and not self._server_info.get("tls_required")
+        if plain and "tls" in self.options:
+            raise tls.InTheClear
+        return super()._connect_command()
+
+
+def parse_header_lines(text: str) -> dict[str, str]:
+    """NATS headers: ``Name: value`` lines. What has no colon is no header."""
+    headers: dict[str, str] = {}
+    for line in text.split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    return headers
