@@ -31,7 +31,12 @@ def tiny(tmp_path: Path) -> list[str]:
     first = owner("Job", "first", 6, {GANG: "first"})
     first["spec"]["template"]["metadata"]["annotations"] = {DURATION: "300"}
     things = [pod_group("first", 6), first, pod_group("second", 6), owner("Job", "second", 6, {GANG: "second"})]
-    things += [pod_group("never", 9), owner("Job", "never", 9, {GANG: "never"}), pod("alone", "500m")]
+    things += [
+        pod_group("never", 9),
+        owner("Job", "never", 9, {GANG: "never"}),
+        pod("alone", "500m"),
+        pod("odd", "many"),
+    ]
     files = {"nodes": [node("n1", cpu="4"), node("n2", cpu="4")], "workload": things}
     arguments = []
     for name, objects in files.items():
@@ -66,6 +71,10 @@ def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
     assert (found["pods_bound"], found["gangs_bound"], found["waiting"]) == (13, 2, 9)
     assert list(found["waiting_groups"]) == ["default/never"]
     assert "Insufficient cpu" in found["waiting_groups"]["default/never"]["why"]
+    assert found["rejected"] == [
+        "Pod default/odd: spec.containers[0].resources.requests.cpu is 'many'; "
+        "expected a quantity such as 500m, 1.5, 2Gi or 1e3"
+    ]
     assert found["verified"] is found["settled"] is True
     assert found["decisions"] > 0
     assert found["log"] == str(keep / "demo.db")

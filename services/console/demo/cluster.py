@@ -29,7 +29,7 @@ from services.console.demo import workload
 from services.console.demo.following import following
 from services.console.errors import Unusable
 from services.console.processes import Child, ChildFailed, stop
-from services.console.summary import bound_pods, gangs, waiting_groups, waiting_pods
+from services.console.summary import bound_pods, gangs, rejections, waiting_groups, waiting_pods
 from services.console.verify import Report, verify
 from services.state.fold import State
 
@@ -66,6 +66,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     gangs: dict[str, dict[str, Any]]
     waiting_groups: dict[str, tuple[int, str]]
     """By group: how many of its pods wait, and why."""
+    rejected: list[str]
+    """Objects that could not be taken as they are."""
     settled: bool
     """Whether it ended because nothing could change any more."""
     seconds: float
@@ -86,6 +88,7 @@ def in_one_line(found: Outcome) -> dict[str, Any]:
         "gangs_bound": found.gangs_bound,
         "waiting": found.waiting,
         "waiting_groups": {key: {"pods": pods, "why": why} for key, (pods, why) in found.waiting_groups.items()},
+        "rejected": found.rejected,
         "seconds": found.seconds,
         "pods_per_second": found.pods_per_second,
         "peak_pods_per_second": found.peak_pods_per_second,
@@ -279,6 +282,7 @@ def _outcome(progress: Progress, settled: bool, report: Report, database: Path, 
         waiting=len(waiting_pods(state)),
         gangs=gangs(state),
         waiting_groups=waiting_groups(state),
+        rejected=rejections(state),
         settled=settled,
         seconds=round(seconds, 3),
         pods_per_second=round(bound / seconds, 1) if seconds else 0.0,

@@ -53,10 +53,13 @@ def outcome(found: Outcome) -> None:
     rows = [
         (key, gang["dialect"], gang["min_member"], gang["bound"], gang["phase"]) for key, gang in found.gangs.items()
     ]
-    out.print(show.table("Gangs", ("gang", "dialect", "min", "bound", "phase"), rows))
+    if rows:
+        out.print(show.table("Gangs", ("gang", "dialect", "min", "bound", "phase"), rows))
     if found.waiting_groups:
         waiting = [(group, pods, why) for group, (pods, why) in found.waiting_groups.items()]
         out.print(show.table("Waiting", ("group", "pods", "why"), waiting))
+    if found.rejected:
+        out.print(show.table("Rejected", ("object",), [(rejected,) for rejected in found.rejected]))
     pods = f"{found.pods_bound} pods bound, {found.gangs_bound} gangs, {found.waiting} waiting"
     speed = f"; last binding after {found.seconds:.1f} s, {found.peak_pods_per_second} bindings in the best second"
     out.print(show.headed(pods, "bold", speed))
