@@ -220,7 +220,8 @@ class Ingest:
 
     def missing(self, kind: str, listed: set[str]) -> list[Event]:
         """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
-        for uid, _ in self._known(kind):
+        rejected = [one.uid for one in self.rejected.values() if one.kind == kind]
+        for uid in [uid for uid, _ in self._known(kind)] + rejected:
             if uid not in listed:
                 self._bury(uid)
         return self._all_gone(kind, listed)
@@ -253,11 +254,10 @@ class Ingest:
         if kind == WORKLOAD.name:
             for one in self._references.named(WORKLOAD.name):
                 events += self._redeclared(one.name)  # what the log says, of Workloads that went while nobody looked
-        ended: list[Event] = [
-            identity.ended(one)
-            for _, one in sorted(self.rejected.items())
-            if one.kind == kind and one.uid not in listed
-        ]
+        over = [one for _, one in sorted(self.rejected.items()) if one.kind == kind and one.uid not in listed]
+        for rejected in over:
+            self._versions.pop(rejected.uid, None)
+        ended: list[Event] = [identity.ended(rejected) for rejected in over]
         return events + self._folded(ended)
 
     def _stale(self, metadata: Metadata) -> bool:

@@ -211,7 +211,9 @@ class NodeTable:
         return names
 
     def set_columns(self, names: list[str | None]) -> None:
-        """Of an empty table: each resource gets the column that it had."""
+        """Of an empty table: each resource gets the column that it had. Raises LookupError."""
+        if names[: len(BASE_RESOURCES)] != list(BASE_RESOURCES):
+            raise LookupError(f"columns are {names[: len(BASE_RESOURCES)]}")
         self.resources = {name: column for column, name in enumerate(names) if name is not None}
         self._widen(len(names) - self.allocatable.shape[1])
 

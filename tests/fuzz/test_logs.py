@@ -162,8 +162,9 @@ def test_every_time_of_a_header_is_a_time_in_the_feed(time_ns: int) -> None:
         (b'"cpu_milli":8000', b'"cpu_milli":9999999999999999999', "do not fit each other: OverflowError"),
         (b'"status":"bound"', b'"status":"\xff"', "pods: 'utf-8' codec"),
         (b"epoch 0", b"epoch " + b"[" * DEEP, "epoch: "),
+        (b'resources ["cpu_milli",', b"resources [", "do not fit each other: LookupError"),
     ],
-    ids=["class", "number", "UTF-8", "deep"],
+    ids=["class", "number", "UTF-8", "deep", "columns"],
 )
 def test_a_snapshot_whose_records_do_not_fit_is_damaged(was: bytes, becomes: bytes, told: str) -> None:
     """A start from it ended with a traceback instead of looking at the one before."""

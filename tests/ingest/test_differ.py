@@ -26,9 +26,11 @@ from events.facts import (
     PriorityClassObserved,
     SchedulingClassObserved,
 )
+from services.ingest.decoding import KINDS
 from services.ingest.differ import Ingest
+from services.ingest.references import Reference
 from services.kubernetes.objects import Pod
-from tests.ingest.objects import node, pod, pod_group, priority_class
+from tests.ingest.objects import node, pod, pod_group, priority_class, workload
 
 
 def ingest(*seen: Any) -> Ingest:
@@ -165,6 +167,28 @@ def test_a_class_is_written_again_when_its_last_pod_is_gone() -> None:
     for name in "cd":
         core.deleted("Pod", pod(version=9, uid=name, name=name).metadata)
     assert names(core.observe(pod(version=10, uid="g", name="g", requests={"cpu": "9"}))) == full
+
+
+@pytest.mark.parametrize("how", ["missing", "vanished"])
+def test_nothing_is_remembered_of_what_is_gone(how: str) -> None:
+    """But for the UIDs of late events, and of these so many."""
+    seen = [node("n1"), pod("a"), pod("b", node="n1", scheduler="other"), pod_group("g", minMember=2), priority_class()]
+    bad = [
+        node("n2", allocatable={"cpu": "x"}),
+        pod_group("bad", minMember=-3),
+        workload("w", a=-4),
+        workload("v", a=2),
+    ]
+    malformed = pod("c", labels={"pod-group/name": "g", "pod-group/min-available": "x"})
+    core = ingest(*seen, *bad, malformed)
+    assert len(core.rejected) == 4
+    for kind in KINDS:
+        core.missing(kind.name, set()) if how == "missing" else core.vanished(kind.name)
+    left = {name: kept for name, kept in vars(core).items() if kept and isinstance(kept, dict)}
+    assert {name: len(kept) for name, kept in left.pop("named").items() if kept} == {}
+    assert len(left.pop("_deleted", {})) == (10 if how == "missing" else 0)
+    assert left == {}
+    assert not core._references.naming(Reference("PriorityClass", "high"))
 
 
 def test_another_pod_of_the_same_name_ends_the_first() -> None:
