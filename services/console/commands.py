@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from events.homes import copy
+from events.homes import copy, is_server, split
 from events.log import EventLog, LogError
 from services.console import show
 from services.console.errors import Unusable, told
@@ -131,6 +131,8 @@ def copy_log(source: str, target: str, cluster: str | None, *, as_json: bool = F
     """Export and import: all commits of one home into another, at their own sequences."""
 
     async def work(log: EventLog) -> dict[str, Any]:
+        if is_server(target) and split(target)[1] not in ("", log.cluster):
+            raise Unusable(f"{target}: a copy keeps its cluster's name, expected {log.cluster!r} behind the URL")
         into = await open_location(target, log.cluster, create=True)
         try:
             copied = await copy(log, into)

@@ -88,6 +88,10 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["simulate", "-f", "{directory}"], "expected a file of it to be called *.yaml, *.yml, *.json"),
         (["export", "{log}", "there.txt"], "expected a NATS URL"),
         (["export", "{log}", "{directory}/no/where.db"], "there is no directory {directory}/no"),
+        (
+            ["import", "{log}", "nats://127.0.0.1:1/prod"],
+            "a copy keeps its cluster's name, expected 'simulated' behind",
+        ),
         (["export", "{log}", "nats://"], "nats://: expected a NATS URL such as nats://127.0.0.1:4222"),
         (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
         (["demo", "--keep", "README.md"], "README.md: File exists"),
