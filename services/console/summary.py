@@ -91,7 +91,7 @@ def why_waiting(state: State, pod: Pod) -> str:
         return f"{claim.stage}: {claim.node}"
     if group is None or not group.cohort:
         return "not tried yet"
-    message = state.cohorts[group.cohort].message or "no nodes available to schedule pods"
+    message = state.cohorts[group.cohort].message
     kept = reserved(state).get(group.key)
     return message if kept is None else f"{message} Room for {kept} is kept for it as it becomes free."
 

@@ -26,6 +26,17 @@ def test_pods_refused_for_room_are_unschedulable_and_autoscalers_act() -> None:
     assert [said(world, uid) for uid in uids] == [("Unschedulable", message)] * 3
 
 
+def test_a_cluster_without_nodes_is_told_in_the_kube_schedulers_words() -> None:
+    world = World()
+    world.pod("alone")
+    uids = world.gang("train", 2, 2)
+    world.plan()
+    assert said(world, "alone") == ("Unschedulable", "no nodes available to schedule pods")
+    told = said(world, uids[0])
+    assert told is not None
+    assert told[1].startswith("no nodes available to schedule pods. gang default/train")
+
+
 def test_pods_that_wait_for_members_are_not() -> None:
     world = World()
     world.gang("train", 2, 3)
