@@ -24,6 +24,9 @@ check: $(READY)  ## lint, types, import contracts
 # One worker more than CI has cores: while one waits for a server, the others compute.
 WORKERS := -n 3
 
+# The processes that tests start by the hundred compile nothing anew, whatever the shell says.
+test: export PYTHONDONTWRITEBYTECODE :=
+
 test: check  ## everything that needs neither Go nor a cluster
 	$(BIN)/pytest $(WORKERS) --dist worksteal -m "not e2e" tests
 
