@@ -23,7 +23,8 @@ from services.simulator import resources, traces
 from tests.dialects.trace import Row, drawn, write
 from tests.shared import SHARED
 from tests.simulation import koordinator
-from tests.simulation.workload import Object, Workload
+from tests.simulation.told import Object
+from tests.simulation.workload import Workload
 
 if TYPE_CHECKING:
     from tests.simulation.kube import ApiServer
@@ -120,7 +121,7 @@ class Services(Workload):
         for group in groups if first else ():
             self.attempt(self.api.apply_new, group)
         for pod in pods:
-            self._again(pod, f"{pod['metadata']['name']}-{self._copies}")
+            self.again(pod, f"{pod['metadata']['name']}-{self._copies}")
         for group in () if first else groups:
             self.attempt(self.api.apply_new, group)
 
@@ -131,7 +132,7 @@ class Services(Workload):
             self._take_away(self.random.choice(there))
 
     def _take_away(self, name: str) -> None:
-        for collection in (self.api.pods, self._pod_groups):
+        for collection in (self.api.pods, self.declarations):
             for key, entry in list(collection.entries.items()):
                 if _service(entry.object) == name:
                     self.attempt(self.api.delete, collection, *key)
@@ -139,24 +140,24 @@ class Services(Workload):
 
     def member(self) -> None:
         """A controller makes a pod again."""
-        pod = self._pick(lambda pod: True)
+        pod = self.pick(lambda pod: True)
         if pod is not None:
             self._copies += 1
-            self._again(pod, f"again-{self._copies}")
+            self.again(pod, f"again-{self._copies}")
 
     def node_changed(self) -> None:
         """Cordoned, for some seconds."""
-        name = self._any_node()
+        name = self.any_node()
         if name:
             self._cordon(name, True)
             self.server.loop.after(self.random.uniform(1.0, 12.0), self.attempt, self._cordon, name, False)
 
     def _cordon(self, name: str, cordoned: bool) -> None:
-        self._patch(self.api.nodes, "", name, {"spec": {"unschedulable": cordoned}})
+        self.patch(self.api.nodes, "", name, {"spec": {"unschedulable": cordoned}})
 
     def node_gone(self) -> None:
         """It comes back: the cluster just fits its services."""
-        name = self._any_node()
+        name = self.any_node()
         if not name:
             return
         node = self.api.nodes.entries["", name].object
@@ -165,7 +166,7 @@ class Services(Workload):
         for key, entry in list(self.api.pods.entries.items()):
             if entry.object["spec"].get("nodeName") == name and self.random.random() < 0.8:
                 uid = str(entry.object["metadata"]["uid"])
-                self.server.loop.after(self.random.uniform(0.5, 12.0), self._collect, key, uid)
+                self.server.loop.after(self.random.uniform(0.5, 12.0), self.collect, key, uid)
         self.server.loop.after(self.random.uniform(1.0, 10.0), self.attempt, self.api.apply_new, made)
 
     def user_acts(self) -> None:
@@ -179,7 +180,7 @@ class Services(Workload):
             self.service()
             return
         for pod in [pod for pod in timed_out if _service(pod) == name]:
-            self._change(pod, {"metadata": {"annotations": {koordinator.TIMEOUT: None}}})
+            self.change(pod, {"metadata": {"annotations": {koordinator.TIMEOUT: None}}})
 
 
 def _service(obj: Any) -> str:

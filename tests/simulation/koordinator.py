@@ -27,14 +27,14 @@ POLICIES = (dialects.ONCE_SATISFIED, dialects.WAITING_AND_RUNNING, dialects.ONLY
 SCARCE, NODES, EACH = "example.dev/scarce", ("s0", "s1"), 2
 """A resource of which two nodes have a little each."""
 MERGE = "application/merge-patch+json"
-WEIGHTS = {"accumulates": 2, "roles": 2, "waves": 3, "rivals": 3, "impatient": 3, "user_acts": 2}
+WEIGHTS = {"accumulates": 2, "roles": 2, "waves": 3, "rivals": 5, "impatient": 3, "user_acts": 2}
 
 
 def _declared(rnd: random.Random, name: str, minimum: int, **more: str) -> dict[str, str]:
     """The annotations of a gang's pods: seldom any field that nobody asked for."""
     told = {"name": name, "min-available": str(minimum), "mode": rnd.choice(["NonStrict", "NonStrict", "Strict"])}
     if rnd.random() < 0.5:
-        told["waiting-time"] = f"{rnd.randint(1, 20)}s"
+        told["waiting-time"] = f"{rnd.randint(1, 8)}s"
     if rnd.random() < 0.3:
         told["match-policy"] = rnd.choice(POLICIES)
     return {f"{PREFIX}/{field}": value for field, value in {**told, **more}.items()}
@@ -74,7 +74,7 @@ def waves(workload: Workload) -> None:
 
     wave(pods)
     for _ in range(rnd.randint(1, 2)):
-        workload.server.loop.after(rnd.uniform(2.0, 12.0), wave, rnd.randint(1, pods))
+        workload.server.loop.after(rnd.uniform(1.0, 6.0), wave, rnd.randint(1, pods))
 
 
 def rivals(workload: Workload) -> None:
@@ -85,13 +85,13 @@ def rivals(workload: Workload) -> None:
         if SCARCE in pod["spec"]["containers"][0].get("resources", {}).get("requests", {}):
             workload.api.delete(workload.api.pods, "default", pod["metadata"]["name"])
     for _ in range(2):
-        ends = {"muster.dev/duration-ms": str(rnd.randrange(4_000, 9_000)), "muster.dev/exit-code": "0"}
+        ends = {"muster.dev/duration-ms": str(rnd.randrange(3_000, 5_000)), "muster.dev/exit-code": "0"}
         _scarce_pod(workload, ends)
-    names, of_both = rnd.sample(NAMES, 2), {"waiting-time": f"{rnd.randint(15, 40)}s"}
+    names, of_both = rnd.sample(NAMES, 2), {"waiting-time": f"{rnd.randint(8, 16)}s"}
     more: list[dict[str, Any]] = [{}, {"priorityClassName": "high", "priority": 10}]
-    for name, spec, from_s in zip(names, more, (1.5, 2.5), strict=True):
+    for name, spec, from_s in zip(names, more, (1.0, 1.5), strict=True):
         told = _declared(rnd, name, 3, **of_both, mode="NonStrict" if rnd.random() < 0.9 else "Strict")
-        workload.server.loop.after(from_s + rnd.uniform(0.0, 1.0), _scarce_gang, workload, told, 3, spec)
+        workload.server.loop.after(from_s + rnd.uniform(0.0, 0.7), _scarce_gang, workload, told, 3, spec)
 
 
 def impatient(workload: Workload) -> None:
@@ -103,7 +103,7 @@ def impatient(workload: Workload) -> None:
     _scarce_gang(workload, told, pods, {})
     if rnd.random() < 0.8:
         what = rnd.choice(list(ACTS))
-        workload.server.loop.after(rnd.uniform(4.0, 15.0), _act, workload, name, what)
+        workload.server.loop.after(rnd.uniform(2.5, 8.0), _act, workload, name, what)
 
 
 def user_acts(workload: Workload) -> None:

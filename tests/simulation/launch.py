@@ -21,9 +21,9 @@ from tests.simulation.processes import Process
 
 CLUSTER = "simulated"
 CONCURRENCY = 4
-SNAPSHOT_AFTER_BYTES = 20 * 1024
-"""Some dozens of commits."""
-KEPT_FOR_S = 20.0
+SNAPSHOT_AFTER_BYTES, WHERE_PURGED = 20 * 1024, 14 * 1024
+"""Some dozens of commits; fewer in a log that is purged behind them."""
+KEPT_FOR_S = 15.0
 """What is older than this a run of the retention may purge: more than a writer's time to renew, as in earnest."""
 
 
@@ -32,6 +32,7 @@ class Launch:
 
     def __init__(self, kube: ApiServer, leases: Leases, clock: Clock) -> None:
         self._kube, self._leases, self._clock = kube, leases, clock
+        self.snapshot_after_bytes = SNAPSHOT_AFTER_BYTES
 
     async def __call__(self, process: Process) -> Any:
         log = JetStreamLog(await process.link.open(), CLUSTER)
@@ -51,7 +52,7 @@ class Launch:
                 await ingest.run(log, client, holder=holder)
             case "binder":
                 leases: Any = Eye(self._leases, process)
-                taking = Taking(SNAPSHOT_AFTER_BYTES, {})
+                taking = Taking(self.snapshot_after_bytes, {})
                 await binder.run(
                     log, client, holder=holder, turn=turn, leases=leases, concurrency=CONCURRENCY, snapshots=taking
                 )

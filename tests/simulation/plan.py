@@ -17,9 +17,34 @@ WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services}
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
-TROUBLE_S = 28.0
-"""How long trouble lasts; then, until a history has what it must have, in windows of `WINDOW_S`."""
-WINDOW_S, WINDOWS = 4.0, 15
+IN_TROUBLE, PEACE_S = 270, 3.0
+"""So many of its events come in trouble, and most of the others while it comes to rest: where they don't, users go on in
+peace, for so long at a time."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How dense trouble is: so much of it first, and then, until a history has what it must have, in windows."""
+
+    trouble_s: float
+    steps: tuple[int, int]
+    faults: tuple[int, int]
+    """How many of them at first, at least and at most."""
+    window_s: float
+    windows: int
+    window_steps: int
+    windows_for_fault: int
+    """One of so many windows has one."""
+
+
+PACES = {
+    MIXED: Pace(
+        trouble_s=13.0, steps=(18, 26), faults=(8, 14), window_s=1.0, windows=60, window_steps=1, windows_for_fault=2
+    ),
+    DLRM: Pace(
+        trouble_s=28.0, steps=(22, 34), faults=(8, 16), window_s=4.0, windows=15, window_steps=4, windows_for_fault=1
+    ),
+}
+"""As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -53,14 +78,15 @@ class Outcome(msgspec.Struct):
 
 
 def plan(seed: int, of: str = MIXED) -> Plan:
-    """What the seed says, of this workload. Whether what is behind `TROUBLE_S` happens depends on what did before."""
-    source, weights = random.Random(seed), WORKLOADS[of].weights
-    steps = workload.draw(source, source.randint(22, 34), 0.2, TROUBLE_S, weights)
-    faults = faulty.draw(source, source.randint(8, 16), 0.5, TROUBLE_S)
-    for window in range(WINDOWS):
-        begin_s = TROUBLE_S + window * WINDOW_S
-        steps += workload.draw(source, 4, begin_s, begin_s + WINDOW_S, weights)
-        faults += faulty.draw(source, 1, begin_s, begin_s + WINDOW_S)
+    """What the seed says, of this workload. Whether what comes in windows happens depends on what did before."""
+    source, weights, pace = random.Random(seed), WORKLOADS[of].weights, PACES[of]
+    steps = workload.draw(source, source.randint(*pace.steps), 0.2, pace.trouble_s, weights)
+    faults = faulty.draw(source, source.randint(*pace.faults), 0.5, pace.trouble_s)
+    for window in range(pace.windows):
+        begin_s = pace.trouble_s + window * pace.window_s
+        steps += workload.draw(source, pace.window_steps, begin_s, begin_s + pace.window_s, weights)
+        if window % pace.windows_for_fault == 0:
+            faults += faulty.draw(source, 1, begin_s, begin_s + pace.window_s)
     if of == DLRM:
         coming = random.Random(f"{seed}/coming")
         steps += workload.draw(coming, max(dlrm.COUNT), 0.2, ALL_HERE_S, {"service": 1.0})
@@ -68,7 +94,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     for users in (koordinator, upstream):
         if seed >= users.FROM:
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
-            more = workload.draw(source, source.randint(2, 5), 0.2, TROUBLE_S, users.WEIGHTS)
+            more = workload.draw(source, source.randint(2, 5), 0.2, pace.trouble_s, users.WEIGHTS)
             among = 4 * len(more)
             steps = [*steps[:among:2], *steps[among:], *more]  # each for two others, as it makes more of a history
     return Plan(seed, steps, faults, of)

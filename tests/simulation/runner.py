@@ -27,7 +27,7 @@ OWN = frozenset[type]().union(*(events for role, events in WRITES.items() if rol
 """A federation has a log of its own."""
 COMPARED = 16
 """Every so many seeds, one is run by all processes."""
-COLLECT_EVERY = 40
+COLLECT_EVERY = 3
 """Seeds. They leave some megabytes each."""
 _decode = msgspec.json.Decoder(Outcome).decode
 

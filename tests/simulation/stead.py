@@ -36,7 +36,7 @@ from tests.simulation.loop import PROCESS, Timeout, VirtualLoop
 from tests.simulation.supervisor import ONCE, Supervisor
 from tests.simulation.versions import two_versions
 
-RENEW_AFTER_S = 15.0
+RENEW_AFTER_S = 13.0
 """Instead of hours: an idle writer renews its subject in nearly every history."""
 LOOK_AT_LEASES_EVERY_S = 1.0
 WRITE_BEHIND_EVERY_S = 1.0

@@ -26,7 +26,7 @@ FROM = 400
 """The first seed with a switch: plants are looked for before it."""
 SWITCHED, OLDER = 0.3, 0.6
 """In how many histories an admin switches, and in how many of those there is an older process about that time."""
-AGAIN_S = (3.0, 12.0)
+AGAIN_S = (2.0, 7.0)
 LACKS = "the second rules"
 
 
@@ -53,10 +53,10 @@ def begin(world: World) -> None:
     source = random.Random(f"{world.plan.seed}/versions")
     if world.plan.seed < FROM or source.random() >= SWITCHED:
         return
-    at_s = source.uniform(3.0, 25.0)
+    at_s = source.uniform(3.0, 15.0)
     if source.random() < OLDER:
         slot = source.choice(SLOTS[1:])
-        world.loop.after(max(0.0, at_s + source.uniform(-10.0, 10.0)), _older, world, slot)
+        world.loop.after(max(0.0, at_s + source.uniform(-6.0, 6.0)), _older, world, slot)
     world.loop.after(at_s, _switch, world, source)
 
 

@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from services.simulator.errors import ApiError
-from services.simulator.traces import KOORDINATORS_LABEL
-from tests.simulation import koordinator, upstream
+from services.simulator.kubelet import DURATION, EXIT_CODE
+from tests.simulation import changes, koordinator, races, upstream
+from tests.simulation.told import (
+    GANG,
+    GROUP_NAME,
+    KOORDINATOR,
+    MINIMUM,
+    MINIMUM_SAID,
+    NAMING,
+    POD_GROUP,
+    Object,
+    annotations,
+    gang_of,
+    uid_of,
+)
 
 if TYPE_CHECKING:
     from tests.simulation.kube import ApiServer
 
-Object = dict[str, Any]
-GANG, MINIMUM = "pod-group/name", "pod-group/min-available"
-POD_GROUP = "scheduling.x-k8s.io/pod-group"
-KOORDINATOR = "gang.scheduling.koordinator.sh"
-NAMING = ("schedulingGroup", "workloadRef")
-"""What of a spec names a gang: Kubernetes' own."""
-VOLCANO, GROUP_NAME = ("scheduling.volcano.sh", "v1beta1", "podgroups"), "scheduling.k8s.io/group-name"
-MINIMUM_SAID = f"{KOORDINATOR}/min-available"
+VOLCANO = ("scheduling.volcano.sh", "v1beta1", "podgroups")
 GANGS, ROLES = 6, ("r0", "r1", "r2", "r3")
 """Names of gangs, and of those that come in groups: few, so that they are used again."""
 DEDICATED = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
@@ -61,12 +67,6 @@ WEIGHTS = {
 """What happens, and how often against the rest."""
 
 
-RACES = ("fail", "fail", "delete", "node_changed", "node_gone", "stolen", "foreign", "gates", "label", "annotate")
-
-RACES_OF_GANGS = {"member fails": "member_fails", "member goes": "member_goes", "minimum rises": "minimum_rises"}
-"""What makes a proposal too small for its gang when it comes just before it."""
-
-
 ZONE_A = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
 IN_ZONE_A = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ZONE_A}}
 ASKS: tuple[tuple[Object, Object], ...] = (
@@ -82,7 +82,7 @@ ASKS: tuple[tuple[Object, Object], ...] = (
 """What pods ask for, and what else their spec says."""
 
 
-OF_OTHERS = koordinator.STEPS | upstream.STEPS
+ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS
 """Steps that are written elsewhere."""
 
 
@@ -107,8 +107,7 @@ class Workload:
     namespace = "default"
     """Of all pods and PodGroups."""
     weights: Mapping[str, float] = WEIGHTS
-    races: tuple[str, ...] = RACES
-    """What may come first, whatever it is about."""
+    races: tuple[str, ...] = races.ANYTHING
     pod_groups = ("scheduling.x-k8s.io", "v1alpha1", "podgroups")
     """Those that are declared, changed and deleted."""
 
@@ -116,6 +115,8 @@ class Workload:
         self.server, self.api = server, server.api
         self.random = random.Random()
         self._made = 0
+        self._ends: dict[str, str] = {}
+        """How most pods of a step end: those that come together end together."""
 
     def begin(self, number: int) -> None:
         """The kinds and the nodes that are there at first."""
@@ -127,11 +128,19 @@ class Workload:
 
     def take(self, step: Step) -> None:
         self.random = random.Random(step.number)
-        of_others = OF_OTHERS.get(step.what)
-        if of_others is not None:
-            self.attempt(of_others, self)
+        self._ends = self._end()
+        self.step(step.what)
+
+    def step(self, what: str) -> None:
+        """One of its own, or else one that is written elsewhere."""
+        own = getattr(self, what, None)
+        if own is not None:
+            self.attempt(own)
         else:
-            self.attempt(getattr(self, step.what))
+            self.attempt(ELSEWHERE[what], self)
+
+    def race(self, kind: str, name: str) -> None:
+        races.race(self, kind, name)
 
     def attempt(self, what: Callable[..., object], *arguments: Any) -> None:
         """Somebody else may have been faster, or the name is taken."""
@@ -164,29 +173,31 @@ class Workload:
         }
 
     def node_changed(self) -> None:
-        name = self._any_node()
+        name = self.any_node()
         if name:
             made = self._node(name)
-            self._patch(self.api.nodes, "", name, {"spec": {"taints": None, **made["spec"]}})
+            self.patch(self.api.nodes, "", name, {"spec": {"taints": None, **made["spec"]}})
             if self.random.random() < 0.5:
                 allocatable = {"nvidia.com/gpu": None, **made["status"]["allocatable"]}
-                self._patch(self.api.nodes, "", name, {"status": {"allocatable": allocatable}}, "status")
+                self.patch(self.api.nodes, "", name, {"status": {"allocatable": allocatable}}, "status")
 
     def node_gone(self) -> None:
         """Its pods go some time later, or when it comes back."""
-        name = self._any_node()
+        name = self.any_node()
         if name and len(self.api.nodes.entries) > 3:
             self.api.delete(self.api.nodes, "", name)
             for entry in list(self.api.pods.entries.values()):
                 if entry.object["spec"].get("nodeName") == name and self.random.random() < 0.8:
-                    self.server.loop.after(self.random.uniform(0.5, 12.0), self._collect, entry.key, _uid(entry.object))
+                    self.server.loop.after(
+                        self.random.uniform(0.5, 12.0), self.collect, entry.key, uid_of(entry.object)
+                    )
 
-    def _collect(self, key: tuple[str, str], uid: str) -> None:
+    def collect(self, key: tuple[str, str], uid: str) -> None:
         entry = self.api.pods.entries.get(key)
-        if entry is not None and _uid(entry.object) == uid:
+        if entry is not None and uid_of(entry.object) == uid:
             self.api.delete(self.api.pods, *key, {"gracePeriodSeconds": 0})
 
-    def _any_node(self) -> str:
+    def any_node(self) -> str:
         names = [key[1] for key in self.api.nodes.entries]
         return self.random.choice(names) if names else ""
 
@@ -204,10 +215,7 @@ class Workload:
         self._made += 1
         name = f"web-{rnd.randrange(4)}" if labels is None and rnd.random() < 0.3 else f"p{self._made}"
         resources, more = self._asks(rnd.randrange(12) if of is None else of)
-        annotations = dict(annotated or {})
-        if rnd.random() < 0.5:
-            annotations["muster.dev/duration-ms"] = str(rnd.randrange(500, 12_000))
-            annotations["muster.dev/exit-code"] = rnd.choice(["0", "0", "1"])
+        annotations = {**(annotated or {}), **(self._ends if rnd.random() < 0.7 else self._end())}
         if rnd.random() < 0.1:
             more["schedulingGates"] = [{"name": "wait"}]
         container = {"name": "c", "image": "i", "resources": {"requests": resources}, **more.pop("container", {})}
@@ -230,6 +238,13 @@ class Workload:
             pod["spec"] |= {"priorityClassName": "high", "priority": 10}
         self.api.apply_new(pod, define=False)
         return name
+
+    def _end(self) -> dict[str, str]:
+        """After how long a pod ends, and how; or not by itself."""
+        rnd = self.random
+        if rnd.random() < 0.5:
+            return {}
+        return {DURATION: str(rnd.randrange(300, 5_000)), EXIT_CODE: rnd.choice(["0", "0", "1"])}
 
     def _asks(self, kind: int) -> tuple[Object, Object]:
         """Requests, and what else stands in the spec: a few classes, most of them plain."""
@@ -297,7 +312,7 @@ class Workload:
     def _volcanos(self, name: str, spec: Object) -> None:
         collection = self.api.by_path[VOLCANO]
         if (self.namespace, name) in collection.entries:
-            self._patch(collection, self.namespace, name, {"spec": {"minTaskMember": None, **spec}})
+            self.patch(collection, self.namespace, name, {"spec": {"minTaskMember": None, **spec}})
         else:
             made = {"apiVersion": "/".join(VOLCANO[:2]), "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
             self.api.apply_new(made, define=False)
@@ -318,34 +333,34 @@ class Workload:
         spec: Object = {"minMember": minimum}
         if self.random.random() < 0.4:
             spec["scheduleTimeoutSeconds"] = self.random.randint(1, 5)
-        collection = self._pod_groups
+        collection = self.declarations
         if (self.namespace, name) in collection.entries:
-            self._patch(collection, self.namespace, name, {"spec": spec})
+            self.patch(collection, self.namespace, name, {"spec": spec})
         else:
             group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
             self.api.apply_new({**group, "metadata": {"name": name}, "spec": spec}, define=False)
 
     def undeclare(self) -> None:
-        names = [key[1] for key in self._pod_groups.entries]
+        names = [key[1] for key in self.declarations.entries]
         if names:
-            self.api.delete(self._pod_groups, self.namespace, self.random.choice(names))
+            self.api.delete(self.declarations, self.namespace, self.random.choice(names))
 
     @property
-    def _pod_groups(self) -> Any:
+    def declarations(self) -> Any:
         return self.api.by_path[self.pod_groups]
 
     def member(self) -> None:
         """Another pod for a gang that is there: a replacement or a latecomer."""
-        gang = self._pick(lambda pod: bool(_gang(pod)))
+        gang = self.pick(lambda pod: bool(gang_of(pod)))
         if gang is not None:
             labels = {key: value for key, value in gang["metadata"]["labels"].items() if key != MINIMUM}
-            told = {key: value for key, value in _annotations(gang).items() if not key.startswith("muster.dev/")}
+            told = {key: value for key, value in annotations(gang).items() if not key.startswith("muster.dev/")}
             named = {field: gang["spec"][field] for field in NAMING if field in gang["spec"]}
             self.pod(labels, annotated=told, owners=gang["metadata"].get("ownerReferences"), **named)
 
     def foreign(self) -> None:
         """A pod of somebody else's, on a node already."""
-        name = self._any_node()
+        name = self.any_node()
         if name:
             self.pod(of=self.random.randrange(6), schedulerName="default-scheduler", nodeName=name)
 
@@ -356,166 +371,19 @@ class Workload:
         else:
             self._declare("bad", -1)
 
-    def race(self, kind: str, name: str) -> None:
-        """Something happens to a pod, its node or its group at the worst moment. `name` may be another object's, or a
-        commit's events."""
-        if kind == "anything":
-            for what in self.random.choices(self.races, k=3):
-                self.attempt(getattr(self, what))
-        elif kind in RACES_OF_GANGS:
-            self.attempt(getattr(self, RACES_OF_GANGS[kind]), name)
-        else:
-            self.attempt(self._race, kind, name)
-
-    def _race(self, kind: str, name: str) -> None:
-        entry = self.api.pods.entries.get((self.namespace, name))
-        if entry is None:
-            return
-        pod = entry.object
-        match kind:
-            case "pod deleted":
-                self.api.delete(self.api.pods, self.namespace, name)
-            case "pod made anew":
-                self.api.delete(self.api.pods, self.namespace, name, {"gracePeriodSeconds": 0})
-                self._again(pod, name)
-            case "pod annotated":
-                self._patch(
-                    self.api.pods, self.namespace, name, {"metadata": {"annotations": {"example.dev/race": "1"}}}
-                )
-            case "pod stolen":
-                if _pending(pod) and not pod["spec"].get("schedulingGates"):
-                    self.api.bind(self.namespace, name, {"target": {"kind": "Node", "name": self._any_node()}})
-            case "node deleted":
-                self.node_gone()
-            case "group deleted":
-                gone = [key for key in self._pod_groups.entries if key[1] == _gang(pod)]
-                for key in gone:
-                    self.api.delete(self._pod_groups, *key)
-            case _:
-                raise NotImplementedError(kind)
-
-    def _again(self, pod: Object, name: str) -> None:
+    def again(self, pod: Object, name: str) -> None:
         """One like it."""
         metadata = {key: pod["metadata"].get(key) or {} for key in ("labels", "annotations")}
         spec = {field: value for field, value in pod["spec"].items() if field != "nodeName"}
         metadata |= {"name": name, "namespace": self.namespace}
         self.api.apply_new({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, define=False)
 
-    # ------------------------------------------------------------------------------------------------- to what is there
-
-    def stolen(self) -> None:
-        """Another scheduler binds one of ours."""
-        pod = self._pick(lambda pod: _pending(pod) and not pod["spec"].get("schedulingGates"))
-        node = self._any_node()
-        if pod is not None and node:
-            self.api.bind(self.namespace, pod["metadata"]["name"], {"target": {"kind": "Node", "name": node}})
-
-    def delete(self) -> None:
-        pod = self._pick(lambda pod: True)
-        if pod is not None:
-            self.api.delete(self.api.pods, self.namespace, pod["metadata"]["name"])
-
-    def delete_gang(self) -> None:
-        pod = self._pick(lambda pod: bool(_gang(pod)))
-        if pod is not None:
-            for key, entry in list(self.api.pods.entries.items()):
-                if _gang(entry.object) == _gang(pod):
-                    self.api.delete(self.api.pods, *key)
-
-    def replaced(self) -> None:
-        """A member of a gang fails, and somebody makes another in its place."""
-        self.fail(True)
-        self.server.loop.after(self.random.uniform(0.001, 1.0), self.attempt, self.member)
-
-    def fail(self, member: bool = False) -> None:
-        """A pod that is on a node fails for good: refused by its kubelet, or on its own."""
-        pod = self._pick(lambda pod: pod["status"]["phase"] == "Running" and bool(_gang(pod) or not member))
-        if pod is not None:
-            reason = {"reason": "OutOfcpu"} if self.random.random() < 0.5 else {}
-            self._change(pod, {"status": {"phase": "Failed", **reason}}, "status")
-
-    def member_fails(self, _: str) -> None:
-        self.fail(True)
-
-    def member_goes(self, events: str) -> None:
-        """One that waits, and that they name."""
-        pod = self._pick(lambda pod: _pending(pod) and bool(_gang(pod)) and _uid(pod) in events)
-        if pod is not None:
-            self.api.delete(self.api.pods, self.namespace, pod["metadata"]["name"])
-
-    def minimum_rises(self, events: str) -> None:
-        """Of a gang of which they name somebody who waits: its PodGroup's, or what its pods say."""
-        waiting = [entry.object for entry in self.api.pods.entries.values() if _pending(entry.object)]
-        gangs = list({_gang(pod): None for pod in waiting if _gang(pod) and _uid(pod) in events})
-        if not gangs:
-            return
-        gang = self.random.choice(gangs)
-        declared = self._pod_groups.entries.get((self.namespace, gang))
-        if declared is not None:
-            minimum = int(declared.object["spec"].get("minMember") or 0)
-            self._patch(self._pod_groups, self.namespace, gang, {"spec": {"minMember": minimum + 1}})
-        for pod in [pod for pod in waiting if _gang(pod) == gang and MINIMUM_SAID in _annotations(pod)]:
-            told = {MINIMUM_SAID: str(int(_annotations(pod)[MINIMUM_SAID]) + 1)}
-            self._change(pod, {"metadata": {"annotations": told}})
-
-    def gates(self) -> None:
-        pod = self._pick(lambda pod: _pending(pod) and bool(pod["spec"].get("schedulingGates")))
-        if pod is not None:
-            self._change(pod, {"spec": {"schedulingGates": None}})
-
-    def label(self) -> None:
-        pod = self._pick(lambda pod: pod["spec"]["schedulerName"] == "muster")
-        if pod is not None:
-            gang = self.random.choice([None, "g0", "g1"])
-            labels = {GANG: gang, MINIMUM: "2" if gang and self.random.random() < 0.5 else None, POD_GROUP: None}
-            self._change(pod, {"metadata": {"labels": labels}})
-
-    def annotate(self) -> None:
-        """Nothing that matters changes, but for the resourceVersion."""
-        for _ in range(self.random.randint(1, 3)):
-            pod = self._pick(_pending)
-            if pod is not None:
-                told = {"example.dev/seen": str(self.random.random())}
-                self._change(pod, {"metadata": {"annotations": told}})
-
-    def _pick(self, fits: Callable[[Object], bool]) -> Object | None:
+    def pick(self, fits: Callable[[Object], bool]) -> Object | None:
         found = [entry.object for entry in self.api.pods.entries.values() if fits(entry.object)]
         return self.random.choice(found) if found else None
 
-    def _change(self, pod: Object, patch: Object, subresource: str = "") -> None:
-        self._patch(self.api.pods, self.namespace, pod["metadata"]["name"], patch, subresource)
+    def change(self, pod: Object, patch: Object, subresource: str = "") -> None:
+        self.patch(self.api.pods, self.namespace, pod["metadata"]["name"], patch, subresource)
 
-    def _patch(self, collection: Any, namespace: str, name: str, patch: Object, subresource: str = "") -> None:
+    def patch(self, collection: Any, namespace: str, name: str, patch: Object, subresource: str = "") -> None:
         self.api.patch(collection, namespace, name, patch, MERGE, subresource)
-
-
-def _uid(obj: Object) -> str:
-    return str(obj["metadata"]["uid"])
-
-
-def _gang(pod: Object) -> str:
-    labels = pod["metadata"].get("labels") or {}
-    told = _annotations(pod)
-    named = (
-        *(labels.get(POD_GROUP), labels.get(GANG), labels.get(KOORDINATORS_LABEL)),
-        *(told.get(f"{KOORDINATOR}/name"), told.get(GROUP_NAME), _native(pod)),
-    )
-    return next((name for name in named if name), "")
-
-
-def _native(pod: Object) -> str:
-    """The PodGroup or the Workload that Kubernetes' own fields name."""
-    spec = pod["spec"]
-    return str(spec.get(NAMING[0], {}).get("podGroupName") or spec.get(NAMING[1], {}).get("name") or "")
-
-
-def _annotations(pod: Object) -> dict[str, str]:
-    return pod["metadata"].get("annotations") or {}
-
-
-def _pending(pod: Object) -> bool:
-    return (
-        pod["spec"]["schedulerName"] == "muster"
-        and not pod["spec"].get("nodeName")
-        and "deletionTimestamp" not in pod["metadata"]
-    )

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import random
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,21 +27,22 @@ from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kube import ApiServer
-from tests.simulation.launch import CLUSTER, Launch
+from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.loop import START_S, VirtualLoop
-from tests.simulation.plan import EVENTS, FAULTS, TROUBLE_S, WINDOW_S, WORKLOADS, Outcome, Plan
+from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
 from tests.simulation.processes import Process
 from tests.simulation.stead import simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
 from tests.simulation.witness import Violation, Witness
 from tests.simulation.workload import Step
 
+S = TypeVar("S", Step, Fault)
 REST_WITHIN_S = 150.0
 QUIET_S = 3.0
 """For so long nothing may have landed, and everybody have reached the log, when a history is at rest."""
 STANDBY = 0.15
 """How many roles have a standby from the beginning."""
-RETAINED, RETAIN_EVERY_S = 0.5, (10.0, 25.0)
+RETAINED, RETAIN_EVERY_S = 0.5, (5.0, 11.0)
 """In how many histories somebody lets the retention purge the log, and how often."""
 
 
@@ -66,7 +67,7 @@ class World:
         self.witness.api = self.kube.api
         self.workload = WORKLOADS[plan.workload](self.kube)
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self._fail)
-        self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
+        self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
         self.calm = False
         self.violation: BaseException | None = None
@@ -132,12 +133,14 @@ class World:
         for slot in (*SLOTS, *standbys):
             self.loop.after(self.source.uniform(0.0, 1.0), self.supervisor.start, slot)
         if self.source.random() < RETAINED:
+            self.launch.snapshot_after_bytes = WHERE_PURGED
             self._retain()
         versions.begin(self)
 
     def _retain(self) -> None:
+        """Now and then, and once more while the history comes to rest."""
+        self.supervisor.start("retention")
         if not self.calm:
-            self.supervisor.start("retention")
             self.loop.after(self.source.uniform(*RETAIN_EVERY_S), self._retain)
 
     def any_policy(self) -> Policy:
@@ -151,15 +154,16 @@ class World:
             DEFAULT_POLICY,
             profile=profile,
             nominate_after_refusals=source.choice([1, 3]),
-            nomination_hold_ms=source.choice([1_000, 10_000]),
+            nomination_hold_ms=source.choice([1_000, 4_000]),
             reserve_after_refusals=source.choice([0, 1, 3]),
-            reservation_hold_ms=source.choice([1_000, 10_000]),
+            reservation_hold_ms=source.choice([1_000, 4_000]),
             reservations=source.choice([1, 2]),
             lookahead_pods=source.choice([0, 1_024]),
-            backoff_max_ms=source.choice([2_000, 4_000, 10_000]),
-            permit_waiting_ms=source.choice([1_000, 10_000]),
+            backoff_initial_ms=source.choice([200, 500, 1_000]),
+            backoff_max_ms=source.choice([1_000, 2_000, 4_000]),
+            permit_waiting_ms=source.choice([1_000, 4_000]),
             replacement_policy=source.choice(["keep", "evict"]),
-            replacement_hold_ms=source.choice([2_000, 15_000]),
+            replacement_hold_ms=source.choice([1_000, 5_000]),
             cycle_pods=source.choice([3, 4_096]),
         )
 
@@ -175,27 +179,36 @@ class World:
         self.broker.inject(subject, headers, payload)
 
     async def _history(self) -> None:
-        """Trouble, as long as the plan says; then rest."""
-        plan = self.plan
+        """Trouble, as long as the plan says; then rest. Where that is not a history yet, users go on in peace."""
+        plan, pace = self.plan, PACES[self.plan.workload]
         last_s = max((one.at_s for one in (*plan.steps, *plan.faults)), default=0.0)
-        begin_s, end_s = 0.0, TROUBLE_S
+        begin_s, end_s = 0.0, pace.trouble_s
         while begin_s <= last_s and (plan.exact or self._wants_more()):
-            for step in plan.steps:
-                if begin_s <= step.at_s < end_s:
-                    self.loop.at(START_S + step.at_s, self._step, step)
-            for fault in plan.faults:
-                if begin_s <= fault.at_s < end_s:
-                    self.loop.at(START_S + fault.at_s, self._strike, fault)
-            await asyncio.sleep(START_S + end_s - self.loop.now_s)
-            begin_s, end_s = end_s, end_s + WINDOW_S
+            for fault in _within(plan.faults, begin_s, end_s):
+                self.loop.at(START_S + fault.at_s, self._strike, fault)
+            await self._users_act(begin_s, end_s)
+            begin_s, end_s = end_s, end_s + pace.window_s
         self._heal()
         if self.witness.state.policy == DEFAULT_POLICY:  # keeps room for minutes, for which nobody waits here
-            soon = {"reserve_after_refusals": 0, "replacement_hold_ms": 2_000}
+            soon = {"reserve_after_refusals": 0, "replacement_hold_ms": 2_000, "backoff_max_ms": 2_000}
             self.set_policy(msgspec.structs.replace(DEFAULT_POLICY, **soon))
         await self._rest()
+        while begin_s <= last_s and self.witness.events < EVENTS and not plan.exact:
+            await self._users_act(begin_s, begin_s + PEACE_S)
+            await self._rest()
+            begin_s += PEACE_S
+        if self.broker.first > 1:
+            rest.purged_verified(await self.supervisor.child("verify"), self.broker.first)
+
+    async def _users_act(self, begin_s: float, end_s: float) -> None:
+        """What they do in this time of the plan begins now."""
+        now_s = self.loop.now_s
+        for step in _within(self.plan.steps, begin_s, end_s):
+            self.loop.at(now_s + step.at_s - begin_s, self._step, step)
+        await asyncio.sleep(end_s - begin_s)
 
     def _wants_more(self) -> bool:
-        return self.witness.events < EVENTS or self.faults.hits.total() < FAULTS
+        return self.witness.events < IN_TROUBLE or self.faults.hits.total() < FAULTS
 
     def _heal(self) -> None:
         """Faults end."""
@@ -216,8 +229,6 @@ class World:
             if self.loop.now_s - self._changed_s > QUIET_S and not rest.restless(self):
                 rest.check(self.witness, self.kube.api)
                 rest.live_states_agree(self)
-                if self.broker.first > 1:
-                    rest.purged_verified(await self.supervisor.child("verify"), self.broker.first)
                 return
         raise Violation(f"not at rest {REST_WITHIN_S:g} s after faults ended: {rest.restless(self)} (7.12)")
 
@@ -287,6 +298,10 @@ class World:
         over = self.supervisor.over
         if error is not None and not over and not isinstance(error, (SteppedDown, LogError, ApiError)):
             self._fail(error)
+
+
+def _within(items: list[S], begin_s: float, end_s: float) -> list[S]:
+    return [one for one in items if begin_s <= one.at_s < end_s]
 
 
 def run(plan: Plan) -> Outcome:

@@ -1,0 +1,84 @@
+"""What others do to pods that are there: they are bound, deleted, changed, or fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.told import GANG, MINIMUM, POD_GROUP, gang_of, pending
+
+if TYPE_CHECKING:
+    from tests.simulation.workload import Workload
+
+
+def stolen(workload: Workload) -> None:
+    """Another scheduler binds one of ours."""
+    pod = workload.pick(lambda pod: pending(pod) and not pod["spec"].get("schedulingGates"))
+    node = workload.any_node()
+    if pod is not None and node:
+        workload.api.bind(workload.namespace, pod["metadata"]["name"], {"target": {"kind": "Node", "name": node}})
+
+
+def delete(workload: Workload) -> None:
+    pod = workload.pick(lambda pod: True)
+    if pod is not None:
+        workload.api.delete(workload.api.pods, workload.namespace, pod["metadata"]["name"])
+
+
+def delete_gang(workload: Workload) -> None:
+    pod = workload.pick(lambda pod: bool(gang_of(pod)))
+    if pod is not None:
+        for key, entry in list(workload.api.pods.entries.items()):
+            if gang_of(entry.object) == gang_of(pod):
+                workload.api.delete(workload.api.pods, *key)
+
+
+def replaced(workload: Workload) -> None:
+    """A member of a gang fails, and somebody makes another in its place."""
+    fail(workload, True)
+    workload.server.loop.after(workload.random.uniform(0.001, 1.0), workload.attempt, workload.member)
+
+
+def fail(workload: Workload, member: bool = False) -> None:
+    """A pod that is on a node fails for good: refused by its kubelet, or on its own."""
+    pod = workload.pick(lambda pod: pod["status"]["phase"] == "Running" and bool(gang_of(pod) or not member))
+    if pod is not None:
+        reason = {"reason": "OutOfcpu"} if workload.random.random() < 0.5 else {}
+        workload.change(pod, {"status": {"phase": "Failed", **reason}}, "status")
+
+
+def gates(workload: Workload) -> None:
+    """A pod may be scheduled from now on."""
+    pod = workload.pick(lambda pod: pending(pod) and bool(pod["spec"].get("schedulingGates")))
+    if pod is not None:
+        workload.change(pod, {"spec": {"schedulingGates": None}})
+
+
+def label(workload: Workload) -> None:
+    """A pod joins a gang, or leaves its own."""
+    pod = workload.pick(lambda pod: pod["spec"]["schedulerName"] == "muster")
+    if pod is not None:
+        gang = workload.random.choice([None, "g0", "g1"])
+        labels = {GANG: gang, MINIMUM: "2" if gang and workload.random.random() < 0.5 else None, POD_GROUP: None}
+        workload.change(pod, {"metadata": {"labels": labels}})
+
+
+def annotate(workload: Workload) -> None:
+    """Nothing that matters changes, but for the resourceVersion."""
+    for _ in range(workload.random.randint(1, 3)):
+        pod = workload.pick(pending)
+        if pod is not None:
+            told = {"example.dev/seen": str(workload.random.random())}
+            workload.change(pod, {"metadata": {"annotations": told}})
+
+
+STEPS: dict[str, Callable[[Workload], None]] = {
+    "stolen": stolen,
+    "delete": delete,
+    "delete_gang": delete_gang,
+    "replaced": replaced,
+    "fail": fail,
+    "gates": gates,
+    "label": label,
+    "annotate": annotate,
+}
