@@ -11,6 +11,7 @@ import pytest
 
 from services import settings
 from services.console import launch
+from services.health import Health
 from tests.waiting import until
 
 
@@ -29,7 +30,7 @@ async def test_a_service_collects_its_garbage(tmp_path: Path) -> None:
     """`muster` turns the collector off while it imports: off for good, whatever is in a circle would never go."""
     chosen = settings.read({"nats_url": str(tmp_path / "log.db"), "cluster": "test"})
     gc.disable()
-    running = asyncio.create_task(launch._hold_and_run("planner", chosen, asyncio.Event()))
+    running = asyncio.create_task(launch._hold_and_run("planner", chosen, asyncio.Event(), Health()))
     await until(gc.isenabled, "the collector to be on")
     assert not running.done()
     running.cancel()
