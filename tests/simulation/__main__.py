@@ -53,6 +53,7 @@ def main() -> int:
     worker.add_argument("--from", type=int, dest="first", required=True)
     worker.add_argument("--worker", type=int, required=True)
     worker.add_argument("--workers", type=int, required=True)
+    worker.add_argument("--compared", type=int, default=plants.COMPARED)
     for command in (faults, planted):
         command.add_argument("--workers", type=int, default=WORKERS, help="processes; two find what sets decide")
     for command in (faults, replay, worker):
@@ -68,7 +69,8 @@ def main() -> int:
             return _replay(chosen, given.commits)
         case "plants":
             return _plants(given.names or list(plants.PLANTS), given.within, given.workers)
-    for outcome in histories(share(given.first, given.seeds, given.worker, given.workers), given.workload):
+    own = share(given.first, given.seeds, given.worker, given.workers, given.compared)
+    for outcome in histories(own, given.workload):
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.buffer.flush()
     return 0
@@ -78,8 +80,8 @@ def _plants(names: list[str], within: int, workers: int) -> int:
     """One line for each: after how many seeds it was found, and by what."""
     missed = 0
     for name in names:
-        first = plants.PLANTS[name].first
-        found = run_many(first, within, extra=("--plant", name), until_failure=True, workers=workers).failed
+        first, compared, plant = plants.PLANTS[name].first, plants.PLANTS[name].compared, ("--plant", name)
+        found = run_many(first, within, extra=plant, until_failure=True, workers=workers, compared=compared).failed
         missed += not found
         seed = min(found, default=first)
         by = f"{seed - first + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {within} seeds"

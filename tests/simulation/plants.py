@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from tests.simulation import koordinator
 
+COMPARED = 16
+
 
 class Plant(NamedTuple):
     """One planted bug."""
@@ -27,6 +29,8 @@ class Plant(NamedTuple):
     """(module, old, new): a second line of defence that has to go as well."""
     first: int = 0
     """The seed to begin with: what comes later is about what earlier ones have not."""
+    compared: int = COMPARED
+    """Every so many seeds, one is run by all processes."""
 
     def changes_of(self, module: str) -> tuple[tuple[str, str], ...]:
         own = self.changes if module == self.module else ()
@@ -93,6 +97,7 @@ PLANTS: dict[str, Plant] = {
         "a refusal names its groups in the order of a set",
         "services.planner.core",
         (("groups=tuple(keys),", "groups=tuple(set(keys)),"),),
+        compared=1,
     ),
     "clock read": Plant(
         "the tie between equal nodes is broken by the time of day",

@@ -20,13 +20,12 @@ import msgspec
 from events.subjects import FEDERATION_ROLES, WRITES
 from services.state.fold import APPLY
 from tests.simulation.plan import MIXED, Outcome, plan
+from tests.simulation.plants import COMPARED
 from tests.simulation.world import run
 
 WORKERS = 2
 OWN = frozenset[type]().union(*(events for role, events in WRITES.items() if role not in FEDERATION_ROLES))
 """A federation has a log of its own."""
-COMPARED = 16
-"""Every so many seeds, one is run by all processes."""
 COLLECT_EVERY = 3
 """Seeds. They leave some megabytes each."""
 _decode = msgspec.json.Decoder(Outcome).decode
@@ -107,9 +106,9 @@ def histories(seeds: Iterable[int], workload: str = MIXED) -> Iterator[Outcome]:
         gc.unfreeze()
 
 
-def share(first: int, seeds: int, worker: int, workers: int) -> Iterator[int]:
+def share(first: int, seeds: int, worker: int, workers: int, compared: int) -> Iterator[int]:
     """One process's."""
-    return (seed for seed in range(first, first + seeds) if seed % workers == worker or seed % COMPARED == 0)
+    return (seed for seed in range(first, first + seeds) if seed % workers == worker or seed % compared == 0)
 
 
 def run_many(
@@ -120,14 +119,17 @@ def run_many(
     extra: tuple[str, ...] = (),
     until_failure: bool = False,
     workers: int = WORKERS,
+    compared: int = COMPARED,
 ) -> Tally:
-    """All of them; `told` sees the tally after each. `extra` are arguments for the processes.
+    """All of them; `told` sees the tally after each. `extra` are arguments for the processes; all of them run one of
+    every `compared` seeds.
 
     `until_failure`: only until one failed and no smaller one can any more.
     """
-    tally, seen = Tally(), Seen(workers)
+    tally, seen = Tally(), Seen(workers, compared)
     with selectors.DefaultSelector() as selector:
-        children = [_child(first, seeds, worker, workers, extra) for worker in range(workers)]
+        given = ("--compared", str(compared), *extra)
+        children = [_child(first, seeds, worker, workers, given) for worker in range(workers)]
         for child in children:
             assert child.stdout is not None
             selector.register(child.stdout, selectors.EVENT_READ, bytearray())
@@ -170,8 +172,8 @@ def _child(first: int, seeds: int, worker: int, workers: int, extra: tuple[str, 
 class Seen:
     """Which seeds came back, and the histories of those that are run by all processes."""
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, workers: int, compared: int) -> None:
+        self._workers, self._compared = workers, compared
         self._digests: dict[int, str] = {}
         self._times: Counter[int] = Counter()
 
@@ -188,4 +190,6 @@ class Seen:
             tally.failed[seed] = outcome
 
     def all_up_to(self, seed: int, first: int) -> bool:
-        return all(self._times[one] == (self._workers if one % COMPARED == 0 else 1) for one in range(first, seed))
+        return all(
+            self._times[one] == (self._workers if one % self._compared == 0 else 1) for one in range(first, seed)
+        )
