@@ -119,8 +119,9 @@ def plan(cycle: Cycle, group: Group) -> None:
     rolls = [_roll(cycle.state, cycle.state.gangs[key]) for key in group.gangs]
     refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls) or _place(cycle, group, rolls)
     free = [roll for roll in rolls if not roll.constrained and roll.whole.placeable]
-    if refusal is not None and free and len(free) < len(rolls) and not timed_out(cycle.state, group):
-        refusal = _place(cycle, group, free)
+    if refusal is not None and free and len(free) < len(rolls):
+        over = timed_out(cycle.state, group)
+        refusal = Refusal("GangTimedOut", over) if over else _place(cycle, group, free)
     if refusal is not None:
         cycle.refuse(group, *refusal)
 

@@ -171,6 +171,28 @@ def test_a_pod_that_comes_later_waits_with_the_others() -> None:
     assert world.where(late) == [""]
 
 
+def test_what_waits_for_its_user_alone_is_told_so_whatever_its_gang_group_lacks() -> None:
+    """Somebody bound a pod of one gang, whose others are free since and have timed out; the other gang is short."""
+    world = World()
+    world.node("n0")
+    groups = {"groups": ("default/a", "default/b")}
+    for gang in groups["groups"]:
+        world.koordinator(gang, 2, 2, groups)
+    world.propose("default/a", {"a-0": "n0"})
+    world.judge()
+    world.pass_s(600)
+    assert of_type(world.judge(), ev.GangTimedOut)
+    world.mark()
+    world.deleted("b-1")
+    assert refusals(world.plan()) == ["TooFewPods"]
+    world.assigned("a-1", "n0")
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    for uid in ("a-0", "b-0"):
+        world.says(uid, timed_out=False)
+    world.settle()
+    assert world.where("a-0", "b-0") == ["n0", ""]
+
+
 def test_a_pod_that_comes_between_the_decision_and_its_place_waits_with_the_others() -> None:
     """Nobody annotates it, so that its user has nothing to take off: the others' deletion ends it."""
     world, uids = waiting()
