@@ -80,7 +80,7 @@ class Ingest:
         """Scheduling class → its pods: with the last of them the log forgets it."""
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
-        """UID → version that the log had when this began, the binder's own writes included."""
+        """UID → version that the log had when this began, the binder's own writes included; not while it marks a pod."""
         self._deleted: dict[str, None] = {}
         self._references = References()
         """PodGroups → PriorityClasses, pods → Workloads."""
@@ -93,7 +93,9 @@ class Ingest:
         for pod in state.pods.values():
             observed = _as_observed(pod)
             core._remember(observed)
-            if _may_be_marked(observed):
+            if (
+                _may_be_marked(observed) and observed.uid not in state.marks
+            ):  # between two of ours a user may have acted
                 core._written[observed.uid] = objects.version(pod.resource_version)
         for node in state.nodes.values():
             if node.fact is not None:

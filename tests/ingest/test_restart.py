@@ -281,14 +281,18 @@ KOORDINATORS = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koo
 TIMED_OUT = {"gang.scheduling.koordinator.sh/timeout": "true"}
 
 
-def test_a_timeout_that_came_and_went_unseen_is_its_users_act() -> None:
+@pytest.mark.parametrize("condition", [False, True])
+def test_a_timeout_that_came_and_went_unseen_is_its_users_act(condition: bool) -> None:
     """Seed 1415: ingest was gone while the binder wrote the annotation and the user took it off. The next one saw what
-    the log said already, wrote nothing, and the gang had timed out for ever."""
+    the log said already, wrote nothing, and the gang had timed out for ever. Seed 13359: the pod's condition came after
+    both, so that its last version was the binder's own."""
     world = World()
     world.facts(*Ingest(OURS).observe(pod(version=3, annotations=KOORDINATORS)))
     state, uid = world.state, pod().metadata.uid
     world.append("binder", [ev.GangTimedOut(group="default/g", pods=((uid, "3"),))], "decide")
     world.append("binder", [ev.TimeoutMarked(pods=((uid, "5"),))], "outcome")
+    if condition:
+        world.append("binder", [ev.ConditionsReported(reason="GangTimedOut", pods=((uid, "8"),))], "outcome")
     assert list(state.marks) == list(state.gangs["default/g"].timed_out) == [uid]
     found = Ingest.of(state, OURS).observe(pod(version=8, annotations=KOORDINATORS), listed=True)
     assert [type(event) for event in found] == [ev.PodObserved]
