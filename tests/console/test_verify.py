@@ -8,6 +8,7 @@ from events import envelope
 from events.envelope import decode_header
 from events.homes import copy, open_log
 from events.memory import MemoryLog
+from services.console.kinds.cluster import Checks
 from services.console.verify import verify
 from services.state import snapshot
 from tests.world import World
@@ -216,3 +217,22 @@ async def test_decisions_at_one_basis_by_two_writers_are_each_reproduced() -> No
     report = await verify(world.log)
     assert report.verified
     assert all(said.values())
+
+
+def test_the_word_that_a_pod_was_marked_may_come_when_its_intent_was_purged_and_its_user_has_acted() -> None:
+    """Seed 14263: at the place from which the log is there, nothing says any more that the pod was marked."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 2, 2)
+    world.propose("default/a", {"a-0": "n0"})
+    world.judge()
+    world.pass_s(600)
+    world.judge()
+    world.mark()
+    for uid in ("a-0", "a-1"):
+        world.says(uid, timed_out=False)
+    checks = Checks(world.state)
+    world.pod("later", "a")
+    assert checks.unintended(ev.TimeoutMarked(pods=(("a-0", "5"),))) is None
+    assert checks.before == 1
+    assert checks.unintended(ev.TimeoutMarked(pods=(("later", "5"),))) == ""

@@ -43,6 +43,8 @@ class Checks:
         self._marking = {*state.marks, *(uid for gang in state.gangs.values() for uid in gang.timed_out)}
         self._settled = frozenset(uid for uid, pod in state.pods.items() if pod.status != PENDING)
         """Pods whose intents lie before the start."""
+        self._there = frozenset(state.pods)
+        """Pods that may have been marked before the start, though nothing says so any more: their user acted."""
 
     def decide(self, writer: str) -> list[Event]:
         role, _, shard = writer.partition(".")
@@ -70,12 +72,15 @@ class Checks:
             return None if self._lies_before(event.uid) else ""
         if type(event) in MARKS:
             pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
-            return None if all(uid in self._marking or self._lies_before(uid) for uid in pods) else ""
+            return (
+                None if all(uid in self._marking or self._lies_before(uid, among=self._there) for uid in pods) else ""
+            )
         return None
 
-    def _lies_before(self, uid: str, intended: str = "") -> bool:
-        """Whether the intent may have been purged: the pod was settled at the start, or gone by then."""
-        if not self._stands or intended or not (uid in self._settled or uid not in self._state.pods):
+    def _lies_before(self, uid: str, intended: str = "", *, among: Collection[str] | None = None) -> bool:
+        """Whether the intent may have been purged: the pod was settled at the start (`among` others), or gone by then."""
+        known = self._settled if among is None else among
+        if not self._stands or intended or not (uid in known or uid not in self._state.pods):
             return False
         self.before += 1
         return True
