@@ -37,7 +37,9 @@ class Watched:
     def __init__(self, world: World, *, active: bool = True) -> None:
         self.leases = Leases()
         self.reported: list[ev.Event] = []
-        self.decider: Any = SimpleNamespace(active=active, state=world.state, report=self.reported.append)
+        self.decider: Any = SimpleNamespace(
+            active=active, state=world.state, log=world.log, report=self.reported.append
+        )
         watching = watch_shards(cast(Decider, self.decider), cast(Watch, self.leases))
         self.task = asyncio.create_task(watching)
 
@@ -86,3 +88,22 @@ async def test_a_standby_looks_at_nothing(world: World) -> None:
     await until(lambda: not watched.leases.given_back.is_set(), "the word to be heard")
     assert watched.leases.asked == []
     assert watched.reported == []
+
+
+async def test_who_left_before_its_lease_was_free_is_not_lost(world: World) -> None:
+    """Its last word stands in the log, and the binder has not read so far yet."""
+    watched = Watched(world)
+    ahead = world.state.sequence + 1
+
+    async def end() -> int:
+        return ahead
+
+    watched.decider.log = SimpleNamespace(end=end)
+    for _ in range(3):
+        asked = len(watched.leases.asked)
+        watched.leases.give_back("planner.b")
+        await until(lambda asked=asked: len(watched.leases.asked) > asked, "another look")  # type: ignore[misc]
+    world.leave("b")
+    watched.leases.give_back("planner.a")
+    await until(lambda: watched.reported, "the loss of another to be reported")
+    assert watched.reported == [ev.ShardLost(shard="a", taken=world.state.shards["a"])]

@@ -13,7 +13,7 @@ import events as ev
 from events import Event
 from events.envelope import Commit
 from events.lease import Watch
-from events.log import EventLog
+from events.log import EventLog, LogError
 from services.binder import core
 from services.binder.service.effects import Effects
 from services.binder.service.write_behind import DEFAULT_RATES, Rates, WriteBehind
@@ -30,15 +30,25 @@ __all__ = ["Rates", "run", "watch_shards"]
 
 
 async def watch_shards(decider: Decider, leases: Watch) -> None:
-    """The binder's eye on the planners: a shard whose lease is free is lost, said once of each process that took it."""
+    """The binder's eye on the planners: a shard whose lease is free is lost, said once of each process that took it.
+
+    Who leaves gives its lease back behind its last word: so what the log held by then is read first.
+    """
     said: set[int] = set()
+    ends: dict[int, int] = {}
+    """Where a shard was taken → the log's end when its lease was first seen free."""
     while True:
         with suppress(TimeoutError):
             async with asyncio.timeout(WATCH_S):
                 await leases.given_back.wait()
         leases.given_back.clear()
         for shard, taken in list(decider.state.shards.items()) if decider.active else ():
-            if taken not in said and await leases.is_free(f"planner.{shard}"):
+            if taken in said or not await leases.is_free(f"planner.{shard}"):
+                continue
+            with suppress(LogError):
+                ends[taken] = ends.get(taken) or await decider.log.end()
+            there = decider.state.shards.get(shard) == taken
+            if there and taken in ends and decider.state.sequence >= ends[taken]:
                 said.add(taken)
                 decider.report(ev.ShardLost(shard=shard, taken=taken))
 
