@@ -6,11 +6,15 @@ Commands import what they need when they run, because the start-up time of a ser
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from services.cli import jobs, policy, versions
+from services.cli.options import PROFILE, Cluster, Json, JsonLines, Kubeconfig, Log, Nats, Schedulers, Shard
 
 app = typer.Typer(
     name="muster",
@@ -19,22 +23,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-SPEAK_NO_HTTP = ("planner", "feed")
-"""Services that talk to nothing but NATS."""
 TRYING, SERVICES, LOGS, FEDERATION = "Try it", "Services", "A cluster's log", "Many clusters"
 """Where a command stands in the help."""
+SPEAK_NO_HTTP = ("planner", "feed")
+"""Services that talk to nothing but NATS."""
 
-Nats = Annotated[str | None, typer.Option("--nats", help="NATS URL", metavar="URL")]
-Cluster = Annotated[str | None, typer.Option(help="name of the cluster in the log", metavar="NAME")]
-Kubeconfig = Annotated[str | None, typer.Option(help="default: the service account, else $KUBECONFIG", metavar="FILE")]
-Schedulers = Annotated[
-    str | None, typer.Option("--scheduler-names", help="schedulerNames to serve, comma separated", metavar="NAMES")
-]
-Log = Annotated[str, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="LOG")]
-JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
-Json = Annotated[bool, typer.Option("--json", help="one JSON object on the last line of stdout")]
-PROFILE = "default, binpack, coscheduling, koordinator or kube-batch"
-Shard = Annotated[str | None, typer.Option(help="the planner's shard; auto: the first free one", metavar="NAME|auto")]
+app.add_typer(policy.app, name="policy", no_args_is_help=True, rich_help_panel=LOGS)
+app.add_typer(versions.app, name="versions", no_args_is_help=True, rich_help_panel=LOGS)
+app.add_typer(jobs.app, name="job", no_args_is_help=True, rich_help_panel=FEDERATION)
 
 
 def _tell_version(asked: bool) -> None:
@@ -56,15 +52,16 @@ def muster(
 
 def _serve(role: str, as_json: bool, **flags: Any) -> None:
     gc.disable()  # until `serve` has imported everything: there is nothing to collect
-    if role in SPEAK_NO_HTTP:
-        sys.modules["aiohttp"] = None  # type: ignore[assignment]  # nats-py imports it for websockets: 0.1 s of a start
     from services import settings
-    from services.console.launch import serve
 
     try:
         chosen = settings.read({**flags, "log_format": "json" if as_json else None})
     except settings.InvalidSetting as error:
         _fail(str(error))
+    if role in SPEAK_NO_HTTP and not re.search("wss?://", chosen.nats_url):  # nats-py takes it for websockets alone
+        sys.modules["aiohttp"] = None  # type: ignore[assignment]  # 0.1 s of a start
+    from services.console.launch import serve
+
     raise typer.Exit(serve(role, chosen))
 
 
@@ -263,193 +260,6 @@ def status(
     from services.console import commands
 
     raise typer.Exit(commands.status(log or nats, cluster, watch=watch, as_json=as_json))
-
-
-policy = typer.Typer(help="The policy in the log: every bound and default that a decision depends on.")
-app.add_typer(policy, name="policy", no_args_is_help=True, rich_help_panel=LOGS)
-
-
-@policy.command("show")
-def policy_show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
-    """The policy as of the log's end."""
-    from services.console import commands
-
-    raise typer.Exit(commands.show_policy(log, cluster, as_json=as_json))
-
-
-@policy.command("set")
-def policy_set(
-    log: Log,
-    cluster: Cluster = None,
-    profile: Annotated[str | None, typer.Option(help=PROFILE, metavar="NAME")] = None,
-    queue_order: Annotated[
-        str | None, typer.Option(help="coscheduling, koordinator or kube-batch", metavar="NAME")
-    ] = None,
-    node_score: Annotated[str | None, typer.Option(help="least-allocated or binpack", metavar="NAME")] = None,
-    permit_waiting_ms: Annotated[int | None, typer.Option(help="how long an assignment waits for its gang")] = None,
-    backoff_initial_ms: Annotated[int | None, typer.Option(help="first backoff of a refused group")] = None,
-    backoff_max_ms: Annotated[int | None, typer.Option(help="largest backoff")] = None,
-    retry_ms: Annotated[int | None, typer.Option(help="a refused group is tried again after that in any case")] = None,
-    cycle_pods: Annotated[int | None, typer.Option(help="pods of one planning cycle")] = None,
-    gang_pods: Annotated[int | None, typer.Option(help="pods that a gang may have")] = None,
-    replacement_hold_ms: Annotated[int | None, typer.Option(help="how long a failed member's room is kept")] = None,
-    replacement_policy: Annotated[str | None, typer.Option(help="then: keep or evict the rest", metavar="NAME")] = None,
-    lookahead_pods: Annotated[int | None, typer.Option(help="other shards' pods that a cycle leaves room for")] = None,
-    nominate_after_refusals: Annotated[
-        int | None, typer.Option(help="refused proposals in a row after which a gang's room is kept; 0: never")
-    ] = None,
-    nomination_hold_ms: Annotated[int | None, typer.Option(help="how long that room is kept")] = None,
-    reserve_after_refusals: Annotated[
-        int | None, typer.Option(help="refusals in a row after which a gang starves and gets room reserved; 0: never")
-    ] = None,
-    reservation_hold_ms: Annotated[int | None, typer.Option(help="how long that room is kept")] = None,
-    reservations: Annotated[int | None, typer.Option(help="gangs that may have room reserved at a time")] = None,
-    as_json: Json = False,
-) -> None:
-    """Change the policy from here on; what is not named stays as it is."""
-    from services.console import commands
-
-    changes = {
-        "profile": profile,
-        "queue_order": queue_order,
-        "node_score": node_score,
-        "permit_waiting_ms": permit_waiting_ms,
-        "backoff_initial_ms": backoff_initial_ms,
-        "backoff_max_ms": backoff_max_ms,
-        "retry_ms": retry_ms,
-        "cycle_pods": cycle_pods,
-        "gang_pods": gang_pods,
-        "replacement_hold_ms": replacement_hold_ms,
-        "replacement_policy": replacement_policy,
-        "lookahead_pods": lookahead_pods,
-        "nominate_after_refusals": nominate_after_refusals,
-        "nomination_hold_ms": nomination_hold_ms,
-        "reserve_after_refusals": reserve_after_refusals,
-        "reservation_hold_ms": reservation_hold_ms,
-        "reservations": reservations,
-    }
-    raise typer.Exit(commands.set_policy(log, cluster, changes, as_json=as_json))
-
-
-versions = typer.Typer(help="Versions of the rules and of the state: what is in force, who has the code for what.")
-app.add_typer(versions, name="versions", no_args_is_help=True, rich_help_panel=LOGS)
-
-
-@versions.command("show")
-def versions_show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
-    """What is in force at the log's end, and what each writer supports."""
-    from services.console import commands
-
-    raise typer.Exit(commands.show_versions(log, cluster, as_json=as_json))
-
-
-@versions.command("switch")
-def versions_switch(
-    log: Log,
-    cluster: Cluster = None,
-    rules: Annotated[int | None, typer.Option(help="version of the rules", min=1)] = None,
-    state: Annotated[int | None, typer.Option(help="version of the state, one further at a time", min=1)] = None,
-    as_json: Json = False,
-) -> None:
-    """Switch to another version from here on. Refused, naming them, while there are writers who lack it."""
-    from services.console import commands
-
-    raise typer.Exit(commands.switch_versions(log, cluster, rules, state, as_json=as_json))
-
-
-job = typer.Typer(help="Jobs that are described once for many clusters (docs/federation.md).")
-app.add_typer(job, name="job", no_args_is_help=True, rich_help_panel=FEDERATION)
-
-
-@job.command("specialize")
-def job_specialize(
-    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
-    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
-    as_json: Json = False,
-) -> None:
-    """The job as it would be submitted to one of its clusters. Submits nothing."""
-    from services.console import jobs
-
-    raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
-
-
-FEDERATION_HELP = "name of the federation's log"
-Federation = Annotated[str, typer.Option("--federation", "--cluster", help=FEDERATION_HELP, metavar="NAME")]
-JobName = Annotated[str, typer.Argument(metavar="NAME")]
-
-
-@job.command("submit")
-def job_submit(
-    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
-    nats: Nats = None,
-    federation: Federation = "federation",
-    watch: Annotated[bool, typer.Option("--watch", help="until it is settled")] = False,
-    as_json: Json = False,
-) -> None:
-    """Hand a job to the federator. Exit code 0: it is accepted; with --watch: it is kept on a cluster."""
-    from services.console import jobs
-
-    raise typer.Exit(jobs.submit(file, nats, federation, watch=watch, as_json=as_json))
-
-
-@job.command("status")
-def job_status(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
-    """How a job stands on each of its clusters."""
-    from services.console import jobs
-
-    raise typer.Exit(jobs.status(name, nats, federation, as_json=as_json))
-
-
-@job.command("list")
-def job_list(nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
-    """All jobs."""
-    from services.console import jobs
-
-    raise typer.Exit(jobs.listed(nats, federation, as_json=as_json))
-
-
-@job.command("cancel")
-def job_cancel(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
-    """End a job on every cluster. Exit code 1: nothing of it was left."""
-    from services.console import jobs
-
-    raise typer.Exit(jobs.cancel(name, nats, federation, as_json=as_json))
-
-
-@job.command("give-up")
-def job_give_up(
-    name: JobName,
-    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
-    reason: Annotated[str, typer.Option(help="why nothing of it can be there, for the log", metavar="TEXT")],
-    by: Annotated[str | None, typer.Option(help="who says so (default: you)", metavar="NAME")] = None,
-    nats: Nats = None,
-    federation: Annotated[str, typer.Option("--federation", help=FEDERATION_HELP, metavar="NAME")] = "federation",
-    as_json: Json = False,
-) -> None:
-    """Declare that nothing of a job runs on a cluster, or ever will: an operator's word, where the cluster has none.
-
-    Ends nothing: look first, and end by hand what is left. Exit code 2: the cluster answers and shows it.
-    """
-    import getpass
-
-    from services.console import jobs
-
-    said_by = by or getpass.getuser()
-    raise typer.Exit(jobs.give_up(name, alias, nats, federation, by=said_by, reason=reason, as_json=as_json))
-
-
-@job.command("explain")
-def job_explain(
-    name: JobName,
-    nats: Nats = None,
-    federation: Federation = "federation",
-    at: Annotated[str | None, typer.Option(help="as of a sequence or a time", metavar="SEQ|TIME")] = None,
-    as_json: Json = False,
-) -> None:
-    """Why this cluster, and which were cancelled when and why: from the log, whether a federator runs or not."""
-    from services.console import jobs
-
-    raise typer.Exit(jobs.explain(name, nats, federation, at=at, as_json=as_json))
 
 
 @app.command(rich_help_panel=TRYING)

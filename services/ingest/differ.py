@@ -93,9 +93,8 @@ class Ingest:
         for pod in state.pods.values():
             observed = _as_observed(pod)
             core._remember(observed)
-            if (
-                _may_be_marked(observed) and observed.uid not in state.marks
-            ):  # between two of ours a user may have acted
+            # While it is being marked its last version says nothing: between two of ours its user may have acted.
+            if observed.uid not in state.marks and _may_be_marked(observed):
                 core._written[observed.uid] = objects.version(pod.resource_version)
         for node in state.nodes.values():
             if node.fact is not None:

@@ -126,13 +126,13 @@ def _set_deadlines(state: State, cohort: Cohort, owner: str) -> None:
 def message_of(event: ev.GroupsRefused) -> str:
     """The refusal in the kube-scheduler's own form: ``0/3 nodes are available: 3 Insufficient cpu.``"""
     if event.reason == "InsufficientRoom" and not event.nodes:
-        text = "no nodes available to schedule pods" + "." * bool(event.detail)
-    elif event.node_reasons:
+        text = "no nodes available to schedule pods"
+        return f"{text}. {event.detail}" if event.detail else text
+    if event.node_reasons:
         reasons = ", ".join(f"{count} {reason}" for reason, count in event.node_reasons.items())
         text = f"0/{event.nodes} nodes are available: {reasons}."
-    else:
-        return event.detail
-    return f"{text} {event.detail}" if event.detail else text
+        return f"{text} {event.detail}" if event.detail else text
+    return event.detail
 
 
 def backoff_started(state: State, place: int, time_ns: int) -> None:

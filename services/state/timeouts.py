@@ -57,9 +57,8 @@ def timed_out(state: State, event: ev.GangTimedOut) -> None:
     named = dict(event.pods)
     for key in group.gangs:
         gang = state.gangs[key]
-        waited = [
-            uid for uid in gang.members if uid in named or says(state.pods[uid].fact)
-        ]  # a later one is not annotated
+        # A member that is neither came after the decision, and is not annotated.
+        waited = [uid for uid in gang.members if uid in named or says(state.pods[uid].fact)]
         gang.timed_out.update(dict.fromkeys(waited))
     for uid, resource_version in event.pods:
         pod = state.pods.get(uid)

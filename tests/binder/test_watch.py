@@ -107,3 +107,32 @@ async def test_who_left_before_its_lease_was_free_is_not_lost(world: World) -> N
     watched.leases.give_back("planner.a")
     await until(lambda: watched.reported, "the loss of another to be reported")
     assert watched.reported == [ev.ShardLost(shard="a", taken=world.state.shards["a"])]
+
+
+async def test_a_lease_that_was_taken_again_is_read_up_to_again(world: World) -> None:
+    """What the log held when it was free before says nothing of what its holder wrote since."""
+    watched = Watched(world)
+    ends = [world.state.sequence + 1]
+
+    async def end() -> int:
+        return ends[-1]
+
+    async def look() -> None:
+        asked = watched.leases.asked.count("planner.a")
+        watched.leases.given_back.set()
+        await until(lambda: watched.leases.asked.count("planner.a") > asked + 1, "another look")
+
+    watched.decider.log = SimpleNamespace(end=end)
+    watched.leases.give_back("planner.b")
+    await look()
+    watched.leases.free.clear()
+    await look()
+    ends.append(world.state.sequence + 2)
+    world.join("c")
+    watched.leases.give_back("planner.b")
+    await look()
+    assert watched.reported == []
+    world.leave("b")
+    watched.leases.give_back("planner.a")
+    await until(lambda: watched.reported, "the loss of another to be reported")
+    assert watched.reported == [ev.ShardLost(shard="a", taken=world.state.shards["a"])]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import events as ev
+from events.envelope import decode
+from events.homes import open_log
+from events.server import EmbeddedServer
 from services import settings
 from services.console import launch
+from services.console.processes import Child, stop
 from services.health import Health
 from tests.waiting import until
 
@@ -35,3 +41,28 @@ async def test_a_service_collects_its_garbage(tmp_path: Path) -> None:
     assert not running.done()
     running.cancel()
     await asyncio.wait({running})
+
+
+@pytest.fixture
+def urls(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A server's own URL, and that of its websockets."""
+    with EmbeddedServer(tmp_path, extra="websocket { host: 127.0.0.1, port: -1, no_tls: true }") as server:
+        (ports,) = tmp_path.glob("*.ports")
+        (websocket,) = json.loads(ports.read_text())["websocket"]
+        yield server.url, websocket
+
+
+async def test_a_planner_reaches_its_log_over_websockets(urls: tuple[str, str], tmp_path: Path) -> None:
+    """Where the URL is another one it starts without the library for these."""
+    url, websocket = urls
+    log = await open_log(url, "test", create=True)
+    child = Child(
+        "planner", ["services", "planner", "--nats", websocket, "--cluster", "test"], tmp_path / "planner.log"
+    )
+    try:
+        async with asyncio.timeout(60):
+            first = await anext(log.follow())
+    finally:
+        stop([child])
+        await log.close()
+    assert isinstance(decode(first[0]).events[0], ev.PlannerTaken)

@@ -36,14 +36,17 @@ async def watch_shards(decider: Decider, leases: Watch) -> None:
     """
     said: set[int] = set()
     ends: dict[int, int] = {}
-    """Where a shard was taken → the log's end when its lease was first seen free."""
+    """Where a shard was taken → the log's end when its lease was seen free, while it stays so."""
     while True:
         with suppress(TimeoutError):
             async with asyncio.timeout(WATCH_S):
                 await leases.given_back.wait()
         leases.given_back.clear()
         for shard, taken in list(decider.state.shards.items()) if decider.active else ():
-            if taken in said or not await leases.is_free(f"planner.{shard}"):
+            if taken in said:
+                continue
+            if not await leases.is_free(f"planner.{shard}"):
+                ends.pop(taken, None)
                 continue
             with suppress(LogError):
                 ends[taken] = ends.get(taken) or await decider.log.end()

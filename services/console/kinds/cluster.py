@@ -72,9 +72,8 @@ class Checks:
             return None if self._lies_before(event.uid) else ""
         if type(event) in MARKS:
             pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
-            return (
-                None if all(uid in self._marking or self._lies_before(uid, among=self._there) for uid in pods) else ""
-            )
+            known = all(uid in self._marking or self._lies_before(uid, among=self._there) for uid in pods)
+            return None if known else ""
         return None
 
     def _lies_before(self, uid: str, intended: str = "", *, among: Collection[str] | None = None) -> bool:

@@ -63,10 +63,18 @@ def cancelled(state: State, event: ev.JobCancelled) -> None:
     state.touch(job.uid)
 
 
-def scheduled(state: State, event: ev.JobScheduled) -> None:
+def _racing(state: State, event: ev.JobScheduled | ev.JobPlaced | ev.JobUnplaced) -> Job | None:
+    """The job that the event is about, while it races; else the event is ignored."""
     job = state.jobs.get(event.job)
-    if job is None or job.phase != RACING:
-        state.ignore(event)
+    if job is not None and job.phase == RACING:
+        return job
+    state.ignore(event)
+    return None
+
+
+def scheduled(state: State, event: ev.JobScheduled) -> None:
+    job = _racing(state, event)
+    if job is None:
         return
     job.holder = event.cluster
     job.held_ns = event.guard_ended_ns
@@ -74,18 +82,16 @@ def scheduled(state: State, event: ev.JobScheduled) -> None:
 
 
 def placed(state: State, event: ev.JobPlaced) -> None:
-    job = state.jobs.get(event.job)
-    if job is None or job.phase != RACING:
-        state.ignore(event)
+    job = _racing(state, event)
+    if job is None:
         return
     job.phase, job.winner, job.holder = PLACED, event.cluster, ""
     state.touch(job.uid)
 
 
 def unplaced(state: State, event: ev.JobUnplaced) -> None:
-    job = state.jobs.get(event.job)
-    if job is None or job.phase != RACING:
-        state.ignore(event)
+    job = _racing(state, event)
+    if job is None:
         return
     job.phase = UNPLACED
     state.touch(job.uid)

@@ -62,14 +62,12 @@ def _not_meant(policy: Policy, group: Group, request: RoomRequest) -> str:
 def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -> str:
     """Why what is asked for cannot be kept beside what is kept already, if so."""
     table = state.table
-    left: dict[str, list[int]] = {}
+    left = _Left(state)
     opened: dict[str, list[ClassInfo]] = {}
     for one in stronger:
         for digest, node, pods in reservations.rooms(one):
             if node in table.rows:
                 info = table.classes[digest]
-                if node not in left:
-                    left[node] = _could_be_free(state, node)
                 fits.take(left[node], info, pods)
                 opened.setdefault(node, []).append(info)
     for digest, node, pods in reservations.rooms(request):
@@ -78,11 +76,21 @@ def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -
             return "NodeGone"
         if any(fits.classes_collide(info, other) for other in opened.get(node, ())):
             return "Overlap"
-        if node not in left:
-            left[node] = _could_be_free(state, node)
         if not fits.take(left[node], info, pods):
             return "Overlap"
     return ""
+
+
+class _Left(dict[str, list[int]]):
+    """Node → what is left there of `_could_be_free`, which is counted when the node is first asked for."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+
+    def __missing__(self, node: str) -> list[int]:
+        self[node] = _could_be_free(self._state, node)
+        return self[node]
 
 
 def _could_be_free(state: State, node: str) -> list[int]:

@@ -1,0 +1,103 @@
+"""``muster job``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.options import Json, Nats
+
+app = typer.Typer(help="Jobs that are described once for many clusters (docs/federation.md).")
+
+
+@app.command("specialize")
+def specialize(
+    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
+    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
+    as_json: Json = False,
+) -> None:
+    """The job as it would be submitted to one of its clusters. Submits nothing."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
+
+
+FEDERATION_HELP = "name of the federation's log"
+Federation = Annotated[str, typer.Option("--federation", "--cluster", help=FEDERATION_HELP, metavar="NAME")]
+JobName = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+@app.command("submit")
+def submit(
+    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
+    nats: Nats = None,
+    federation: Federation = "federation",
+    watch: Annotated[bool, typer.Option("--watch", help="until it is settled")] = False,
+    as_json: Json = False,
+) -> None:
+    """Hand a job to the federator. Exit code 0: it is accepted; with --watch: it is kept on a cluster."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.submit(file, nats, federation, watch=watch, as_json=as_json))
+
+
+@app.command("status")
+def status(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
+    """How a job stands on each of its clusters."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.status(name, nats, federation, as_json=as_json))
+
+
+@app.command("list")
+def listed(nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
+    """All jobs."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.listed(nats, federation, as_json=as_json))
+
+
+@app.command("cancel")
+def cancel(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
+    """End a job on every cluster. Exit code 1: nothing of it was left."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.cancel(name, nats, federation, as_json=as_json))
+
+
+@app.command("give-up")
+def give_up(
+    name: JobName,
+    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
+    reason: Annotated[str, typer.Option(help="why nothing of it can be there, for the log", metavar="TEXT")],
+    by: Annotated[str | None, typer.Option(help="who says so (default: you)", metavar="NAME")] = None,
+    nats: Nats = None,
+    federation: Annotated[str, typer.Option("--federation", help=FEDERATION_HELP, metavar="NAME")] = "federation",
+    as_json: Json = False,
+) -> None:
+    """Declare that nothing of a job runs on a cluster, or ever will: an operator's word, where the cluster has none.
+
+    Ends nothing: look first, and end by hand what is left. Exit code 2: the cluster answers and shows it.
+    """
+    import getpass
+
+    from services.console import jobs
+
+    said_by = by or getpass.getuser()
+    raise typer.Exit(jobs.give_up(name, alias, nats, federation, by=said_by, reason=reason, as_json=as_json))
+
+
+@app.command("explain")
+def explain(
+    name: JobName,
+    nats: Nats = None,
+    federation: Federation = "federation",
+    at: Annotated[str | None, typer.Option(help="as of a sequence or a time", metavar="SEQ|TIME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Why this cluster, and which were cancelled when and why: from the log, whether a federator runs or not."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.explain(name, nats, federation, at=at, as_json=as_json))
