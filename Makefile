@@ -34,7 +34,7 @@ e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
 	$(BIN)/python -m deploy.e2e.build
 	$(BIN)/pytest $(WORKERS) --dist loadfile -m e2e tests/e2e tests/chaos
 
-MINUTES ?= 5
+chaos fuzz: MINUTES ?= 5
 SEED    ?= 1
 KILLS   ?= 0
 chaos: $(READY)  ## real processes killed, stopped, cut off and filled up: MINUTES, SEED, KILLS (0: no such end)
@@ -51,8 +51,8 @@ fuzz: $(VENV)/.fuzz  ## decoders and parsers, guided by coverage: MINUTES
 bench: $(READY)  ## every figure in benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
-faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted; WORKLOAD=dlrm
-	$(BIN)/python -m tests.simulation faults $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(WORKLOAD),--workload $(WORKLOAD))
+faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted; MINUTES, WORKLOAD=dlrm
+	$(BIN)/python -m tests.simulation faults $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(WORKLOAD),--workload $(WORKLOAD))
 
 schema: $(READY)  ## events/schema/ from the structs
 	$(BIN)/python -m events.schema

@@ -1,6 +1,7 @@
 """The simulator's command line.
 
 python -m tests.simulation faults --seeds 1000 [--from K]       run seeds; without --from, behind those that were counted
+python -m tests.simulation faults --minutes 8                   as many as are begun within so long, of those asked for
 python -m tests.simulation faults --workload dlrm               over the services of a real cluster, from 0, uncounted
 python -m tests.simulation replay SEED [--steps … --faults …]   one history, or some of it
 python -m tests.simulation plants [NAME …]                      plant bugs, and see how many seeds find each
@@ -12,6 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from math import inf
 
 import msgspec
 
@@ -40,6 +42,7 @@ def main() -> int:
     faults = commands.add_parser("faults", help="run seeds")
     faults.add_argument("--seeds", type=int, default=1_000)
     faults.add_argument("--from", type=int, dest="first")
+    faults.add_argument("--minutes", type=float, help="begin no more portions after so long")
     replay = commands.add_parser("replay", help="run one history, or some of it")
     replay.add_argument("seed", type=int)
     replay.add_argument("--steps", type=_indices)
@@ -63,7 +66,7 @@ def main() -> int:
     given = parser.parse_args()
     match given.command:
         case "faults":
-            return _faults(given.first, given.seeds, given.workers, given.workload)
+            return _faults(given.first, given.seeds, given.minutes, given.workers, given.workload)
         case "replay":
             chosen = _chosen(plan(given.seed, given.workload), given.steps, given.faults)
             return _replay(chosen, given.commits)
@@ -94,12 +97,15 @@ def _indices(text: str) -> list[int]:
     return [] if text == "none" else [int(index) for index in text.split(",")]
 
 
-def _faults(first: int | None, seeds: int, workers: int, workload: str) -> int:
+def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, workload: str) -> int:
     """In portions, each of which is counted when it is over: a run may be ended at any moment."""
-    tally = Tally()
+    tally, until_s = Tally(), inf if minutes is None else time.monotonic() + 60 * minutes
     begin = (counter.read().next if workload == MIXED else 0) if first is None else first
     told, extra = _progress(tally), ("--workload", workload)
     for start in range(begin, begin + seeds, PORTION):
+        if time.monotonic() >= until_s:
+            print(f"{minutes:g} minutes are over: {tally.seeds} of {seeds} seeds from {begin} were run")
+            break
         size = min(PORTION, begin + seeds - start)
         portion = run_many(start, size, told=told, workers=workers, extra=extra)
         tally.add(portion)
