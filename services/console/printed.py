@@ -1,6 +1,7 @@
 """What becomes of a command whose output nobody takes: its reader has gone (``muster … | head``), or the disk is full.
 
-As other programs it ends as a broken pipe would end it, so that 1 still means that the answer is no.
+As other programs it ends as a broken pipe would end it, so that 1 still means that the answer is no. Whoever closes its
+output (``>&-``) wants none.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ UNWRITTEN = 2
 def ending(command: Callable[[], Any]) -> int:
     """Run a command that ends with SystemExit; its exit code, once what it printed was taken."""
     code: Any = 0
+    _open_what_is_closed()
     try:
         try:
             command()
@@ -34,6 +36,13 @@ def ending(command: Callable[[], Any]) -> int:
         sys.stderr.write(f"error: {told(error)}\n")
         return _closed(UNWRITTEN)
     return code if isinstance(code, int) else 0
+
+
+def _open_what_is_closed() -> None:
+    """Python has None for it; and its file descriptor would be that of the next file or connection that is opened."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process is
 
 
 def _closed(code: int) -> int:

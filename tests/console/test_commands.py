@@ -166,6 +166,16 @@ def test_of_a_reader_that_went_away_the_exit_code_is_that_of_a_broken_pipe(log: 
     assert (process.returncode, said) == (141, b"")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [("--version >&-", 0), ("verify {log} >&-", 0), ("verify {log} --json >&-", 0), ("verify nowhere.db 2>&-", 2)],
+)
+def test_who_closes_the_output_hears_nothing(log: Path, arguments: str, code: int) -> None:
+    process = _muster(arguments.format(log=log), stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (code, b"")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", ["verify {log}", "replay {log} --json"])
 def test_a_full_disk_is_one_line(log: Path, arguments: str) -> None:
