@@ -21,7 +21,7 @@ MOST_REPEATED = 1_000_000
 """Values that anchors may add to those that are written."""
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
-_MERGE = "tag:yaml.org,2002:merge"
+_MERGE, _STRING, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value"))
 _UNNAMED = 'in "<unicode string>",'
 """Whoever reads a file names it."""
 
@@ -37,11 +37,12 @@ class Unreadable(ValueError):
 def read(path: Path) -> str:
     """A file's text. Raises Unreadable."""
     try:
-        return decoded(path.read_bytes(), path)
+        text = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror or error}") from error
     except ValueError as error:  # a path with a NUL
-        raise error if isinstance(error, Unreadable) else Unreadable(f"{str(path)!r}: {error}") from error
+        raise Unreadable(f"{str(path)!r}: {error}") from error
+    return decoded(text, path)
 
 
 def decoded(text: bytes, name: object) -> str:
@@ -55,14 +56,14 @@ def decoded(text: bytes, name: object) -> str:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Timestamps are strings, and merges are counted."""
+    """Timestamps and keys are strings, no key stands twice, and merges are counted."""
 
     merged = 0
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        if "checked" not in vars(node):
-            vars(node)["checked"] = True  # what is merged into it comes before its own keys, and gives way to them
-            _check_keys(node)
+        if "named" not in vars(node):
+            vars(node)["named"] = True  # what is merged into it comes before its own keys, and gives way to them
+            self._name_keys(node)
         merges = [value for key, value in node.value if key.tag == _MERGE]
         for source in (source for value in merges for source in _sources(value)):
             self.flatten_mapping(source)
@@ -71,21 +72,25 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 raise NotYaml("merges of merges that are too large")
         super().flatten_mapping(node)
 
+    def _name_keys(self, node: yaml.MappingNode) -> None:
+        """As for `kubectl` and OpenPAI it is a mistake to say a thing twice, and no way to say it again."""
+        seen = set()
+        for index, (key, value) in enumerate(node.value):
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            is_text = key.tag in (_STRING, _VALUE)
+            name = key.value if is_text else _name(self.construct_object(key))
+            if name in seen:
+                raise NotYaml(f"{name!r} stands twice in one mapping, again in line {key.start_mark.line + 1}")
+            seen.add(name)
+            if not is_text:
+                node.value[index] = yaml.ScalarNode(_STRING, name, key.start_mark, key.end_mark), value
+
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-
-
-def _check_keys(node: yaml.MappingNode) -> None:
-    """As for `kubectl` and OpenPAI it is a mistake to say a thing twice, and no way to say it again."""
-    seen = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            if (key.tag, key.value) in seen and key.tag != _MERGE:
-                raise NotYaml(f"{key.value!r} stands twice in one mapping, again in line {key.start_mark.line + 1}")
-            seen.add((key.tag, key.value))
 
 
 def _sources(value: yaml.Node) -> Iterator[yaml.MappingNode]:
@@ -125,7 +130,7 @@ def _check_levels(text: str) -> None:
 
 
 def _measure(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many values it would be without anchors, and how many levels; its keys become strings."""
+    """How many values it would be without anchors, and how many levels."""
     if not isinstance(value, (dict, list)):
         _check_scalar(value)
         return 1, 0
@@ -134,8 +139,6 @@ def _measure(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple
         known[id(value)] = (0, DEEPEST)  # until it is measured: what contains itself has no end
         size = 1
         levels = 0
-        if isinstance(value, dict):
-            _name(value)
         for part in value.values() if isinstance(value, dict) else value:
             more, deeper = _measure(part, level + 1, known)
             size, levels = size + more, max(levels, deeper)
@@ -154,10 +157,8 @@ def _check_scalar(value: Any) -> None:
         raise NotYaml(f"expected integers of 64 bits, found one of {value.bit_length()}")
 
 
-def _name(mapping: dict[Any, Any]) -> None:
-    """Keys as Kubernetes has them: numbers and booleans as they are written in JSON."""
-    odd = [key for key in mapping if type(key) is not str]
-    for key in odd:
-        if type(key) not in (bool, int, float):
-            raise NotYaml(f"expected a string as a key, found {type(key).__name__} {str(key)[:60]!r}")
-        mapping[str(key).lower()] = mapping.pop(key)
+def _name(key: Any) -> str:
+    """A key as Kubernetes has it: a number or a boolean as it is written in JSON."""
+    if type(key) not in (bool, int, float):
+        raise NotYaml(f"expected a string as a key, found {type(key).__name__} {str(key)[:60]!r}")
+    return str(key).lower()

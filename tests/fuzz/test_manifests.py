@@ -130,8 +130,11 @@ def lines(first: str, of_next: str, count: int) -> str:
         ("~: a", "expected a string as a key, found NoneType"),
         ("? [a]\n: b", "unhashable key"),
         ("a: \0", "control characters"),
+        ('1: a\n"1": b', "'1' stands twice in one mapping, again in line 2"),
+        ("a: {x: 1, 0x1: a, 1: b}", "'1' stands twice in one mapping, again in line 1"),
+        ("on: a\nyes: b", "'true' stands twice"),
     ],
-    ids=range(19),
+    ids=range(22),
 )
 def test_yaml_that_would_end_the_process_or_fill_the_memory_is_refused(text: str, told: str) -> None:
     with pytest.raises(NotYaml) as error:
@@ -144,6 +147,7 @@ def test_yaml_is_what_kubernetes_reads() -> None:
     merged = {"a": {"x": 1}, "b": {"x": 1, "y": "2026-01-02"}}
     assert load_all("a: &a {x: 1}\nb: {<<: *a, y: 2026-01-02}") == [merged]
     assert load_all("1: a\n2.5: b\nfalse: c") == [{"1": "a", "2.5": "b", "false": "c"}]
+    assert load_all('a: &a {1: x}\nb: {<<: *a, "1": y}') == [{"a": {"1": "x"}, "b": {"1": "y"}}]
     assert load_all("[" * DEEPEST + "]" * DEEPEST)
     assert load_all("a: b\n---\nc: d\n---\n") == [{"a": "b"}, {"c": "d"}, None]
     assert load_all("") == []
