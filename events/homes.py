@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from events import subjects
 from events.log import EventLog, LogError
@@ -12,6 +13,7 @@ from events.snapshots import BrokenSnapshot
 
 SCHEMES = ("nats", "tls", "ws", "wss")
 SUFFIX = ".db"
+EXPECTED = "expected a NATS URL such as nats://127.0.0.1:4222"
 
 
 async def open_log(
@@ -25,8 +27,6 @@ async def open_log(
     """
     if is_server(location):
         servers, path = split(location)
-        if not all(urlsplit(server).hostname for server in servers.split(",")):
-            raise LogError(f"{location}: expected a NATS URL such as nats://127.0.0.1:4222")
         named = cluster or path
         if not subjects.valid_cluster(named):
             raise LogError(
@@ -40,19 +40,33 @@ async def open_log(
         from events.sqlite import SqliteLog
 
         return SqliteLog(location, cluster, create=create)
-    raise LogError(f"{location}: expected a NATS URL such as nats://127.0.0.1:4222, or the path of a file *{SUFFIX}")
+    raise LogError(f"{location}: {EXPECTED}, or the path of a file *{SUFFIX}")
 
 
 def is_server(location: str) -> bool:
-    """Whether this is the URL of NATS servers."""
-    return urlsplit(location.partition(",")[0]).scheme in SCHEMES
+    """Whether this means to be the URL of NATS servers."""
+    return location.partition("://")[0].lower() in SCHEMES
 
 
 def split(location: str) -> tuple[str, str]:
-    """The servers' URLs, with commas, and the cluster's name, where it stands as a path behind one of them."""
-    parts = [urlsplit(server if "://" in server else f"nats://{server}") for server in location.split(",")]
+    """The servers' URLs, with commas, and the cluster's name, where it stands as a path behind one of them.
+
+    Raises LogError for what is none.
+    """
+    try:
+        parts = [_server(text if "://" in text else f"nats://{text}") for text in location.split(",")]
+    except ValueError as error:
+        raise LogError(f"{re.sub('//.*@', '//', location)}: {EXPECTED}") from error
     servers = ",".join(urlunsplit(part._replace(path="")) for part in parts)
     return servers, next((part.path.strip("/") for part in parts if part.path.strip("/")), "")
+
+
+def _server(url: str) -> SplitResult:
+    """Raises ValueError."""
+    server = urlsplit(url)
+    if server.scheme not in SCHEMES or not server.hostname or server.port == 0:
+        raise ValueError(url)
+    return server
 
 
 async def copy(source: EventLog, target: EventLog) -> int:

@@ -331,7 +331,8 @@ def subscribe(
         from events.subscription import subscribe as messages
 
         chosen = settings.read({"nats_url": nats, "cluster": cluster})
-        found = messages(chosen.nats_url, chosen.cluster, pattern, durable, history=history, **chosen.nats_options())
+        servers, _ = split(chosen.nats_url)
+        found = messages(servers, chosen.cluster, pattern, durable, history=history, **chosen.nats_options())
         async with contextlib.aclosing(found):
             async for message in found:
                 try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from events import envelope, micro, subjects
 from events.connection import Connection
-from events.homes import SUFFIX
+from events.homes import EXPECTED, SUFFIX, split
 from events.log import EventLog
 from events.micro import Unfit
 from services import documents, settings
@@ -216,10 +216,11 @@ class _Asking:
         chosen = settings.read({"nats_url": nats})
         if chosen.nats_url.endswith(SUFFIX):
             raise Unusable(
-                f"{chosen.nats_url}: this is asked of a federator: expected a NATS URL such as nats://127.0.0.1:4222; "
+                f"{chosen.nats_url}: this is asked of a federator: {EXPECTED}; "
                 "`muster job explain` and `muster replay` read a log in a file"
             )
-        return cls(await Connection(chosen.nats_url).connect(**chosen.nats_options()), federation)
+        servers, _ = split(chosen.nats_url)
+        return cls(await Connection(servers).connect(**chosen.nats_options()), federation)
 
     async def ask(self, verb: str, within_s: float = micro.WITHIN_S, **request: str | int) -> Any:
         return await micro.ask(self._connection, self._prefix, verb, request, within_s)

@@ -93,6 +93,10 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
             "a copy keeps its cluster's name, expected 'simulated' behind",
         ),
         (["export", "{log}", "nats://"], "nats://: expected a NATS URL such as nats://127.0.0.1:4222"),
+        (["verify", "nats://[::1/prod"], "nats://[::1/prod: expected a NATS URL"),
+        (["status", "nats://user:pass/word@host/prod"], "error: nats://host/prod: expected a NATS URL"),
+        (["job", "list", "--nats", "nats://[::1"], "expected a NATS URL"),
+        (["subscribe", "PodBound", "--nats", "http://127.0.0.1:4222"], "expected a NATS URL"),
         (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
         (["demo", "--keep", "README.md"], "README.md: File exists"),
         (
