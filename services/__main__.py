@@ -58,11 +58,16 @@ def _serve(role: str, as_json: bool, **flags: Any) -> None:
         chosen = settings.read({**flags, "log_format": "json" if as_json else None})
     except settings.InvalidSetting as error:
         _fail(str(error))
-    if role in SPEAK_NO_HTTP and not re.search("wss?://", chosen.nats_url):  # nats-py takes it for websockets alone
+    if not _speaks_http(role, chosen.nats_url):
         sys.modules["aiohttp"] = None  # type: ignore[assignment]  # 0.1 s of a start
     from services.console.launch import serve
 
     raise typer.Exit(serve(role, chosen))
+
+
+def _speaks_http(role: str, nats_url: str) -> bool:
+    """nats-py takes aiohttp for websockets alone."""
+    return role not in SPEAK_NO_HTTP or re.search("wss?://", nats_url, re.IGNORECASE) is not None
 
 
 def _fail(message: str) -> None:

@@ -15,6 +15,7 @@ from events.envelope import decode
 from events.homes import open_log
 from events.server import EmbeddedServer
 from services import settings
+from services.__main__ import _speaks_http
 from services.console import launch
 from services.console.processes import Child, stop
 from services.health import Health
@@ -50,6 +51,20 @@ def urls(tmp_path: Path) -> Iterator[tuple[str, str]]:
         (ports,) = tmp_path.glob("*.ports")
         (websocket,) = json.loads(ports.read_text())["websocket"]
         yield server.url, websocket
+
+
+@pytest.mark.parametrize(
+    ("role", "url", "speaks"),
+    [
+        ("planner", "nats://a:4222,tls://b:4222", False),
+        ("feed", "nats://ws:4222", False),
+        ("planner", "ws://a", True),
+        ("feed", "nats://a,WSS://b", True),
+        ("ingest", "nats://a", True),
+    ],
+)
+def test_who_starts_without_http(role: str, url: str, speaks: bool) -> None:
+    assert _speaks_http(role, url) is speaks
 
 
 async def test_a_planner_reaches_its_log_over_websockets(urls: tuple[str, str], tmp_path: Path) -> None:
