@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 
 def clock_ms(date: str) -> int:
-    """Date, in whole seconds of the server's clock, as epoch milliseconds; 0 where it is none."""
+    """Date, in whole seconds of the server's clock, as epoch milliseconds; 0 where it is none. Without a zone: UTC's."""
     try:
-        return int(parsedate_to_datetime(date).timestamp()) * 1000
+        said = parsedate_to_datetime(date)
+        return int((said if said.tzinfo is not None else said.replace(tzinfo=UTC)).timestamp()) * 1000
     except (ValueError, TypeError, OverflowError):
         return 0
 

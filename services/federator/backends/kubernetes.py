@@ -56,6 +56,8 @@ from services.kubernetes.objects import Metadata
 from services.kubernetes.resources import Resource
 
 MOST_SAID = 500
+ODD = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
+"""What comes of a body that anybody may have written."""
 STOPPED_SAID = {gangs.PHASE: gangs.STOPPED}
 
 
@@ -137,18 +139,12 @@ class Kubernetes:
         return Accepted(uid=uid)
 
     def _gang(self, submission: Submission) -> gangs.Gang | Refused:
-        try:  # the body is whatever somebody wrote
+        try:
             (body,) = load_all(submission.body.decode())
             return gangs.objects(body, self._placing)
         except gangs.Unsupported as error:
             return Refused(code="Unsupported", message=str(error)[:MOST_SAID], of_content=True)
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            ArithmeticError,
-            AttributeError,
-        ) as error:  # the body is whatever somebody wrote
+        except ODD as error:
             message = f"expected a job of OpenPAI's protocol 2: {type(error).__name__}"
             return Refused(code="InvalidProtocolError", message=message, of_content=True)
 

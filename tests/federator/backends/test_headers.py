@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,17 @@ NOON_S = 1_795_348_800
 def test_a_date_that_is_none(date: str) -> None:
     assert clock_ms(date) == 0
     assert clock_ms(NOON) == NOON_S * 1_000
+
+
+@pytest.mark.parametrize("zone", ["", " -0000", " +0000", " UT"])
+def test_a_date_is_that_of_greenwich_wherever_this_runs(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert clock_ms(NOON.replace(" GMT", zone)) == NOON_S * 1_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(("said", "meant"), [("60", 60), ("", 0), ("-1", 0), ("1e3", 0), (ENDLESS, 0)])
