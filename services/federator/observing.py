@@ -11,10 +11,9 @@ from collections.abc import Collection
 from events import ClusterObserved, ClusterSilent, RemainsFound, Ticked
 from events.federation import RunSeen
 from services.federator.backends import GONE, RUNNING, UNKNOWN, Listing, Run
-from services.federator.records import ENDED, NOTHING, Cluster, Key, Place
+from services.federator.records import ENDED, NOTHING, NS_PER_MS, Cluster, Key, Place
 from services.federator.rules import gone, guard, priority
 from services.federator.state import State
-from services.federator.transitions.jobs import NS_PER_MS
 from services.state.clock import JUMP_NS
 
 

@@ -9,6 +9,8 @@ import msgspec
 
 from services.federator.backends import RUNNING, UNKNOWN
 
+NS_PER_MS = 1_000_000
+
 # What is known of a job's submission to one cluster, and meant with it.
 SUBMITTING = "submitting"
 """Intended; there is no definite answer yet."""

@@ -57,7 +57,7 @@ def _silence_counts(folded: state.State, event: Any) -> None:
 
 
 def _attempts_go_on() -> None:
-    original = answers.run_seen
+    original = answers._run_seen
 
     def run_seen(folded: state.State, cluster: Any, seen: Any) -> None:
         place = folded.jobs[seen.job].places[seen.cluster]
@@ -66,7 +66,7 @@ def _attempts_go_on() -> None:
         if seen.state == RUNNING and place.run == RUNNING and kept[1] >= 0:
             place.earned_ns, place.since_ns = kept
 
-    answers.run_seen = run_seen  # type: ignore[assignment]
+    answers._run_seen = run_seen  # type: ignore[assignment]
 
 
 def _outage_counts() -> None:

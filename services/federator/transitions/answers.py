@@ -21,13 +21,12 @@ def observed(state: State, event: ev.ClusterObserved) -> None:
         state.ignore(event)
         return
     asked_ns = min(event.asked_ns, state.now_ns)
-    answered(cluster, asked_ns)
+    _answered(cluster, asked_ns)
     cluster.seen_ns, cluster.silent = max(cluster.seen_ns, asked_ns), ""
     for run in event.runs:
         if (run.job, run.cluster) in state.open[cluster.account]:
-            run_seen(state, cluster, run)
-    for uid, _ in sorted(state.timed[cluster.account]):
-        state.touch(uid)
+            _run_seen(state, cluster, run)
+    _time_passed(state, cluster)
 
 
 def silent(state: State, event: ev.ClusterSilent) -> None:
@@ -35,19 +34,24 @@ def silent(state: State, event: ev.ClusterSilent) -> None:
     if cluster is None:
         state.ignore(event)
         return
-    answered(cluster, min(event.asked_ns, state.now_ns))
+    _answered(cluster, min(event.asked_ns, state.now_ns))
     cluster.silent = event.reason
+    _time_passed(state, cluster)
+
+
+def _time_passed(state: State, cluster: Cluster) -> None:
+    """For those of which an answer without news may decide something."""
     for uid, _ in sorted(state.timed[cluster.account]):
         state.touch(uid)
 
 
-def answered(cluster: Cluster, asked_ns: int) -> None:
+def _answered(cluster: Cluster, asked_ns: int) -> None:
     """R2: it answered all the time up to then."""
     if cluster.answers:
         cluster.covered_ns += max(0, asked_ns - cluster.seen_ns)
 
 
-def run_seen(state: State, cluster: Cluster, seen: RunSeen) -> None:
+def _run_seen(state: State, cluster: Cluster, seen: RunSeen) -> None:
     place = state.jobs[seen.job].places[seen.cluster]
     if not place.is_there:
         return

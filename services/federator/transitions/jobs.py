@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import events as ev
 from services.federator.records import (
     NOTHING,
+    NS_PER_MS,
     PLACED,
     RACING,
     SETTLED,
@@ -19,8 +20,6 @@ from services.federator.records import (
 
 if TYPE_CHECKING:
     from services.federator.state import State
-
-NS_PER_MS = 1_000_000
 
 
 def federated(state: State, event: ev.JobFederated) -> None:
@@ -106,7 +105,7 @@ def settled(state: State, event: ev.JobSettled) -> None:
     kept = "" if job.cancelled else job.winner
     for alias, place in job.places.items():
         if place.uid and alias != kept and not place.given_up:
-            remains(state, job.uid, place, (place.name, place.uid))
+            _leave(state, job.uid, place, (place.name, place.uid))
     state.touch(job.uid)
 
 
@@ -115,7 +114,7 @@ def remains_found(state: State, event: ev.RemainsFound) -> None:
     if place is None or place.remains != NOTHING:
         state.ignore(event)
         return
-    remains(state, event.job, place, (event.name, event.uid))
+    _leave(state, event.job, place, (event.name, event.uid))
 
 
 def remains_cleared(state: State, event: ev.RemainsCleared) -> None:
@@ -123,9 +122,9 @@ def remains_cleared(state: State, event: ev.RemainsCleared) -> None:
     if place is None or place.remains[1] != event.uid or not event.uid:
         state.ignore(event)
         return
-    remains(state, event.job, place, NOTHING)
+    _leave(state, event.job, place, NOTHING)
 
 
-def remains(state: State, uid: str, place: Place, remains: tuple[str, str]) -> None:
+def _leave(state: State, uid: str, place: Place, remains: tuple[str, str]) -> None:
     place.remains = remains
     state.index(uid, place)

@@ -12,20 +12,30 @@ if TYPE_CHECKING:
 
 NOT_RELEASED = "NotReleased"
 """Why what is held is to be stopped, other than by a rule's `StopIntended`."""
+Step = (
+    ev.SubmissionIntended | ev.SubmissionAccepted | ev.SubmissionHeld | ev.NameTaken | ev.StopIntended | ev.RunGivenUp
+)
+
+
+def _moved(state: State, event: Step, what: str) -> Place | None:
+    """The place that the event is about, one step further in its life; else the event is ignored."""
+    place = state.place(event.job, event.cluster)
+    if place is not None and state.move(event.job, place, what):
+        return place
+    state.ignore(event)
+    return None
 
 
 def intended(state: State, event: ev.SubmissionIntended) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "submit"):
-        state.ignore(event)
+    place = _moved(state, event, "submit")
+    if place is None:
         return
     place.name, place.number, place.doubtful = event.name, event.number, False
 
 
 def accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "accepted"):
-        state.ignore(event)
+    place = _moved(state, event, "accepted")
+    if place is None:
         return
     place.held = isinstance(event, ev.SubmissionHeld)
     place.sole = place.held or not (place.doubtful or event.adopted)
@@ -66,9 +76,8 @@ def refused(state: State, event: ev.SubmissionRefused) -> None:
 
 
 def name_taken(state: State, event: ev.NameTaken) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "name taken"):
-        state.ignore(event)
+    place = _moved(state, event, "name taken")
+    if place is None:
         return
     place.doubtful = False
 
@@ -80,9 +89,8 @@ def withdrawn(state: State, event: ev.SubmissionWithdrawn) -> None:
 
 
 def stop_intended(state: State, event: ev.StopIntended) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "stop"):
-        state.ignore(event)
+    place = _moved(state, event, "stop")
+    if place is None:
         return
     place.stopped_for = event.reason
 
@@ -96,9 +104,8 @@ def stop_refused(state: State, event: ev.StopRefused) -> None:
 
 
 def given_up(state: State, event: ev.RunGivenUp) -> None:
-    place = state.place(event.job, event.cluster)
-    if place is None or not state.move(event.job, place, "given up"):
-        state.ignore(event)
+    place = _moved(state, event, "given up")
+    if place is None:
         return
     place.given_up, place.doubtful = event.by, False
     loses_hold(state.jobs[event.job], place)
