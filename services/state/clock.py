@@ -49,8 +49,8 @@ def set_deadline(clock: Clock, kind: str, key: str, after_ms: int) -> None:
     clock.unarmed.append((after_ms * 1_000_000, kind, key))
 
 
-def advance(clock: Clock, event: Ticked) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Fold a tick; returns the (kind, key) that started to run and those that fell due, each in order."""
+def advance(clock: Clock, event: Ticked) -> tuple[list[tuple[str, str]], list[Deadline]]:
+    """Fold a tick; returns the (kind, key) that started to run and the deadlines that fell due, each in order."""
     if event.time_ns < clock.time_ns:
         return [], []
     clock.counted_ns += 0 if event.jumped_ns else event.time_ns - clock.time_ns
@@ -63,6 +63,5 @@ def advance(clock: Clock, event: Ticked) -> tuple[list[tuple[str, str]], list[tu
     clock.unarmed.clear()
     due = []
     while clock.armed and clock.armed[0].due_ns <= clock.counted_ns:
-        deadline = heapq.heappop(clock.armed)
-        due.append((deadline.kind, deadline.key))
+        due.append(heapq.heappop(clock.armed))
     return started, due

@@ -240,8 +240,8 @@ def _ticked(state: State, event: ev.Ticked) -> None:
     for kind, key in started:
         if kind == "backoff":
             cohorts.backoff_started(state, int(key), event.time_ns)
-    for kind, key in due:
-        DUE[kind](state, key)
+    for one in verdicts.in_force(state, clock, due):
+        DUE[one.kind](state, one.key)
     if clock.serial // SWEPT_AFTER > counted // SWEPT_AFTER:
         clock.armed = sorted(one for one in clock.armed if STANDS[one.kind](state, one.key))  # which is a heap
 

@@ -13,9 +13,12 @@ from services.state.records import (
     AWAITING,
     HELD,
     PARKED,
+    PENDING,
     PERMITTED,
     PROPOSED,
     Claim,
+    Clock,
+    Deadline,
     Eviction,
     Group,
     Nomination,
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 ABOUT_ROOM = frozenset({"NodeGone", "NodeUnfit", "NoRoom"})
 """Refusals of a proposal because somebody else was faster: the room is not as the planner saw it."""
+NOMINATION = "nomination"
+"""The kind of the deadline of a failed member's room; its key is the pod's UID."""
 
 
 def place_of(place: Place) -> int:
@@ -231,13 +236,35 @@ def nominated(state: State, event: ev.RoomNominated) -> None:
     state.nominations[event.pod] = Nomination(event.pod, event.gang, event.node, lost.scheduling_class, task=lost.task)
     pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, event.node, event.gang)
     pods.answered(state, event.pod)
-    set_deadline(state.clock("binder"), "nomination", event.pod, event.waiting_ms)
+    set_deadline(state.clock("binder"), NOMINATION, event.pod, event.waiting_ms)
 
 
 def nomination_ended(state: State, event: ev.NominationEnded) -> None:
     pods.answered(state, event.pod)
     if state.nominations.pop(event.pod, None) is not None:
         pods.end_nomination(state, replacement_key(event.pod))
+
+
+def in_force(state: State, clock: Clock, due: list[Deadline]) -> list[Deadline]:
+    """What fell due, less deadlines of pods' nominations that ended before.
+
+    The deadlines of a pod's nominations have one key. While its binding is refused time and again each of them counts:
+    that keeps no room beyond the first hold. A pod that was bound in between, and is gone or has failed, has the whole
+    time: of its deadlines the one that was set last counts.
+    """
+    keys = {one.key for one in due if one.kind == NOMINATION and not _waits(state, one.key)}
+    if not keys:
+        return due
+    last: dict[str, int] = {}
+    for one in (*due, *clock.armed):
+        if one.kind == NOMINATION and one.key in keys:
+            last[one.key] = max(last.get(one.key, 0), one.serial)
+    return [one for one in due if one.kind != NOMINATION or one.serial >= last.get(one.key, 0)]
+
+
+def _waits(state: State, uid: str) -> bool:
+    pod = state.pods.get(uid)
+    return pod is not None and pod.status == PENDING
 
 
 def nomination_due(state: State, key: str) -> None:

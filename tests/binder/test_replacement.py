@@ -393,6 +393,52 @@ def test_a_binding_that_is_refused_again_keeps_no_room_beyond_the_first_hold() -
     assert not world.state.nominations
 
 
+def refused_once_then_bound() -> tuple[World, list[str]]:
+    """The refused pod of `half_refused` is bound two seconds later, on the room that was kept for it."""
+    world, uids, node = half_refused("evict")
+    world.pass_s(2)
+    world.settle()
+    assert world.where(uids[0]) == [node]
+    return world, uids
+
+
+def holds_for_s(world: World, most: int) -> int:
+    """How many seconds pass until the binder evicts; `most` if it doesn't."""
+    for seconds in range(most):
+        if of_type(world.judge(), ev.EvictionIntended):
+            return seconds
+        world.pass_s(1)
+    return most
+
+
+@pytest.mark.parametrize("how", FAILURES)
+@pytest.mark.parametrize("hold_ms", [30_000, 20_000])
+def test_a_pod_that_was_bound_in_between_has_the_whole_time_when_it_fails(how: str, hold_ms: int) -> None:
+    """Its first nomination has ended, and that one's deadline is yet to come: it ends no later one early. Nor late, if
+    the policy's time became shorter."""
+    world, uids = refused_once_then_bound()
+    assert world.state.policy is not None
+    policy = msgspec.structs.replace(world.state.policy, replacement_hold_ms=hold_ms)
+    world.append("admin", [ev.PolicyChanged(policy=policy)], cause="admin")
+    world.pass_s(5)
+    fail(world, uids[0], how)
+    assert [event.pod for event in of_type(world.judge(), ev.RoomNominated)] == [uids[0]]
+    assert holds_for_s(world, 60) in (hold_ms // 1_000, hold_ms // 1_000 + 1)
+
+
+def test_deadlines_of_one_pod_that_fall_due_together_end_its_nomination() -> None:
+    world, uids = refused_once_then_bound()
+    world.pass_s(5)
+    fail(world, uids[0], "deleted")
+    world.judge()
+    world.pass_s(1)
+    world.now_ns += 29 * 1_000_000_000
+    world.pass_s(0.1)
+    world.now_ns += 29 * 1_000_000_000
+    world.pass_s(0.1)
+    assert [event.reason for event in of_type(world.judge(), ev.NominationEnded)] == ["Expired"]
+
+
 # -------------------------------------------------------------------------------------------- Volcano: minimums of tasks
 
 
