@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
@@ -21,6 +22,10 @@ RUNS = (
 
 
 def main() -> int:
+    described = "\n".join(f"python {' '.join(command):38} {title}" for title, command in RUNS)
+    argparse.ArgumentParser(
+        "python -m benchmarks", description=described, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     for title, command in RUNS:
         print(f"\n== {title}: python {' '.join(command)}", flush=True)
         code = subprocess.run([sys.executable, *command], check=False).returncode

@@ -27,7 +27,11 @@ _UNNAMED = 'in "<unicode string>",'
 
 
 class NotYaml(ValueError):
-    """What is wrong, in one line."""
+    """What is wrong, in one line; and the number of the line where, if that is known."""
+
+    def __init__(self, what: str, line: int | None = None) -> None:
+        super().__init__(what)
+        self.line = line
 
 
 class Unreadable(ValueError):
@@ -107,7 +111,9 @@ def load_all(text: str) -> list[Any]:
     except NotYaml:
         raise
     except yaml.YAMLError as error:
-        raise NotYaml(" ".join(str(error).replace(_UNNAMED, "at").split())) from error
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        what = " ".join(str(error).replace(_UNNAMED, "at").split())
+        raise NotYaml(what, None if mark is None else mark.line + 1) from error
     except Exception as error:  # PyYAML lets through what int() or a dict say of a scalar
         raise NotYaml(f"{type(error).__name__}: {error}") from error
     for document in found:

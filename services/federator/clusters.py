@@ -135,8 +135,9 @@ def parse(text: str) -> tuple[Cluster, ...]:
     """The clusters in the file's order. Raises InvalidClusters with all that is wrong."""
     try:
         documents = load_all(text)
-    except NotYaml:
-        raise InvalidClusters(["expected YAML"]) from None  # whose words would quote the file
+    except NotYaml as error:  # whose words would quote the file
+        where = f"line {error.line}: " if error.line else ""
+        raise InvalidClusters([f"{where}expected YAML"]) from None
     entries = documents[0].get("clusters") if len(documents) == 1 and isinstance(documents[0], dict) else None
     if not isinstance(entries, dict) or not entries:
         raise InvalidClusters(["expected a mapping with 'clusters', by alias"])

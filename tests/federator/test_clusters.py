@@ -139,6 +139,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "none.yaml")
 
 
+def test_a_file_that_is_not_yaml_is_named_and_not_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "clusters.yaml"
+    file.write_text("clusters:\n  a: [hunter2\n")
+    with pytest.raises(InvalidClusters, match=r"clusters\.yaml: line 3: expected YAML") as error:
+        load(file)
+    assert "hunter2" not in str(error.value)
+
+
 async def test_an_authority_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     (entry,) = parse(json.dumps({"clusters": {"a": OPENPAI | {"ca_file": "ca.pem"}}}))

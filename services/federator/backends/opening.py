@@ -19,13 +19,14 @@ from services.kubernetes import access
 
 
 def load(file: Path) -> tuple[Cluster, ...]:
-    """Raises InvalidClusters, which names the file where it cannot be read."""
+    """Raises InvalidClusters, which names the file."""
     try:
-        text = file.read_text(encoding="utf-8")
+        return parse(file.read_text(encoding="utf-8"))
+    except InvalidClusters as error:
+        raise InvalidClusters([f"{file}: {problem}" for problem in error.problems]) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InvalidClusters([f"{file}: expected a clusters file: {reason}"]) from None
-    return parse(text)
 
 
 def reaches(clusters: Iterable[Cluster], directory: Path, connection: Connection | None = None) -> dict[str, Reach]:
