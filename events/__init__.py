@@ -20,6 +20,8 @@ or, when there is no room,
 share, `policy` the bounds that decisions obey.
 `envelope` is the commit and its bytes, `subjects` who may write what, `log` the interface to the log's three homes:
 `memory`, `sqlite`, `jetstream`.
+
+Where to read on: `tests/planner/test_scenarios.py`, this very life as a test; then `services.state`, what events mean.
 """
 
 from __future__ import annotations

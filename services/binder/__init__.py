@@ -1,5 +1,5 @@
 """The binder: the one writer of verdicts in a cluster; it binds, evicts and reports.
 
 `core` decides, `judge` judges one proposal, `replacement` keeps the room of failed members, `rules` are the published
-ones, `report` says what users read, `service` is the only file that talks to the outside.
+ones, `report` says what users read, `service` is the only part that talks to the outside.
 """

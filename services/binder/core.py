@@ -1,8 +1,9 @@
 """The binder's decision: a pure function of the state, by the rules in force there.
 
 In this order: a policy for a log that has none; owners for the partitions; the room of failed members; proposals, in log
-order; room that is kept for gangs, and that starving ones ask for; held assignments whose time or chance is over.
-Proposals are judged before timeouts, so that a quorum that stands in the log is never lost to a late tick.
+order (`judge`); nominations and reservations that end, and starving gangs' requests for room; held assignments that may
+go, or whose time or chance is over; deadlocks. Proposals are judged before timeouts, so that a quorum that stands in the
+log is never lost to a late tick.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@
 between slices of work, by count, so that a service can answer pings in between; the state must not change until it
 returns its events. Groups are placed as wholes, and neighbours in the queue that are single pods of one scheduling class
 in one step.
+
+Where to read on: `Cycle.plan`, from which `gangs` and `placement` are called; `rules`, the published rules, one file
+each, such as `rules.coscheduling.queue_sort`; `service`, this core as a process. The binder's half is
+`services.binder.core`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The planner as a process: one shard's core over the log. It talks to nobody but the log."""
+"""The planner as a process: one shard's core over the log. It talks to nobody but the log.
+
+`services.decider` is the loop: follow, fold, decide, append. `services.console.launch` starts this as a process, with its
+settings, lease, signals and exit codes. The binder's service adds effects on the cluster.
+"""
 
 from __future__ import annotations
 

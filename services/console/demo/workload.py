@@ -1,8 +1,8 @@
 """What `muster demo` runs when it is given nothing else: a cluster of 96 nodes and a workload that has it all.
 
 Two training jobs each need 300 of the 512 GPUs. Placed pod by pod, each would get hold of about half, and neither would
-ever start; as gangs one runs, and the other when that one has finished. Around them: smaller gangs in both dialects,
-Deployments, a StatefulSet, single pods, and a gang that fits only a larger cluster.
+ever start; as gangs one runs, and the other when that one has finished. Around them: smaller gangs in two of
+coscheduling's dialects, Deployments, a StatefulSet, single pods, and a gang that fits only a larger cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def nodes() -> Iterator[Object]:
 
 
 def workload() -> Iterator[Object]:
-    """About 1,250 pods, 1,170 of which find a place."""
+    """1,261 pods, 1,181 of which find a place."""
     yield from _gang("llama-a", 300, {"cpu": "4", "memory": "16Gi", GPU: "1"}, runs_ms=4_000)
     yield from _gang("llama-b", 300, {"cpu": "4", "memory": "16Gi", GPU: "1"})
     for number in range(8):
