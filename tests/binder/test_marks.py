@@ -36,9 +36,9 @@ class Cluster:
             raise self.answers.pop(0)
         pod = self.pods.get(name)
         if pod is None:
-            raise NotFound(404, "annotate", "NotFound", "")
+            raise NotFound("annotate", 404, "NotFound", "")
         if (pod.metadata.uid, pod.metadata.resource_version) != (uid, version):
-            raise Conflict(409, "annotate", "Conflict", "")
+            raise Conflict("annotate", 409, "Conflict", "")
         pod.metadata.annotations |= annotations
         pod.metadata.resource_version = str(int(version) + 1_000)
         if self.lost and self.lost.pop(0):
@@ -160,7 +160,7 @@ async def test_a_pod_that_is_gone_or_made_anew_is_left_alone(world: World, clust
 
 
 async def test_a_definite_no_settles_it_and_the_gang_stays_refused(world: World, cluster: Cluster) -> None:
-    cluster.answers = [ApiError(403, "annotate", "Forbidden", "no right to patch pods")] * 3
+    cluster.answers = [ApiError("annotate", 403, "Forbidden", "no right to patch pods")] * 3
     said = await Binder(world, cluster).noticed().round()
     assert [type(event) for event in said] == [ev.TimeoutMarkFailed] * 3
     assert not world.state.marks

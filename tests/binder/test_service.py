@@ -299,10 +299,14 @@ async def test_a_refusal_after_an_eviction_in_doubt_is_no_answer(muster: Muster,
 
 
 async def test_no_eviction_outlives_its_binder(muster: Muster) -> None:
+    def evictions() -> list[str]:
+        coroutines = (str(task.get_coro()) for task in asyncio.all_tasks())
+        return [name for name in coroutines if "Effects._evict" in name]
+
     await evicting(muster, {"status": 429, "times": 0})
+    await until(evictions, "an eviction to be tried")
     await muster.kill("binder")
-    coroutines = [task.get_coro() for task in asyncio.all_tasks()]
-    assert [name for one in coroutines if "Effects._evict" in (name := str(one))] == []
+    assert evictions() == []
 
 
 async def test_an_eviction_of_a_binder_before_may_still_land(muster: Muster) -> None:
