@@ -31,6 +31,7 @@ from services.planner import core as planner
 from services.simulator.errors import ApiError
 from services.simulator.offline import EPOCH, offered
 from services.simulator.operators import MAKES
+from services.simulator.operators.jobset import RUNTIMES
 from services.simulator.workloads import flatten, is_workload
 from services.state import snapshot
 from services.state.clock import HEARTBEAT_NS, TICK_SPACING_NS
@@ -43,7 +44,7 @@ FACTS = 2_000
 """Facts in one commit."""
 HELPERS = {
     ("", "Namespace"),
-    *(("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")),
+    *(("trainer.kubeflow.org", kind) for kind in RUNTIMES),
 }
 """(API group, kind) of what others name."""
 MAX_TICKS = 200

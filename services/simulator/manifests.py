@@ -69,16 +69,17 @@ def _files(path: Path) -> list[Path]:
 
 
 def _load_file(path: Path) -> Iterator[Object]:
+    name = "stdin" if path == STDIN else str(path)
     try:
-        text = read(path) if path != STDIN else decoded(sys.stdin.buffer.read(), "stdin")
+        text = decoded(sys.stdin.buffer.read(), name) if path == STDIN else read(path)
         documents = load_all(text)
     except Unreadable as error:
         raise ManifestError(str(error)) from error
     except NotYaml as error:
-        raise ManifestError(f"{path}: not YAML: {error}") from error
+        raise ManifestError(f"{name}: not YAML: {error}") from error
     for number, document in enumerate(documents, 1):
         if document is not None:
-            yield from _objects(document, f"{path}, document {number}")
+            yield from _objects(document, f"{name}, document {number}")
 
 
 def _objects(document: Any, where: str) -> Iterator[Object]:
