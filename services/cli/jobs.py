@@ -11,27 +11,24 @@ from services.cli.options import Json, Nats
 
 app = typer.Typer(help="Jobs that are described once for many clusters (docs/federation.md).")
 
+FEDERATION_HELP = "name of the federation's log"
+Federation = Annotated[str, typer.Option("--federation", "--cluster", help=FEDERATION_HELP, metavar="NAME")]
+JobFile = Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")]
+JobName = Annotated[str, typer.Argument(metavar="NAME")]
+Alias = Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")]
+
 
 @app.command("specialize")
-def specialize(
-    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
-    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
-    as_json: Json = False,
-) -> None:
+def specialize(file: JobFile, alias: Alias, as_json: Json = False) -> None:
     """The job as it would be submitted to one of its clusters. Submits nothing."""
     from services.console import jobs
 
     raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
 
 
-FEDERATION_HELP = "name of the federation's log"
-Federation = Annotated[str, typer.Option("--federation", "--cluster", help=FEDERATION_HELP, metavar="NAME")]
-JobName = Annotated[str, typer.Argument(metavar="NAME")]
-
-
 @app.command("submit")
 def submit(
-    file: Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")],
+    file: JobFile,
     nats: Nats = None,
     federation: Federation = "federation",
     watch: Annotated[bool, typer.Option("--watch", help="until it is settled")] = False,
@@ -70,7 +67,7 @@ def cancel(name: JobName, nats: Nats = None, federation: Federation = "federatio
 @app.command("give-up")
 def give_up(
     name: JobName,
-    alias: Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")],
+    alias: Alias,
     reason: Annotated[str, typer.Option(help="why nothing of it can be there, for the log", metavar="TEXT")],
     by: Annotated[str | None, typer.Option(help="who says so (default: you)", metavar="NAME")] = None,
     nats: Nats = None,

@@ -85,12 +85,12 @@ def replay(location: str | None, cluster: str | None, *, at: str | None = None, 
         return kind, await replaying.replay(log, at, kind.form)
 
     kind, state = run(_with_log(location, cluster, work))
-    told = {**kind.summary(state), "digest": kind.form.digest(state)}
+    summed_up = {**kind.summary(state), "digest": kind.form.digest(state)}
     what, waiting = kind.waiting(state)
     if as_json:
-        show.json_line({**told, what: waiting})
+        show.json_line({**summed_up, what: waiting})
         return 0
-    show.facts_of(f"State at {state.sequence}", told)
+    show.facts_of(f"State at {state.sequence}", summed_up)
     if waiting:
         rows = [(name, *found.values()) for name, found in waiting.items()]
         columns = (kind.one, *next(iter(waiting.values())))

@@ -255,9 +255,8 @@ async def test_a_federator_that_takes_over_lists_once_and_is_quiet(field: Field)
 
 
 async def test_strangers_in_the_namespace_cost_no_list(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "services.federator.backends.leaf.ANSWER_S", 60.0
-    )  # on a busy machine an answer that is late costs a list, and may
+    """On a busy machine an answer that is late costs one, and may: here nobody is late."""
+    monkeypatch.setattr("services.federator.backends.leaf.ANSWER_S", 60.0)
     await field.submit("train", prod=0, guard_s=600.0)
     await field.pods_made("train", "prod")
     await field.vouched("prod")

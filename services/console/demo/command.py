@@ -44,7 +44,7 @@ def demo(
     with told_errors(ManifestError, ApiError, ChildFailed, ServerError):
         own_work = bool(trace or nodes or workload)
         _check(nodes, workload, trace, trace_directory, limit)
-        _check_gang_groups(trace, gang_groups)
+        _check_trace(trace, gang_groups)
         acts = acts_of(act, own_work)
         options = cluster.Options(
             directory=keep or Path(tempfile.mkdtemp(prefix="muster-demo-")),
@@ -117,7 +117,7 @@ def _check(
         raise Unusable("expected both --nodes and --workload, or neither")
 
 
-def _check_gang_groups(trace: str | None, mode: str | None) -> None:
+def _check_trace(trace: str | None, mode: str | None) -> None:
     from services.simulator.traces import MODES, TRACES
 
     if trace and trace not in TRACES:

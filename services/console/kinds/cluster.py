@@ -67,22 +67,21 @@ class Checks:
         """For a binding the node that was intended instead."""
         if type(event) in BINDINGS:
             intended = self._permitted.get(event.uid, "")
-            return None if intended == event.node or self._lies_before(event.uid, intended) else intended
+            fits = intended == event.node or (not intended and self._lies_before(event.uid, self._settled))
+            return None if fits else intended
         if type(event) in EVICTIONS and event.uid not in self._evicting:
-            return None if self._lies_before(event.uid) else ""
+            return None if self._lies_before(event.uid, self._settled) else ""
         if type(event) in MARKS:
             pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
-            known = all(uid in self._marking or self._lies_before(uid, among=self._there) for uid in pods)
-            return None if known else ""
+            lacks = any(uid not in self._marking and not self._lies_before(uid, self._there) for uid in pods)
+            return "" if lacks else None
         return None
 
-    def _lies_before(self, uid: str, intended: str = "", *, among: Collection[str] | None = None) -> bool:
-        """Whether the intent may have been purged: the pod was settled at the start (`among` others), or gone by then."""
-        known = self._settled if among is None else among
-        if not self._stands or intended or not (uid in known or uid not in self._state.pods):
-            return False
-        self.before += 1
-        return True
+    def _lies_before(self, uid: str, known: Collection[str]) -> bool:
+        """Whether the intent may have been purged: the pod is one of those `known` at the start, or is gone. Counted."""
+        before = self._stands and (uid in known or uid not in self._state.pods)
+        self.before += before
+        return before
 
     def inert(self) -> str:
         """An outcome for a pod that is gone changes nothing, and is right."""
