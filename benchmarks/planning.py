@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import events as ev
+from benchmarks.opening import opening
 from events import envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
 from events.objects import Declaration, Membership
-from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
 from services.console.verify import verify
 from services.planner import core as planner
@@ -38,13 +38,8 @@ class Bench:
     def __init__(self, nodes: int) -> None:
         self.log = MemoryLog("bench")
         self.state = State()
-        self.append("ingest", [ev.IngestTaken(holder="bench")], "taken")
-        for start in range(0, nodes, 500):
-            self.append("ingest", [_node(i) for i in range(start, min(start + 500, nodes))], "facts")
-        self.append("ingest", [ev.ClusterSynced(nodes=nodes, pods=0)], "facts")
-        self.append("admin", [ev.PolicyChanged(policy=DEFAULT_POLICY)], "admin")
-        self.append("planner.0", [ev.PlannerTaken(shard="0", holder="bench")], "taken")
-        self.append("binder", [ev.BinderTaken(holder="bench")], "taken")
+        for commit in opening([_node(i) for i in range(nodes)]):
+            self.append(*commit)
         self.append("binder", binder.decide(self.state), "decide")
 
     def append(self, writer: str, events: list[ev.Event], cause: str) -> None:

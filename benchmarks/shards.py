@@ -37,6 +37,7 @@ from typing import NamedTuple
 import msgspec
 
 import events as ev
+from benchmarks.opening import opening
 from events import envelope, subjects
 from events.envelope import Header
 from events.homes import copy, open_log
@@ -79,15 +80,9 @@ class Cluster:
         self.counted: Counter[str] = Counter()
         self.cpu_s: Counter[str] = Counter()
         self.under_way: dict[str, tuple[int, int, list[ev.Event]]] = {}
-        self.append("ingest", [ev.IngestTaken(holder="bench")], "taken")
-        self.append("ingest", [*map(_class, (1, SLOTS))], "facts")
-        for start in range(0, nodes, 500):
-            self.append("ingest", [_node(i) for i in range(start, min(start + 500, nodes))], "facts")
-        self.append("ingest", [ev.ClusterSynced(nodes=nodes, pods=0)], "facts")
-        self.append("admin", [ev.PolicyChanged(policy=policy)], "admin")
-        for shard in self.shards:
-            self.append(f"planner.{shard}", [ev.PlannerTaken(shard=shard, holder="bench")], "taken")
-        self.append("binder", [ev.BinderTaken(holder="bench")], "taken")
+        classes = [*map(_class, (1, SLOTS))]
+        for commit in opening([_node(i) for i in range(nodes)], shards=self.shards, classes=classes, policy=policy):
+            self.append(*commit)
         self.append("binder", binder.decide(self.state), "decide")
         self.cpu_s.clear()
 

@@ -29,12 +29,12 @@ from typing import Any
 import msgspec
 
 import events as ev
+from benchmarks.opening import BLOCK, opening
 from benchmarks.plot import Panel, Series, write
 from events import envelope, subjects
 from events.envelope import FIRST_VERSION, Header, Stored
 from events.jetstream import JetStreamLog
 from events.objects import Declaration, Membership
-from events.policy import DEFAULT_POLICY
 from events.server import EmbeddedServer
 from events.snapshots import Kept
 from services.binder import core as binder
@@ -61,12 +61,8 @@ class Cluster:
     def __init__(self, nodes: int) -> None:
         self.state = State()
         self.source = random.Random(nodes)
-        self.append("ingest", [ev.IngestTaken(holder="bench")], "taken")
-        self.in_blocks("ingest", [_node(i) for i in range(nodes)], "facts")
-        self.append("ingest", [ev.ClusterSynced(nodes=nodes, pods=0)], "facts")
-        self.append("admin", [ev.PolicyChanged(policy=DEFAULT_POLICY)], "admin")
-        self.append("planner.0", [ev.PlannerTaken(shard="0", holder="bench")], "taken")
-        self.append("binder", [ev.BinderTaken(holder="bench")], "taken")
+        for commit in opening([_node(i) for i in range(nodes)]):
+            self.append(*commit)
         self.append("binder", binder.decide(self.state), "decide")
 
     def append(self, writer: str, events: list[ev.Event], cause: str) -> None:
@@ -75,8 +71,8 @@ class Cluster:
         state.apply(state.sequence + 1, header, events)
 
     def in_blocks(self, writer: str, events: Sequence[ev.Event], cause: str) -> None:
-        for start in range(0, len(events), 500):
-            self.append(writer, list(events[start : start + 500]), cause)
+        for start in range(0, len(events), BLOCK):
+            self.append(writer, list(events[start : start + BLOCK]), cause)
 
     def populate(self, pods: int) -> None:
         """Pods arrive, are planned, judged and bound; a tenth asks for more than any node has."""
