@@ -10,6 +10,9 @@ from services.cli.options import PROFILE, Cluster, Json, Log
 
 app = typer.Typer(help="The policy in the log: every bound and default that a decision depends on.")
 
+NO_CHANGES = ("log", "cluster", "as_json")
+"""Parameters of `change` that are no fields of the policy or of its profile, as all the others are."""
+
 
 @app.command("show")
 def show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
@@ -21,6 +24,7 @@ def show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
 
 @app.command("set")
 def change(
+    context: typer.Context,
     log: Log,
     cluster: Cluster = None,
     profile: Annotated[str | None, typer.Option(help=PROFILE, metavar="NAME")] = None,
@@ -51,23 +55,5 @@ def change(
     """Change the policy from here on; what is not named stays as it is."""
     from services.console import commands
 
-    changes = {
-        "profile": profile,
-        "queue_order": queue_order,
-        "node_score": node_score,
-        "permit_waiting_ms": permit_waiting_ms,
-        "backoff_initial_ms": backoff_initial_ms,
-        "backoff_max_ms": backoff_max_ms,
-        "retry_ms": retry_ms,
-        "cycle_pods": cycle_pods,
-        "gang_pods": gang_pods,
-        "replacement_hold_ms": replacement_hold_ms,
-        "replacement_policy": replacement_policy,
-        "lookahead_pods": lookahead_pods,
-        "nominate_after_refusals": nominate_after_refusals,
-        "nomination_hold_ms": nomination_hold_ms,
-        "reserve_after_refusals": reserve_after_refusals,
-        "reservation_hold_ms": reservation_hold_ms,
-        "reservations": reservations,
-    }
+    changes = {name: value for name, value in context.params.items() if name not in NO_CHANGES}
     raise typer.Exit(commands.set_policy(log, cluster, changes, as_json=as_json))

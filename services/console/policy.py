@@ -24,7 +24,7 @@ REPLACEMENT = ("keep", "evict")
 LEAST = {"cycle_pods": 1, "gang_pods": 1, "backoff_initial_ms": 1, "backoff_max_ms": 1, "retry_ms": 1_000}
 """Smallest values; 0 for whatever is not named."""
 MOST = 1 << 40
-NONE = "its rules and bounds stand in each job, and it has no policy"
+NO_POLICY = "its rules and bounds stand in each job, and it has no policy"
 
 
 class InvalidPolicy(Unusable):
@@ -67,7 +67,7 @@ def _flag(name: str) -> str:
 async def current(log: EventLog) -> tuple[int, Policy | None]:
     """Up to where the log was read, and the policy there; None while it has none. Raises Unusable, LogError,
     UnknownCommit."""
-    await check_of_a_cluster(log, NONE)
+    await check_of_a_cluster(log, NO_POLICY)
     state = await replay(log)
     return state.sequence, state.policy
 
@@ -75,7 +75,7 @@ async def current(log: EventLog) -> tuple[int, Policy | None]:
 async def change(log: EventLog, changes: Mapping[str, Any]) -> tuple[int, Policy]:
     """Append the changed policy; its place and itself. Raises InvalidPolicy, Unusable when there is nothing to change or
     another admin was faster or it is a federation's log, LogError."""
-    await check_of_a_cluster(log, NONE)
+    await check_of_a_cluster(log, NO_POLICY)
     writer = Writer(log, "admin")
     last = await log.last(writer.subject)
     writer.last = last.sequence if last is not None else 0

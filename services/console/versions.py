@@ -20,12 +20,12 @@ from services.state.fold import FOLDS, State
 from services.state.form import listed
 from services.writer import SteppedDown, Writer
 
-ONE = "it has one version of rules and state, and there is nothing to switch"
+ONE_VERSION = "it has one version of rules and state, and there is nothing to switch"
 
 
 async def current(log: EventLog) -> dict[str, Any]:
     """What is in force at the log's end, and who supports what. Raises Unusable, LogError, UnknownCommit."""
-    await check_of_a_cluster(log, ONE)
+    await check_of_a_cluster(log, ONE_VERSION)
     return described(await replay(log))
 
 
@@ -45,7 +45,7 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     Raises Unusable when there is nothing to switch, when a writer lacks what is asked for, or when another admin was
     faster; LogError, UnknownCommit.
     """
-    await check_of_a_cluster(log, ONE)
+    await check_of_a_cluster(log, ONE_VERSION)
     writer = Writer(log, "admin")
     last = await log.last(writer.subject)
     writer.last = last.sequence if last is not None else 0

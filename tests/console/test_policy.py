@@ -2,16 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import events as ev
 from events import envelope
 from events.memory import MemoryLog
-from events.policy import DEFAULT_POLICY
+from events.policy import DEFAULT_POLICY, Policy
 from services.__main__ import app
+from services.cli.policy import NO_CHANGES
 from services.console.errors import Unusable
 from services.console.policy import InvalidPolicy, change, changed, current
 from services.console.verify import verify
@@ -114,6 +117,13 @@ def test_show_and_set_on_the_command_line(log: Path) -> None:
     again = runner.invoke(app, ["policy", "set", str(log), "--node-score", "worst"])
     assert again.exit_code == 2
     assert "expected one of least-allocated, binpack" in again.stderr
+
+
+def test_every_field_can_be_set() -> None:
+    command: Any = typer.main.get_command(app)
+    options = {option.name for option in command.commands["policy"].commands["set"].params} - {*NO_CHANGES}
+    of_the_profile = {"queue_order", "node_score"}
+    assert options == {field.name for field in msgspec.structs.fields(Policy)} | of_the_profile
 
 
 def test_the_bounds_of_starvation_are_shown_and_set(log: Path) -> None:
