@@ -182,14 +182,19 @@ def test_a_group_of_a_higher_priority_is_not_held_off() -> None:
     assert GANG in world.state.reservations, "the claim goes on; that room is free again later"
 
 
-def test_two_starving_gangs_do_not_block_each_other() -> None:
-    busy = Busy(policy(after=2, reservations=2))
-    world = busy.world
+def two_gangs(**bounds: int) -> tuple[Busy, list[str]]:
+    """In the place of the one; and their pods."""
+    busy = Busy(policy(**bounds))
     for uid in MEMBERS:
-        world.deleted(uid)
+        busy.world.deleted(uid)
     for name in ("one", "two"):
-        world.gang(name, 8, 8, created_s=1)
-    both = [f"{name}-{i}" for name in ("one", "two") for i in range(8)]
+        busy.world.gang(name, 8, 8, created_s=1)
+    return busy, [f"{name}-{i}" for name in ("one", "two") for i in range(8)]
+
+
+def test_two_starving_gangs_do_not_block_each_other() -> None:
+    busy, both = two_gangs(after=2, reservations=2)
+    world = busy.world
     for _ in range(60):
         busy.end_one()
         if len(world.state.reservations) == 2:
@@ -204,13 +209,8 @@ def test_two_starving_gangs_do_not_block_each_other() -> None:
 
 
 def test_with_one_reservation_at_a_time_they_take_turns() -> None:
-    busy = Busy(policy(after=2))
+    busy, both = two_gangs(after=2)
     world = busy.world
-    for uid in MEMBERS:
-        world.deleted(uid)
-    for name in ("one", "two"):
-        world.gang(name, 8, 8, created_s=1)
-    both = [f"{name}-{i}" for name in ("one", "two") for i in range(8)]
     for _ in range(60):
         busy.end_one()
         assert len(world.state.reservations) <= 1
