@@ -170,7 +170,7 @@ class Connection:
         inbox_prefix: str = "",
         **credentials: Any,
     ) -> Connection:
-        """`credentials` are nats-py's: user, password, token, user_credentials, nkeys_seed.
+        """`credentials` are nats-py's: user, password, token, user_credentials.
 
         The URL may name several servers, with commas, and user and password as ``nats://user:password@host:4222``.
         TLS is used, and insisted on, when a file is given (PEM: who is trusted; who we are) or the URL says ``tls://``.

@@ -195,12 +195,6 @@ def _places(document: Json) -> Iterator[tuple[Any, Any]]:
         yield from _places(document[key])
 
 
-def said_twice(document: Json) -> bytes:
-    """A JSON object with each of its fields repeated."""
-    text = encoded(document)
-    return text[:-1] + b"," + text[1:] if isinstance(document, dict) and document else text
-
-
 # ------------------------------------------------------------------------------------------------------------ any bytes
 
 
