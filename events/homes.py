@@ -13,7 +13,7 @@ from events.snapshots import BrokenSnapshot
 
 SCHEMES = ("nats", "tls", "ws", "wss")
 SUFFIX = ".db"
-EXPECTED = "expected a NATS URL such as nats://127.0.0.1:4222"
+EXPECTED_URL = "expected a NATS URL such as nats://127.0.0.1:4222"
 
 
 async def open_log(
@@ -40,7 +40,7 @@ async def open_log(
         from events.sqlite import SqliteLog
 
         return SqliteLog(location, cluster, create=create)
-    raise LogError(f"{location}: {EXPECTED}, or the path of a file *{SUFFIX}")
+    raise LogError(f"{location}: {EXPECTED_URL}, or the path of a file *{SUFFIX}")
 
 
 def is_server(location: str) -> bool:
@@ -56,7 +56,7 @@ def split(location: str) -> tuple[str, str]:
     try:
         parts = [_server(text if "://" in text else f"nats://{text}") for text in location.split(",")]
     except ValueError as error:
-        raise LogError(f"{re.sub('//.*@', '//', location)}: {EXPECTED}") from error
+        raise LogError(f"{re.sub('//.*@', '//', location)}: {EXPECTED_URL}") from error
     servers = ",".join(urlunsplit(part._replace(path="")) for part in parts)
     return servers, next((part.path.strip("/") for part in parts if part.path.strip("/")), "")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from events import envelope, micro, subjects
 from events.connection import Connection
-from events.homes import EXPECTED, SUFFIX, split
+from events.homes import EXPECTED_URL, SUFFIX, split
 from events.log import EventLog
 from events.micro import Unfit
 from services import documents, settings
@@ -216,7 +216,7 @@ class _Asking:
         chosen = settings.read({"nats_url": nats})
         if chosen.nats_url.endswith(SUFFIX):
             raise Unusable(
-                f"{chosen.nats_url}: this is asked of a federator: {EXPECTED}; "
+                f"{chosen.nats_url}: this is asked of a federator: {EXPECTED_URL}; "
                 "`muster job explain` and `muster replay` read a log in a file"
             )
         servers, _ = split(chosen.nats_url)
