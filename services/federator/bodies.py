@@ -106,25 +106,6 @@ class Bodies:
         return len(gone)
 
 
-class MemoryBlobs:
-    """In memory, for tests and simulations."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, bytes] = {}
-
-    async def put(self, name: str, data: bytes) -> None:
-        self.data[name] = data
-
-    async def get(self, name: str) -> bytes | None:
-        return self.data.get(name)
-
-    async def delete(self, name: str) -> None:
-        self.data.pop(name, None)
-
-    async def names(self) -> list[str]:
-        return list(self.data)
-
-
 class BucketBlobs:
     """In JetStream's object store, bucket ``muster-bodies-<federation>``."""
 

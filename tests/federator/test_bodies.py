@@ -15,8 +15,8 @@ from services.federator.bodies import (
     BucketBlobs,
     Cipher,
     InvalidKey,
-    MemoryBlobs,
 )
+from tests.federator.blobs import MemoryBlobs
 from tests.nats_server import cluster, connected, server
 
 __all__ = ["cluster", "server"]

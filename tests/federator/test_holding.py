@@ -17,7 +17,7 @@ from services.federator import mcc
 from services.federator.backends import Accepted, Reach, Submission
 from services.federator.backends.gangs import MANAGED, MANAGER
 from services.federator.backends.kubernetes import Kubernetes
-from services.federator.bodies import Bodies, Cipher, MemoryBlobs
+from services.federator.bodies import Bodies, Cipher
 from services.federator.records import ENDED, SETTLED, Job, account_of
 from services.federator.service import Federator, agenda
 from services.federator.specialize import specialize, to_yaml
@@ -25,6 +25,7 @@ from services.federator.state import State
 from services.kubernetes.access import direct
 from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import KubernetesSite
+from tests.federator.blobs import MemoryBlobs
 from tests.federator.jobs import document, plugin
 from tests.waiting import until
 

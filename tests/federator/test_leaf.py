@@ -19,7 +19,7 @@ from events.memory import MemoryLog
 from services.federator.backends import RUNNING, SUCCEEDED, WAITING, Backend, Listing, Reach, Silent, Watched
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
-from services.federator.bodies import Bodies, Cipher, MemoryBlobs
+from services.federator.bodies import Bodies, Cipher
 from services.federator.records import PLACED, RACING, SETTLED, Job, account_of
 from services.federator.service import Federator
 from services.federator.specialize import to_yaml
@@ -27,6 +27,7 @@ from services.federator.state import State
 from services.kubernetes.access import direct
 from services.simulator.faults import Fault
 from services.writer import Writer
+from tests.federator.blobs import MemoryBlobs
 from tests.federator.jobs import document, plugin
 from tests.federator.leaves import Hub, LeafCluster
 from tests.waiting import until

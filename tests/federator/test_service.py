@@ -18,7 +18,7 @@ from services.federator.backends import Absent, Accepted, Described, Listing, Re
 from services.federator.backends.credentials import Secret
 from services.federator.backends.openpai import Limits
 from services.federator.backends.openpai import OpenPai as Backend
-from services.federator.bodies import Bodies, Cipher, MemoryBlobs
+from services.federator.bodies import Bodies, Cipher
 from services.federator.core import KeptUp
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED, Job, account_of
@@ -30,6 +30,7 @@ from services.simulator.openpai.server import LateFault, OpenPai, Served
 from services.snapshots import take
 from services.writer import SteppedDown
 from tests.federator.backends.sites import UNLIMITED, job
+from tests.federator.blobs import MemoryBlobs
 from tests.federator.jobs import document, plugin
 from tests.waiting import until
 
