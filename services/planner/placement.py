@@ -229,7 +229,7 @@ class Left:
     """After so many times the bound is taken anew: it follows what is taken, and not what is given back."""
 
     def __init__(self, table: NodeTable) -> None:
-        self.shapes = Shapes(table.allocatable)
+        self.shapes = Shapes.of(table)
         self.free: Ints = np.asfortranarray(table.allocatable - table.held - table.proposed)
         self.least: Ints = self._bound(table)
         """For each resource a bound from below on what any node has left: where a request is smaller, nobody lacks."""
@@ -268,7 +268,17 @@ class Left:
 
 
 class Shapes:
-    """Nodes by what they offer: rows of equal allocatable are of one shape."""
+    """Nodes by what they offer: rows of equal allocatable are of one shape.
+
+    They are kept until a node changes, whatever is claimed: to find them, all rows are sorted.
+    """
+
+    @staticmethod
+    def of(table: NodeTable) -> Shapes:
+        shapes = table.cache.get("shapes")
+        if shapes is None:
+            shapes = table.cache["shapes"] = Shapes(table.allocatable)
+        return cast(Shapes, shapes)
 
     def __init__(self, allocatable: Ints) -> None:
         offers, of_row = np.unique(allocatable, axis=0, return_inverse=True)
