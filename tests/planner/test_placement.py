@@ -219,7 +219,7 @@ def test_what_is_kept_between_cycles_is_what_a_new_look_finds(
 
 
 def test_shapes_are_sorted_anew_when_a_node_changes_not_when_many_pods_are_claimed() -> None:
-    """Under load each cycle has more claims than are told row by row: sorting all nodes in each was a fifth of planning."""
+    """Under load each cycle has more claims than are told row by row; sorting all nodes was a fifth of it."""
     ask = Ask(1, 0, 0, "", False, 1, 5)
     table = table_of([(1024, GIB, 0, "a"), (2048, GIB, 0, "a")], [ask])
     before = Room(table, "least-allocated")._left
