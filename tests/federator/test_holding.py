@@ -12,37 +12,32 @@ import pytest
 
 import events as ev
 from events import envelope
-from events.memory import MemoryLog
 from services.federator import mcc
 from services.federator.backends import Accepted, Reach, Submission
 from services.federator.backends.gangs import MANAGED, MANAGER
 from services.federator.backends.kubernetes import Kubernetes
-from services.federator.bodies import Bodies, Cipher
-from services.federator.records import ENDED, SETTLED, Job, account_of
-from services.federator.service import Federator, agenda
+from services.federator.records import ENDED, account_of
+from services.federator.service import agenda
 from services.federator.specialize import specialize, to_yaml
 from services.federator.state import State
 from services.kubernetes.access import direct
 from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import KubernetesSite
-from tests.federator.blobs import MemoryBlobs
 from tests.federator.jobs import document, plugin
+from tests.federator.processes import Processes
 from tests.waiting import until
 
 NAMES = ("a", "b", "c")
 POLL_S = 0.02
 
 
-class Field:
-    """Three Kubernetes clusters that the test schedules, a log, and one federator process after the other."""
+class Field(Processes):
+    """Three Kubernetes clusters that the test schedules."""
 
     def __init__(self, sites: dict[str, KubernetesSite]) -> None:
+        super().__init__()
         self.sites = sites
-        self.log = MemoryLog("federation")
-        self.bodies = Bodies(MemoryBlobs(), Cipher([Cipher.new_key()]))
         self.backends: dict[str, Kubernetes] = {}
-        self.federator: Federator
-        self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self.backends = {
@@ -52,39 +47,13 @@ class Field:
             account_of("ml", f"https://{alias}.example"): Reach(backend, POLL_S)
             for alias, backend in self.backends.items()
         }
-        self.federator = Federator(self.log, reaches, self.bodies, holder="test")
-        self._running = asyncio.create_task(self.federator.run())
-        await until(lambda: self.federator.ready.is_set() or self.alive(), "the federator to be ready")
-
-    def alive(self) -> bool:
-        if self._running is not None and self._running.done():
-            self._running.result()
-        return False
-
-    async def kill(self) -> None:
-        """At once, wherever it is."""
-        if self._running is not None:
-            self._running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._running
-            self._running = None
-            for backend in self.backends.values():
-                await backend.close()
+        await self.begin(reaches)
 
     async def submit(self, name: str, **priorities: int) -> None:
         await self.federator.federate(described(name, **priorities))
 
-    def job(self, name: str) -> Job:
-        state = self.federator.state
-        return state.jobs[state.names[name]]
-
-    async def settled(self, *names: str) -> None:
-        await until(
-            lambda: not self.alive() and all(self.job(name).phase == SETTLED for name in names), "everything to settle"
-        )
-
     async def cleared(self) -> None:
-        await until(lambda: not self.alive() and not self.federator.state.clearing, "what is left to be cleared")
+        await self.until(lambda: not self.federator.state.clearing, "what is left to be cleared")
 
     def left(self) -> dict[str, list[str]]:
         """Run → where Jobs of it are."""
@@ -226,12 +195,12 @@ async def test_a_run_that_somebody_deletes_is_out_of_the_race(field: Field) -> N
     )
     for made in site.cluster.list("Job"):
         site.cluster.delete("Job", made["metadata"]["name"])
-    await until(lambda: not field.alive() and field.job("train").places["a"].run == "unknown", "its Jobs to be missed")
+    await field.until(lambda: field.job("train").places["a"].run == "unknown", "its Jobs to be missed")
     before = site.requests()
-    await until(lambda: not field.alive() and site.requests() > before + 10, "ten more lists")
+    await field.until(lambda: site.requests() > before + 10, "ten more lists")
     assert field.job("train").places["a"].phase != ENDED
     site.cluster.delete("Pod", "left")
-    await until(lambda: not field.alive() and field.job("train").places["a"].phase == ENDED, "its end")
+    await field.until(lambda: field.job("train").places["a"].phase == ENDED, "its end")
     assert field.job("train").places["a"].run == "gone"
     async with scheduled(field, "b"):
         await field.settled("train")

@@ -19,17 +19,15 @@ from events.memory import MemoryLog
 from services.federator.backends import RUNNING, SUCCEEDED, WAITING, Backend, Listing, Reach, Silent, Watched
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
-from services.federator.bodies import Bodies, Cipher
-from services.federator.records import PLACED, RACING, SETTLED, Job, account_of
-from services.federator.service import Federator
+from services.federator.records import PLACED, RACING, SETTLED, account_of
 from services.federator.specialize import to_yaml
 from services.federator.state import State
 from services.kubernetes.access import direct
 from services.simulator.faults import Fault
 from services.writer import Writer
-from tests.federator.blobs import MemoryBlobs
 from tests.federator.jobs import document, plugin
 from tests.federator.leaves import Hub, LeafCluster
+from tests.federator.processes import Processes
 from tests.waiting import until
 
 NAMES = ("prod", "lab")
@@ -51,22 +49,18 @@ class Asked(Leaf):
         return await super().listed(backend)
 
 
-class Field:
+class Field(Processes):
     """A federator over two clusters, each with a log of its own. It polls twenty times a second, where it polls."""
 
     def __init__(self, hub: Hub, clusters: dict[str, LeafCluster]) -> None:
+        super().__init__()
         self.hub, self.clusters = hub, clusters
-        self.log = MemoryLog("federation")
-        self.bodies = Bodies(MemoryBlobs(), Cipher([Cipher.new_key()]))
         self.lists: dict[str, Fault] = {
             name: cluster.kubernetes.faults.plan(verb="list", resource="jobs", times=0)
             for name, cluster in clusters.items()
         }
         """Faults that do no harm: they count."""
-        self.federator: Federator
         self.leaves: dict[str, Asked] = {}
-        self._backends: list[Kubernetes] = []
-        self._running: asyncio.Task[None] | None = None
         self._connection: Connection
 
     async def start(self) -> None:
@@ -74,28 +68,12 @@ class Field:
         reaches = {}
         for name, cluster in self.clusters.items():
             backend = Kubernetes(direct(cluster.kubernetes.url), "default", timeout_s=5.0)
-            self._backends.append(backend)
             self.leaves[name] = Asked(self._connection, cluster.domain, name, "default")
             reaches[account_of("ml", f"https://{name}.example")] = Reach(backend, POLL_S, self.leaves[name])
-        self.federator = Federator(self.log, reaches, self.bodies, holder="test")
-        self._running = asyncio.create_task(self.federator.run())
-        await until(lambda: self.federator.ready.is_set() or self._ended(), "the federator to be ready")
+        await self.begin(reaches)
 
-    def _ended(self) -> bool:
-        if self._running is not None and self._running.done():
-            self._running.result()
-        return False
-
-    async def stop(self) -> None:
-        if self._running is None:
-            return
-        self._running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._running
-        self._running = None
-        for backend in self._backends:
-            await backend.close()
-        self._backends.clear()
+    async def kill(self) -> None:
+        await super().kill()
         await self._connection.close()
 
     async def submit(self, name: str, *, guard_s: float = 0.0, **priorities: int) -> None:
@@ -116,12 +94,8 @@ class Field:
         made["extra"]["com.microsoft.pai.runtimeplugin"] = made["extra"]["com.microsoft.pai.runtimeplugin"][-1:]
         await self.federator.federate(to_yaml(made))
 
-    def job(self, name: str) -> Job:
-        state = self.federator.state
-        return state.jobs[state.names[name]]
-
     def sees(self, name: str, cluster: str, *states: str) -> Callable[[], bool]:
-        return lambda: not self._ended() and self.job(name).places[cluster].run in states
+        return lambda: self.job(name).places[cluster].run in states
 
     async def vouched(self, *clusters: str) -> None:
         """Until these clusters' logs have vouched for them twenty times in a row."""
@@ -167,27 +141,27 @@ async def field(hub: Hub, clusters: dict[str, LeafCluster]) -> AsyncIterator[Fie
     made = Field(hub, clusters)
     await made.start()
     yield made
-    await made.stop()
+    await made.kill()
 
 
 async def test_a_job_whose_clusters_are_heard_costs_a_few_lists(field: Field) -> None:
     await field.submit("train", prod=0, lab=0, guard_s=25.0)
     await field.pods_made("train", *NAMES)
-    await until(field.sees("train", "prod", WAITING))
-    await until(field.sees("train", "lab", WAITING))
+    await field.until(field.sees("train", "prod", WAITING), "prod to be seen waiting")
+    await field.until(field.sees("train", "lab", WAITING), "lab to be seen waiting")
     await field.vouched(*NAMES)
     field.clusters["lab"].bind("train-lab")
-    await until(field.sees("train", "lab", RUNNING), "lab to be seen running")
+    await field.until(field.sees("train", "lab", RUNNING), "lab to be seen running")
     pass_s = field.hold_time()
     before = field.lists["prod"].hits
     assert field.job("train").phase == RACING
     pass_s(26.0)
-    await until(lambda: field.job("train").phase == SETTLED, "the end of the guard time, and the loser's")
+    await field.until(lambda: field.job("train").phase == SETTLED, "the end of the guard time, and the loser's")
     assert field.job("train").winner == "lab"
     assert field.lists["prod"].hits > before, "the loser's end is seen, not believed"
     await field.vouched("lab")  # nobody asks for the loser any more
     field.clusters["lab"].end("train-lab", "Succeeded")
-    await until(field.sees("train", "lab", SUCCEEDED), "how it ended")
+    await field.until(field.sees("train", "lab", SUCCEEDED), "how it ended")
 
 
 @pytest.mark.usefixtures("nobody_late")
@@ -195,13 +169,13 @@ async def test_guard_time_is_earned_without_lists_and_ends_with_one(field: Field
     await field.submit("train", prod=0, guard_s=25.0)
     await field.pods_made("train", "prod")
     field.clusters["prod"].bind("train-prod")
-    await until(field.sees("train", "prod", RUNNING))
+    await field.until(field.sees("train", "prod", RUNNING), "prod to be seen running")
     pass_s = field.hold_time()
     await field.vouched("prod")
     assert field.job("train").phase == RACING
     before = field.lists["prod"].hits
     pass_s(26.0)
-    await until(lambda: field.job("train").phase in (PLACED, SETTLED), "the decision")
+    await field.until(lambda: field.job("train").phase in (PLACED, SETTLED), "the decision")
     assert field.lists["prod"].hits == before + 1
 
 
@@ -216,14 +190,14 @@ async def test_what_happened_while_the_leaf_was_cut_is_seen(field: Field) -> Non
     before = field.lists["prod"].hits
     await until(lambda: field.lists["prod"].hits > before + 3, "lists in the leaf's place")
     field.clusters["prod"].bind("train-prod")
-    await until(field.sees("train", "prod", RUNNING), "a run that began while the leaf was cut")
+    await field.until(field.sees("train", "prod", RUNNING), "a run that began while the leaf was cut")
     assert not field.federator.state.clusters[account_of("ml", "https://prod.example")].silent
     await field.clusters["prod"].stop_ingest()
     field.clusters["prod"].join()
     await field.clusters["prod"].start_ingest()
     await field.vouched(*NAMES)
     field.clusters["prod"].end("train-prod", "Failed")
-    await until(lambda: field.job("train").places["prod"].run == "failed", "its end")
+    await field.until(lambda: field.job("train").places["prod"].run == "failed", "its end")
 
 
 async def test_a_clusters_server_restarts(field: Field) -> None:
@@ -234,7 +208,7 @@ async def test_a_clusters_server_restarts(field: Field) -> None:
     field.clusters["prod"].server.start()
     await field.vouched(*NAMES)
     field.clusters["prod"].bind("train-prod")
-    await until(field.sees("train", "prod", RUNNING))
+    await field.until(field.sees("train", "prod", RUNNING), "prod to be seen running")
     await field.vouched(*NAMES)
 
 
@@ -245,7 +219,7 @@ async def test_without_ingest_the_log_vouches_for_nothing(field: Field) -> None:
     await field.vouched("prod")
     await field.clusters["prod"].stop_ingest()
     field.clusters["prod"].bind("train-prod")
-    await until(field.sees("train", "prod", RUNNING), "the run that no event tells of")
+    await field.until(field.sees("train", "prod", RUNNING), "the run that no event tells of")
     await field.clusters["prod"].start_ingest()
     await field.vouched("prod")
 
@@ -258,16 +232,16 @@ async def test_the_hub_restarts(field: Field) -> None:
     field.hub.server.start()
     await field.vouched("prod")
     field.clusters["prod"].bind("train-prod")
-    await until(field.sees("train", "prod", RUNNING))
+    await field.until(field.sees("train", "prod", RUNNING), "prod to be seen running")
 
 
 async def test_a_federator_that_takes_over_lists_once_and_is_quiet(field: Field) -> None:
     await field.submit("train", prod=0, guard_s=600.0)
     await field.pods_made("train", "prod")
     field.clusters["prod"].bind("train-prod")
-    await until(field.sees("train", "prod", RUNNING))
+    await field.until(field.sees("train", "prod", RUNNING), "prod to be seen running")
     await field.vouched("prod")
-    await field.stop()
+    await field.kill()
     await field.start()
     await field.vouched("prod")
     assert field.job("train").places["prod"].run == RUNNING
@@ -297,7 +271,7 @@ async def test_what_the_log_vouched_for_is_decided_again_from_the_log(field: Fie
     await field.pods_made("train", *NAMES)
     await field.vouched(*NAMES)
     field.clusters["prod"].bind("train-prod")
-    await until(lambda: field.job("train").phase == SETTLED, "the end")
+    await field.until(lambda: field.job("train").phase == SETTLED, "the end")
     again = State()
     async for batch in field.log.read():
         for stored in batch:

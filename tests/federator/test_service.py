@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,12 +12,10 @@ import pytest
 
 import events as ev
 from events import envelope
-from events.memory import MemoryLog
 from services.federator.backends import Absent, Accepted, Described, Listing, Reach, Run, Submission
 from services.federator.backends.credentials import Secret
 from services.federator.backends.openpai import Limits
 from services.federator.backends.openpai import OpenPai as Backend
-from services.federator.bodies import Bodies, Cipher
 from services.federator.core import KeptUp
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED, Job, account_of
@@ -30,8 +27,8 @@ from services.simulator.openpai.server import LateFault, OpenPai, Served
 from services.snapshots import take
 from services.writer import SteppedDown
 from tests.federator.backends.sites import UNLIMITED, job
-from tests.federator.blobs import MemoryBlobs
 from tests.federator.jobs import document, plugin
+from tests.federator.processes import Processes
 from tests.waiting import until
 
 GUARD = 0.002
@@ -41,50 +38,25 @@ NO_LIMITS = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_ho
 NAMES = ("a", "b", "c")
 
 
-class Field:
-    """Three clusters, a log, and one federator process after the other."""
+class Field(Processes):
+    """Three clusters of OpenPAI."""
 
     def __init__(self, pai: OpenPai, directory: Path) -> None:
+        super().__init__()
         token = directory / "token"
         token.write_text("secret")
         self.secret = Secret(file=str(token))
         self.pai = pai
-        self.log = MemoryLog("federation")
-        self.blobs = MemoryBlobs()
-        self.bodies = Bodies(self.blobs, Cipher([Cipher.new_key()]))
-        self.federator: Federator
-        self._running: asyncio.Task[None] | None = None
-        self._backends: list[Backend] = []
 
     def cluster(self, alias: str, **life: Any) -> Served:
         return self.pai.add(alias, tokens={"secret": "alice"}, limits=UNLIMITED, life=Life(**life))
 
     async def start(self) -> Federator:
-        self._backends = [
-            Backend(cluster.url, "alice", self.secret, limits=NO_LIMITS, timeout_s=2.0)
-            for cluster in self.pai.clusters.values()
-        ]
-        urls = [cluster.url for cluster in self.pai.clusters.values()]
-        reaches = {
-            account_of("alice", url): Reach(backend=backend, poll_s=POLL_S)
-            for url, backend in zip(urls, self._backends, strict=True)
-        }
-        self.federator = Federator(self.log, reaches, self.bodies, holder="test")
-        self._running = asyncio.create_task(self.federator.run())
-        ready = asyncio.create_task(self.federator.ready.wait())
-        await asyncio.wait({self._running, ready}, return_when=asyncio.FIRST_COMPLETED)
-        assert ready.done(), self._running
-        return self.federator
-
-    async def kill(self) -> None:
-        """At once, wherever it is."""
-        if self._running is not None:
-            self._running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._running
-            for backend in self._backends:
-                await backend.close()
-            self._running = None
+        reaches = {}
+        for cluster in self.pai.clusters.values():
+            backend = Backend(cluster.url, "alice", self.secret, limits=NO_LIMITS, timeout_s=2.0)
+            reaches[account_of("alice", cluster.url)] = Reach(backend=backend, poll_s=POLL_S)
+        return await self.begin(reaches)
 
     def text(self, name: str, **priorities: int) -> str:
         made = document()
@@ -106,20 +78,6 @@ class Field:
     async def federate(self, name: str, **priorities: int) -> Job:
         uid = await self.federator.federate(self.text(name, **priorities))
         return self.federator.state.jobs[uid]
-
-    def now(self, name: str) -> Job:
-        """The job, as the federator of now knows it."""
-        state = self.federator.state
-        return state.jobs[state.names[name]]
-
-    async def settled(self, *names: str) -> None:
-        def done() -> bool:
-            assert self._running is not None
-            if self._running.done():
-                self._running.result()
-            return all(self.now(name).phase == SETTLED for name in names)
-
-        await until(done, "everything to settle")
 
     def alive(self) -> dict[str, list[str]]:
         """By federated job: on which clusters something of it runs, or still may."""
@@ -151,7 +109,7 @@ async def test_the_first_good_cluster_keeps_the_job(field: Field) -> None:
     await field.start()
     await field.federate("train", a=0, b=0, c=0)
     await field.settled("train")
-    assert field.now("train").winner == "b"
+    assert field.job("train").winner == "b"
     assert field.alive() == {"train": ["b"]}
     await until(lambda: not field.blobs.data, "the body to go")
 
@@ -162,7 +120,7 @@ async def test_a_cluster_of_higher_priority_gets_the_job_in_its_extra_time(field
     await field.start()
     await field.federate("train", a=0, b=20)  # 20 points: 1.2 s
     await field.settled("train")
-    assert field.now("train").winner == "b"
+    assert field.job("train").winner == "b"
     assert field.alive() == {"train": ["b"]}
 
 
@@ -193,7 +151,7 @@ async def test_a_foreign_job_of_the_same_name_is_never_touched(field: Field) -> 
     await field.federate("train", a=0)
     await field.settled("train")
     assert cluster.jobs["alice", "train-a"].stop_ms is None
-    assert field.now("train").places["a"].name == "train-a-2"
+    assert field.job("train").places["a"].name == "train-a-2"
 
 
 async def test_a_cancelled_job_ends_everywhere(field: Field) -> None:
@@ -201,9 +159,9 @@ async def test_a_cancelled_job_ends_everywhere(field: Field) -> None:
         field.cluster(alias, waiting_ms=50, notice_ms=50)
     federator = await field.start()
     await field.federate("train", a=0, b=0, c=0)
-    await until(lambda: field.now("train").phase in (PLACED, SETTLED), "a decision")
-    assert await federator.cancel(field.now("train"))
-    await until(lambda: field.now("train").cancelled and not field.alive(), "its end")
+    await until(lambda: field.job("train").phase in (PLACED, SETTLED), "a decision")
+    assert await federator.cancel(field.job("train"))
+    await until(lambda: field.job("train").cancelled and not field.alive(), "its end")
     await field.settled("train")
 
 
@@ -344,7 +302,7 @@ async def test_it_starts_from_a_snapshot_and_what_was_purged_is_not_missed(field
     assert federator.state.names.keys() == {"done", "waits"}
     with pytest.raises(InvalidJob, match="there was a job 'done' already"):
         await federator.federate(field.text("done", a=0))
-    assert await federator.cancel(field.now("waits"))
+    assert await federator.cancel(field.job("waits"))
     await field.settled("waits")
     assert field.alive() == {"done": ["a"]}
 
@@ -395,6 +353,6 @@ async def test_whatever_happens_one_survives(field: Field, seed: int) -> None:
     alive["job-0"].remove("a")
     assert {name: len(where) for name, where in alive.items()} == dict.fromkeys(names, 1)
     for name in names:
-        assert alive[name] == [field.now(name).winner]
+        assert alive[name] == [field.job(name).winner]
     assert not field.federator.state.submitting
     assert not field.federator.state.stopping
