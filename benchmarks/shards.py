@@ -55,7 +55,7 @@ from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.partitions import PARTITIONS
 from services.state.records import Group, Proposal
-from tests.facts import scheduling_class
+from tests.facts import node, scheduling_class
 
 GI = 1 << 30
 SLOTS = 8
@@ -179,15 +179,8 @@ class Cluster:
 
 
 def _node(number: int) -> ev.NodeObserved:
-    return ev.NodeObserved(
-        name=f"node-{number:05}",
-        uid=f"node-uid-{number}",
-        resource_version="1",
-        labels={},
-        taints=(),
-        unschedulable=False,
-        allocatable={"cpu_milli": 32_000, "memory_bytes": 256 * GI, "pods": 110, "nvidia.com/gpu": SLOTS},
-    )
+    offered = {"cpu_milli": 32_000, "memory_bytes": 256 * GI, "pods": 110, "nvidia.com/gpu": SLOTS}
+    return node(f"node-{number:05}", offered, uid=f"node-uid-{number}")
 
 
 def _class(slots: int) -> ev.SchedulingClassObserved:

@@ -5,7 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import events as ev
-from events.objects import Declaration, HostPort, PreferredTerm, SelectorTerm, Toleration
+from events.objects import Declaration, HostPort, PreferredTerm, SelectorTerm, Taint, Toleration
+
+
+def node(
+    name: str,
+    allocatable: dict[str, int],
+    *,
+    uid: str = "",
+    version: str = "1",
+    labels: dict[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    unschedulable: bool = False,
+) -> ev.NodeObserved:
+    """Its UID is its name, unless another is given."""
+    return ev.NodeObserved(
+        name=name,
+        uid=uid or name,
+        resource_version=version,
+        labels=labels or {},
+        taints=taints,
+        unschedulable=unschedulable,
+        allocatable=allocatable,
+    )
 
 
 def scheduling_class(

@@ -32,6 +32,7 @@ from services.state.clock import tick
 from services.state.fold import State
 from services.state.partitions import partition_of
 from services.state.validate import validate_state
+from tests import facts
 from tests.facts import pod_group, scheduling_class
 
 GI = 1 << 30
@@ -126,15 +127,10 @@ class World:
         offered = {"cpu_milli": cpu * 1000, "memory_bytes": memory_gi * GI, "pods": pods}
         if gpu:
             offered["nvidia.com/gpu"] = gpu
+        uid, version = f"uid-{name}", self.version()
         self.facts(
-            ev.NodeObserved(
-                name=name,
-                uid=f"uid-{name}",
-                resource_version=self.version(),
-                labels=labels or {},
-                taints=taints,
-                unschedulable=unschedulable,
-                allocatable=offered,
+            facts.node(
+                name, offered, uid=uid, version=version, labels=labels, taints=taints, unschedulable=unschedulable
             )
         )
 

@@ -30,6 +30,7 @@ from services.federator.backends import (
     Submitted,
 )
 from services.federator.records import Key
+from tests.federator import simulation
 from tests.federator.audit import Violation
 from tests.federator.clusters import TrueCluster, TrueRun, a_life
 from tests.federator.simulation import FAULTS_END_MS, Process, World
@@ -190,12 +191,7 @@ class HeldWorld(World):
 
 def run(seed: int) -> tuple[str, Counter[str]]:
     """What was violated, if anything, and the faults."""
-    world = HeldWorld(seed)
-    try:
-        world.run()
-    except Violation as violation:
-        return str(violation), world.count
-    return "", world.count
+    return simulation.run(seed, HeldWorld)
 
 
 def main() -> int:

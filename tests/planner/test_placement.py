@@ -23,6 +23,7 @@ from services.planner.placement import CHUNK_PODS, Placed, Room
 from services.state import snapshot
 from services.state.fold import State
 from services.state.nodes import RECOUNTED, NodeTable
+from tests import facts
 from tests.facts import scheduling_class
 from tests.world import World
 
@@ -44,15 +45,8 @@ class Ask(NamedTuple):
 
 
 def node(name: str, cpu_milli: int, memory_bytes: int, gpu: int, zone: str) -> ev.NodeObserved:
-    return ev.NodeObserved(
-        name=name,
-        uid=name,
-        resource_version="1",
-        labels={"zone": zone},
-        taints=(),
-        unschedulable=False,
-        allocatable={"cpu_milli": cpu_milli, "memory_bytes": memory_bytes, "pods": 16, "nvidia.com/gpu": gpu},
-    )
+    offered = {"cpu_milli": cpu_milli, "memory_bytes": memory_bytes, "pods": 16, "nvidia.com/gpu": gpu}
+    return facts.node(name, offered, labels={"zone": zone})
 
 
 def class_of(ask: Ask) -> ev.SchedulingClassObserved:

@@ -16,6 +16,7 @@ from services.planner.placement import Room
 from services.planner.sharing import own_nodes
 from services.state.nodes import NodeTable
 from services.state.partitions import partition_of
+from tests import facts
 from tests.facts import scheduling_class
 from tests.world import World, of_type
 
@@ -214,17 +215,9 @@ WISHES = st.lists(st.tuples(st.integers(1, 100), st.sampled_from("ab")), max_siz
 def table_of(nodes: list[Node], wishes: list[tuple[int, str]]) -> NodeTable:
     table = NodeTable()
     for number, node in enumerate(nodes):
-        table.put(
-            ev.NodeObserved(
-                name=f"n{number}",
-                uid=f"n{number}",
-                resource_version="1",
-                labels={"zone": node.zone},
-                taints=tuple(Taint(key=f"t{i}", value="", effect="PreferNoSchedule") for i in range(node.avoided)),
-                unschedulable=False,
-                allocatable={"cpu_milli": node.cpu_milli, "memory_bytes": node.memory_bytes, "pods": 16},
-            )
-        )
+        taints = tuple(Taint(key=f"t{i}", value="", effect="PreferNoSchedule") for i in range(node.avoided))
+        offered = {"cpu_milli": node.cpu_milli, "memory_bytes": node.memory_bytes, "pods": 16}
+        table.put(facts.node(f"n{number}", offered, labels={"zone": node.zone}, taints=taints))
     preferred = tuple(
         PreferredTerm(
             weight=weight,

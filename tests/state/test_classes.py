@@ -18,6 +18,7 @@ from services.state import snapshot
 from services.state.fold import SWEPT_AFTER, State
 from services.state.nodes import BASE_RESOURCES, LABELS_KEPT, SPARE, NodeTable
 from services.state.validate import validate_state
+from tests import facts
 from tests.facts import scheduling_class
 from tests.world import SECOND_NS, World
 
@@ -172,15 +173,8 @@ def test_room_for_a_class_that_went_meanwhile_is_neither_asked_for_nor_reserved(
 
 
 def node(number: int, cpu: int, resource: str, amount: int, zone: str) -> ev.NodeObserved:
-    return ev.NodeObserved(
-        name=f"n{number}",
-        uid="u",
-        resource_version="1",
-        labels={"zone": zone},
-        taints=(),
-        unschedulable=False,
-        allocatable={"cpu_milli": cpu, "memory_bytes": 1 << 30, "pods": 20, resource: amount},
-    )
+    offered = {"cpu_milli": cpu, "memory_bytes": 1 << 30, "pods": 20, resource: amount}
+    return facts.node(f"n{number}", offered, uid="u", labels={"zone": zone})
 
 
 def of(number: int, cpu: int, resource: str, amount: int, zone: str) -> ev.SchedulingClassObserved:
@@ -343,14 +337,12 @@ def job(world: World, number: int) -> None:
     fact = scheduling_class(name, {"cpu_milli": 1_000, "pods": 1, own: 1}, required_affinity=(term,))
     world.facts(
         fact,
-        ev.NodeObserved(
-            name=name,
-            uid=name,
-            resource_version=world.version(),
+        facts.node(
+            name,
+            {"cpu_milli": 4_000, "memory_bytes": 1 << 32, "pods": 10, own: 2},
+            version=world.version(),
             labels={own: name, "host": name},
             taints=(Taint(key="left", value=name, effect="PreferNoSchedule"),),
-            unschedulable=False,
-            allocatable={"cpu_milli": 4_000, "memory_bytes": 1 << 32, "pods": 10, own: 2},
         ),
     )
     world.gang(name, 2, 2, of=name)

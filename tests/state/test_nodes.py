@@ -10,20 +10,12 @@ from hypothesis import strategies as st
 
 import events as ev
 from services.state.nodes import NodeTable
-from tests.facts import scheduling_class
+from tests.facts import node, scheduling_class
 from tests.world import GI, World
 
 
 def fact(name: str, version: int = 1, uid: str = "", **allocatable: int) -> ev.NodeObserved:
-    return ev.NodeObserved(
-        name=name,
-        uid=uid or name,
-        resource_version=str(version),
-        labels={},
-        taints=(),
-        unschedulable=False,
-        allocatable=allocatable,
-    )
+    return node(name, allocatable, uid=uid, version=str(version))
 
 
 def held(world: World, name: str) -> int:

@@ -16,9 +16,9 @@ from tests.federator.simulation.process import Process
 from tests.federator.simulation.world import World
 
 
-def run(seed: int) -> tuple[str, Counter[str]]:
+def run(seed: int, of: type[World] = World) -> tuple[str, Counter[str]]:
     """What was violated, if anything, and the faults."""
-    world = World(seed)
+    world = of(seed)
     try:
         world.run()
     except Violation as violation:

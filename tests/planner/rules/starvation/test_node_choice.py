@@ -12,6 +12,7 @@ import events as ev
 from events.objects import ClassRoom
 from services.planner.rules.starvation.node_choice import BEYOND, Prospect, choose, nearest
 from services.state.nodes import Ints, NodeTable
+from tests import facts
 from tests.facts import scheduling_class
 from tests.world import World
 
@@ -39,17 +40,8 @@ def table_of(nodes: list[Node]) -> tuple[NodeTable, Ints, Ints]:
     """The table; for each row what there could ever be, and what there is now."""
     table = NodeTable()
     for number, node in enumerate(nodes):
-        table.put(
-            ev.NodeObserved(
-                name=f"n{number}",
-                uid=f"n{number}",
-                resource_version="1",
-                labels={},
-                taints=(),
-                unschedulable=node.tainted,
-                allocatable={"cpu_milli": node.cpu * 100, "memory_bytes": node.memory * 10, "pods": 50},
-            )
-        )
+        offered = {"cpu_milli": node.cpu * 100, "memory_bytes": node.memory * 10, "pods": 50}
+        table.put(facts.node(f"n{number}", offered, unschedulable=node.tainted))
     table.add_class(scheduling_class("a", {"cpu_milli": 100, "memory_bytes": 7, "pods": 1}))
     table.add_class(scheduling_class("b", {"cpu_milli": 130, "pods": 1}))
     limit = table.allocatable.copy()
@@ -147,17 +139,7 @@ def test_large_quantities_stay_exact() -> None:
     """Bytes up to 2^52, and a node that holds far more than it offers."""
     table = NodeTable()
     for name in "ab":
-        table.put(
-            ev.NodeObserved(
-                name=name,
-                uid=name,
-                resource_version="1",
-                labels={},
-                taints=(),
-                unschedulable=False,
-                allocatable={"memory_bytes": 1 << 52, "pods": 9},
-            )
-        )
+        table.put(facts.node(name, {"memory_bytes": 1 << 52, "pods": 9}))
     table.add_class(scheduling_class("big", {"memory_bytes": 1 << 51, "pods": 1}))
     now = table.allocatable.copy()
     now[table.rows["a"], 1] = -(1 << 53)
