@@ -273,7 +273,9 @@ def demo(
     workload: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with pods", metavar="FILE")] = None,
     trace: Annotated[str | None, typer.Option(help="a public trace instead: openb or dlrm", metavar="NAME")] = None,
     directory: Annotated[Path | None, typer.Option("--dir", help="where the trace's CSV files are")] = None,
-    limit: Annotated[int | None, typer.Option(help="pods of the trace at most", min=1)] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="pods of the trace at most (dlrm: whole services, at least one)", min=1)
+    ] = None,
     gang_groups: Annotated[
         str | None,
         typer.Option(help="both roles of a dlrm service wait for each other: strict, nonstrict", metavar="MODE"),
