@@ -93,6 +93,7 @@ from events.federation import (
     FederatorTaken,
     JobCancelled,
     JobFederated,
+    JobForgotten,
     JobPlaced,
     JobScheduled,
     JobSettled,
@@ -104,6 +105,8 @@ from events.federation import (
     RunReleased,
     StopIntended,
     StopRefused,
+    StrayCleared,
+    StrayFound,
     SubmissionAccepted,
     SubmissionDoubted,
     SubmissionHeld,
@@ -191,8 +194,11 @@ FederatorEvents = (
     | StopRefused
     | RunGivenUp
     | JobSettled
+    | JobForgotten
     | RemainsFound
     | RemainsCleared
+    | StrayFound
+    | StrayCleared
     | SnapshotTaken
     | Ticked
     | Renewed
@@ -231,6 +237,7 @@ __all__ = [
     "IngestTaken",
     "JobCancelled",
     "JobFederated",
+    "JobForgotten",
     "JobPlaced",
     "JobScheduled",
     "JobSettled",
@@ -273,6 +280,8 @@ __all__ = [
     "SnapshotTaken",
     "StopIntended",
     "StopRefused",
+    "StrayCleared",
+    "StrayFound",
     "SubmissionAccepted",
     "SubmissionDoubted",
     "SubmissionHeld",

@@ -9,6 +9,7 @@ A job's life, when all goes well:
     JobPlaced, StopIntended ×n       nobody of higher priority came in time: decided, and all others are to be stopped
     ClusterObserved …                they were seen stopped
     JobSettled
+    JobForgotten                     much later: it is over, and so are many others since
 
 Log time is the federator's own, moved by its `Ticked` events; an observation stands behind the tick of its moment. A job
 is named by its UID, and a cluster by the alias that it has in the job. No event has a token or a job's body; `digest`
@@ -48,7 +49,8 @@ class JobFederated(FederationEvent, frozen=True):
     """A multi-cluster job was accepted. It is the intent to submit it to each of its clusters."""
 
     job: str
-    """Its UID: made when it was accepted, and part of the marker in each of its submissions."""
+    """Its UID: made when it was accepted, and part of the marker in each of its submissions. ``<origin>.<random>``: the
+    origin is the same in all UIDs of a log, and of no other; before there were origins it had no dot."""
     name: str
     digest: str
     """Names the body of the multi-cluster job, which lies encrypted elsewhere (docs/federation.md)."""
@@ -230,6 +232,13 @@ class JobSettled(FederationEvent, frozen=True):
     job: str
 
 
+class JobForgotten(FederationEvent, frozen=True):
+    """Decided: it is over on every cluster, its winner's too, and nothing of it is left to be cleared. From here on only
+    the log knows it, and its name may be another job's."""
+
+    job: str
+
+
 class RemainsFound(FederationEvent, frozen=True):
     """A submission that nobody waits for came late: it is held, and is to be cleared."""
 
@@ -242,6 +251,26 @@ class RemainsFound(FederationEvent, frozen=True):
 class RemainsCleared(FederationEvent, frozen=True):
     """Outcome: nothing is left of the run of this UID."""
 
+    job: str
+    cluster: str
+    uid: str
+
+
+class StrayFound(FederationEvent, frozen=True):
+    """A submission of a job that is forgotten came late: it is held, nobody will release it, and it is to be cleared."""
+
+    account: str
+    job: str
+    cluster: str
+    """The alias that the job had for it."""
+    name: str
+    uid: str
+
+
+class StrayCleared(FederationEvent, frozen=True):
+    """Outcome: nothing is left of that run."""
+
+    account: str
     job: str
     cluster: str
     uid: str

@@ -42,7 +42,7 @@ def submit(
 
 @app.command("status")
 def status(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
-    """How a job stands on each of its clusters."""
+    """How a job stands on each of its clusters. Exit code 2: there is none of this name, or it is forgotten."""
     from services.console import jobs
 
     raise typer.Exit(jobs.status(name, nats, federation, as_json=as_json))
@@ -50,7 +50,7 @@ def status(name: JobName, nats: Nats = None, federation: Federation = "federatio
 
 @app.command("list")
 def listed(nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
-    """All jobs."""
+    """All jobs but those that are forgotten: over, and 1,024 others since."""
     from services.console import jobs
 
     raise typer.Exit(jobs.listed(nats, federation, as_json=as_json))

@@ -117,14 +117,20 @@ def listed(nats: str | None, federation: str, *, as_json: bool = False) -> int:
 
 
 async def _listed(nats: str | None, federation: str) -> list[dict[str, Any]]:
-    """Page by page."""
-    found: list[dict[str, Any]] = []
+    """Page by page, each from the last job of the one before on; earlier, where so many were forgotten meanwhile that
+    this is before its beginning."""
+    found: dict[str, dict[str, Any]] = {}
+    offset = 0
     async with await _Asking.open(nats, federation) as federator:
         while True:
-            page = await federator.ask("list", offset=len(found))
-            found += page
+            page = await federator.ask("list", offset=offset)
+            if offset and not any(job["job"] in found for job in page):
+                offset = max(0, offset - PAGE)
+                continue
+            found |= {job["job"]: job for job in page}
             if len(page) < PAGE:
-                return found
+                return list(found.values())
+            offset += PAGE - 1
 
 
 def cancel(name: str, nats: str | None, federation: str, *, as_json: bool = False) -> int:

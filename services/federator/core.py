@@ -1,7 +1,8 @@
 """What the federator says next: a function of its state alone.
 
-`decide` is every job's verdict (`services.federator.rules`) of those of which there is something to say. `answer` is what
-an effect's outcome adds to the log; `federated`, `cancelled` and `given_up` what a request does.
+`decide` is every job's verdict (`services.federator.rules`) of those of which there is something to say, and who is
+forgotten. What follows is what an effect's outcome adds to the log; `federated`, `cancelled` and `given_up` are what a
+request does.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from services.federator.backends import (
 )
 from services.federator.mcc import InvalidJob, MultiClusterJob
 from services.federator.records import ABANDONED, ENDED, Job, Place
-from services.federator.rules import gone, verdict
+from services.federator.rules import forgotten, gone, verdict
 from services.federator.specialize import name_on
 from services.federator.state import State
 
@@ -51,17 +52,22 @@ def decide(state: State) -> list[Event]:
     said: list[Event] = []
     for uid in islice(state.actionable, JOBS):
         said += verdict(state.jobs[uid], state.clusters, state.now_ns)
-    return said
+    return [*said, *forgotten.forgotten(state.over)]
 
 
 # ---------------------------------------------------------------------------------------------------------- requests
 
 
+def uid_of(state: State, drawn: str) -> str:
+    """Of a new job. `drawn`: 32 random digits, new for each request; the first job's are every job's origin."""
+    return f"{state.origin or drawn[:16]}.{drawn[16:]}"
+
+
 def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
-    """The event that accepts a job. `uid` is new for each request; `digest` names its body. Raises InvalidJob."""
+    """The event that accepts a job. `uid` is new (`uid_of`); `digest` names its body. Raises InvalidJob."""
     problems = [f"secrets.{name}: tokens are the federator's to have, not a job's" for name in job.tokens()]
     if job.name in state.names:
-        problems.append(f"name: there was a job {job.name!r} already, and clusters keep names for ever")
+        problems.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
     if problems:
         raise InvalidJob(problems)
     contenders = [

@@ -7,7 +7,7 @@ the same `JobScheduled` is the first to be scheduled, or one that takes over. Wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from events import Event
 from services.federator.backends import GONE, RUNNING, SUCCEEDED, TERMINAL, UNKNOWN
 from services.federator.records import ENDED, RACING, Job, Place
 from services.federator.rules import ending, names, race
+from services.federator.rules.forgotten import KEPT
 from services.federator.state import State
 
 NS_PER_S, NS_PER_MINUTE = 1_000_000_000, 60_000_000_000
@@ -58,16 +59,21 @@ STOPS = {
 
 
 def explained(commits: Iterable[Said], name: str, state: State | None = None) -> list[Line] | None:
-    """The story of the job of this name, in the log's order; None when the log has no such job.
+    """The story of the job of this name, in the log's order; None when the log has no such job. A name that was forgotten
+    may have had several, one after the other.
 
     `state`: that on which the first commit stands, where what was before is purged.
     """
     state = State() if state is None else state
     lines = [*_purged(state, name)]
+    had = set[str]()
     for said in commits:
         for event in said.events:
-            lines += [Line(said.sequence, said.time_ns, *step) for step in _folded(state, said.sequence, event, name)]
-    return lines if name in state.names else None
+            had.add(state.names.get(name, ""))
+            lines += [
+                Line(said.sequence, said.time_ns, *step) for step in _folded(state, said.sequence, event, name, had)
+            ]
+    return lines or None
 
 
 def _purged(state: State, name: str) -> Iterator[Line]:
@@ -78,10 +84,12 @@ def _purged(state: State, name: str) -> Iterator[Line]:
         yield Line(state.sequence, state.clock.time_ns, "", "as of a snapshot", "", reason)
 
 
-def _folded(state: State, sequence: int, event: Event, name: str) -> list[Step]:
-    """What an event is to the job; the state is the one behind it then."""
+def _folded(state: State, sequence: int, event: Event, name: str, had: Container[str]) -> list[Step]:
+    """What an event is to the job; the state is the one behind it then. `had`: the UIDs of all that had the name."""
     uid = state.names.get(name)
     before = list(_before(state, state.jobs[uid], event)) if uid is not None else []
+    if isinstance(event, ev.StrayFound | ev.StrayCleared) and event.job in had:
+        before = list(_answered(event))
     ignored = sum(state.ignored.values())
     state.apply(sequence, [event])
     if sum(state.ignored.values()) != ignored:
@@ -138,6 +146,8 @@ def _decided(job: Job, event: Event) -> Iterator[Step]:
             yield "", "cancelled", "R19", "by its user: every run is stopped"
         case ev.JobSettled():
             yield "", "settled", "R18", "everything that is not kept was seen to have ended, or can never come to be"
+        case ev.JobForgotten():
+            yield "", "forgotten", "R22", f"it is over, and so are {KEPT:,} others since: its name is free"
 
 
 def _why_scheduled(job: Job, place: Place) -> tuple[str, str]:
@@ -170,9 +180,9 @@ def _answered(event: Event) -> Iterator[Step]:
             yield event.cluster, "submitted", "R16" if event.adopted else "R1", reason
         case ev.RunReleased():
             yield event.cluster, "released", "R16", "its acceptance is in the log: it may run"
-        case ev.RemainsFound():
+        case ev.RemainsFound() | ev.StrayFound():
             yield event.cluster, "came late", "R16", "a submission that nobody waits for: it is held, and to be cleared"
-        case ev.RemainsCleared():
+        case ev.RemainsCleared() | ev.StrayCleared():
             yield event.cluster, "cleared", "R18", "nothing of it is left there"
         case ev.SubmissionDoubted():
             yield event.cluster, "in doubt", "R16", f"no answer: {event.reason}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from events import ClusterObserved, ClusterSilent, RemainsFound, Ticked
+from events import ClusterObserved, ClusterSilent, RemainsFound, StrayFound, Ticked
 from events.federation import RunSeen
 from services.federator.backends import GONE, RUNNING, UNKNOWN, Listing, Run
 from services.federator.records import ENDED, NOTHING, NS_PER_MS, Cluster, Key, Place
@@ -88,6 +88,20 @@ def remains(state: State, federation: str, listing: Listing) -> list[RemainsFoun
             run = held.run
             found.append(RemainsFound(job=owner.job, cluster=owner.cluster, name=run.name, uid=run.uid))
     return found
+
+
+def strays(state: State, account: str, federation: str, listing: Listing) -> list[StrayFound]:
+    """R22: the same of jobs that are forgotten. Only a list that was asked for later says that they may be cleared: this
+    one may be from before they were let go."""
+    known = state.strays.get(account, {})
+    return [
+        StrayFound(account=account, job=owner.job, cluster=owner.cluster, name=held.run.name, uid=held.run.uid)
+        for held in listing.held
+        if (owner := held.owner) is not None
+        and owner.federation == federation
+        and state.is_forgotten(owner.job)
+        and held.run.uid not in known
+    ]
 
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:

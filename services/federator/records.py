@@ -145,6 +145,15 @@ class Job(msgspec.Struct, gc=False):
         return [place for place in self.places.values() if place.contends]
 
 
+class Stray(msgspec.Struct, frozen=True, gc=False):
+    """A late submission of a job that is forgotten: held, and to be cleared."""
+
+    job: str
+    cluster: str
+    """The alias that the job had for it."""
+    name: str
+
+
 Clusters = dict[str, Cluster]
 """By account."""
 
@@ -152,6 +161,11 @@ Clusters = dict[str, Cluster]
 def guard_ns(place: Place, cluster: Cluster) -> int:
     """The guard time that its run has earned."""
     return place.earned_ns + (cluster.covered_ns - place.since_ns if place.since_ns >= 0 else 0)
+
+
+def origin_of(uid: str) -> str:
+    """Of a job's UID, what all of its log begin with, and no other's do; empty in one of before there were origins."""
+    return uid.rpartition(".")[0]
 
 
 def account_of(user: str, uri: str) -> str:

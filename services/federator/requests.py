@@ -2,7 +2,8 @@
 
     submit   {"document": "<YAML>"}      {"job": UID, "name": …}; 400 with all that is wrong
     status   {"name": NAME}              a job, as `shown`; 404
-    list     {"offset": 0}               jobs in the order of their acceptance, as `listed`; `PAGE` at most
+    list     {"offset": 0}               jobs in the order of their acceptance, as `listed`; `PAGE` at most. What is
+                                         forgotten meanwhile moves all behind it up
     cancel   {"name": NAME}              {"cancelled": whether there was something left to cancel}; 404
     give-up  {"name": NAME, "cluster": ALIAS, "by": WHO, "reason": WHY}
                                          {"given_up": true}; 404; 409 with why it cannot be (R21). Operators' alone

@@ -1,5 +1,5 @@
-"""What of a federation's state is recorded, and its form (`services.state.form`): jobs, clusters, and of which
-jobs something is to be said.
+"""What of a federation's state is recorded, and its form (`services.state.form`): jobs, clusters, of which jobs something
+is to be said, which are over, and what came late of those that are forgotten.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 import events as ev
-from services.federator.records import Cluster, Job
+from services.federator.records import Cluster, Job, Stray
 from services.federator.state import State
 from services.state.form import Form
 from services.state.records import Clock
@@ -27,10 +27,16 @@ class Snapshot(msgspec.Struct):
     snapshots: dict[int, ev.SnapshotTaken]
     ignored: dict[str, int]
     set_aside: int
+    origin: str = ""
+    """A snapshot of before there were origins has none; nor was any job over."""
+    over: dict[str, None] = {}
+    strays: dict[str, dict[str, Stray]] = {}
 
 
 def _derive(state: State, found: dict[str, Any]) -> None:
-    """Names, and the places that are open, from the jobs."""
+    """Names, and the places that are open, from the jobs; a cluster may have none any more."""
+    for account in state.clusters:
+        state.open[account], state.timed[account] = {}, {}
     for uid, job in state.jobs.items():
         state.names[job.name] = uid
         for place in job.places.values():
@@ -38,5 +44,6 @@ def _derive(state: State, found: dict[str, Any]) -> None:
         state.time(job)
 
 
-FORM = Form(Snapshot, State, _derive)
+LATER: dict[str, object] = {"origin": ""}
+FORM = Form(Snapshot, State, _derive, later=LATER)
 """A federation's."""

@@ -30,9 +30,11 @@ from services.federator.records import (
     Job,
     Key,
     Place,
+    Stray,
+    origin_of,
 )
-from services.federator.rules import verdict
-from services.federator.transitions import answers, jobs, places
+from services.federator.rules import forgotten, verdict
+from services.federator.transitions import answers, jobs, places, strays
 from services.state.clock import advance
 from services.state.form import UnknownCommit, confirm
 from services.state.records import Clock
@@ -52,6 +54,12 @@ class State:
         self.clusters: dict[str, Cluster] = {}
         self.actionable: dict[str, None] = {}
         """Jobs of which something is to be said, in the order in which that came to be."""
+        self.origin = ""
+        """Of this log's jobs' UIDs (`origin_of`); empty before the first."""
+        self.over: dict[str, None] = {}
+        """Jobs that are over, in the order in which that came to be."""
+        self.strays: dict[str, dict[str, Stray]] = {}
+        """By account and UID: what came late of jobs that are forgotten, and is to be cleared."""
         self.snapshots: dict[int, ev.SnapshotTaken] = {}
         """The last `SNAPSHOTS_KEPT`, by sequence."""
         self.ignored: dict[str, int] = {}
@@ -61,7 +69,7 @@ class State:
 
         # Derived, but for the order of the intents, by which nothing is decided.
         self.names: dict[str, str] = {}
-        """Every name that a job ever had → its UID: clusters keep names for ever."""
+        """The names of the jobs → their UIDs."""
         self.open: dict[str, dict[Key, None]] = {}
         """By account: places that did not end, in the order in which their jobs came."""
         self.timed: dict[str, dict[Key, None]] = {}
@@ -121,9 +129,12 @@ class State:
             else:
                 transition(self, event)
         for uid in self._touched:
-            job = self.jobs[uid]
+            job = self.jobs.get(uid)
+            if job is None:  # forgotten in the same commit
+                continue
             self.time(job)
             _mark(self.actionable, uid, bool(verdict(job, self.clusters, self.now_ns)))
+            self.reckon(job)
         self._touched.clear()
 
     def ignore(self, event: ev.Event) -> None:
@@ -132,6 +143,14 @@ class State:
 
     def touch(self, uid: str) -> None:
         self._touched[uid] = None
+
+    def reckon(self, job: Job) -> None:
+        """Have it among those that are over, where it is."""
+        _mark(self.over, job.uid, forgotten.is_over(job, self.origin))
+
+    def is_forgotten(self, uid: str) -> bool:
+        """Whether this was a job of this log: the intent to submit it stood here before anything of it was anywhere."""
+        return uid not in self.jobs and bool(self.origin) and origin_of(uid) == self.origin
 
     def place(self, uid: str, alias: str) -> Place | None:
         job = self.jobs.get(uid)
@@ -234,8 +253,11 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.StopRefused: places.stop_refused,
     ev.RunGivenUp: places.given_up,
     ev.JobSettled: jobs.settled,
+    ev.JobForgotten: jobs.forgotten,
     ev.RemainsFound: jobs.remains_found,
     ev.RemainsCleared: jobs.remains_cleared,
+    ev.StrayFound: strays.found,
+    ev.StrayCleared: strays.cleared,
     ev.Ticked: _ticked,
     ev.SnapshotTaken: _snapshot_taken,
     ev.Renewed: _renewed,

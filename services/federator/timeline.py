@@ -40,16 +40,18 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def drawn(commits: Iterable[Said], name: str, state: State | None = None) -> Timeline | None:
-    """The job of this name, over these commits behind `state` (default: the log's beginning), which is changed; None when
-    there is no such job."""
+    """The job of this name, the last that had it, over these commits behind `state` (default: the log's beginning), which
+    is changed; None when there is no such job."""
     state = State() if state is None else state
     found: dict[str, list[Stretch]] = {}
-    until_ns = 0
+    uid, until_ns = "", 0
     for said in commits:
         state.apply(said.sequence, said.events)
         if name not in state.names:
             continue
         job = state.jobs[state.names[name]]
+        if job.uid != uid:
+            uid, found = job.uid, {}
         for place in job.places.values():
             stretches, kind = found.setdefault(place.cluster, []), _kind(job, place)
             if not stretches or stretches[-1].kind != kind:

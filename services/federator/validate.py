@@ -18,6 +18,7 @@ from services.federator.records import (
     Job,
 )
 from services.federator.rules import verdict
+from services.federator.rules.forgotten import is_over
 from services.federator.state import State, is_timed
 from services.state.form import SNAPSHOTS_KEPT
 from services.state.validate import require
@@ -31,7 +32,12 @@ def validate_state(state: State) -> None:
         said = bool(verdict(job, state.clusters, state.now_ns))
         require((uid in state.actionable) == said, f"something is to be said of {job.name}, or not, otherwise")
     require(len(state.names) == len(state.jobs), "a name is nobody's")
+    over = {uid for uid, job in state.jobs.items() if is_over(job, state.origin)}
+    require(state.over.keys() == over, "other jobs are thought to be over than are")
     _places_are_listed(state)
+    forgotten = all(state.is_forgotten(stray.job) for there in state.strays.values() for stray in there.values())
+    require(forgotten, "what came late is of a job that is known")
+    require(all(state.strays.values()), "a cluster is listed with nothing that came late")
     require(len(state.snapshots) <= SNAPSHOTS_KEPT, "more snapshots are remembered than a purge asks for")
     require(all(sequence < state.sequence for sequence in state.snapshots), "a snapshot is of what is not there yet")
 

@@ -19,21 +19,36 @@ from events.homes import copy, open_log
 from events.memory import MemoryLog
 from events.subjects import FEDERATION, subject
 from services.__main__ import app
+from services.console import jobs
 from services.console.kinds import CLUSTER, FEDERATED, kind_of
 from services.console.kinds.federation import DECISIONS, INPUTS
 from services.console.replay import replay
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
+from services.federator.rules import forgotten
 from services.federator.snapshot import FORM
 from services.federator.state import WRITER, State
 from tests.federator.audit import DECIDED
 from tests.federator.held import HeldWorld
 from tests.federator.logs import CAUSES, history, written
-from tests.federator.simulation import World
+from tests.federator.simulation import World, world
 
 commits_of = cache(history)
 SEED = 5
+FORGETTING = next(
+    seed
+    for seed in range(200)
+    if {ev.JobForgotten, ev.StrayCleared, ev.SnapshotTaken}
+    <= {type(event) for commit in commits_of(seed, HeldWorld) for event in commit}
+)
+"""A history in which something came late of a job that was forgotten."""
 runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many jobs as in the histories."""
+    monkeypatch.setattr(forgotten, "KEPT", world.KEPT)
 
 
 def fold(commits: list[tuple[Event, ...]]) -> State:
@@ -73,6 +88,27 @@ def test_an_event_is_a_decision_or_an_input_of_one_cause() -> None:
     told = [DECISIONS, *INPUTS.values()]
     assert sum(map(len, told)) == len(frozenset[type]().union(*told)) == len(get_args(ev.FederatorEvents))
     assert {*DECIDED} == DECISIONS
+
+
+async def test_forgetting_is_reproduced_and_nobody_is_forgotten_against_the_rules() -> None:
+    commits = commits_of(FORGETTING, HeldWorld)
+    report = await verify(await written(commits), validate_every=1)
+    assert report.verified, report
+    assert report.snapshots
+    index = first(commits, ev.JobForgotten)
+    other = await verify(await written(altered(commits[: index + 1], index, ev.JobForgotten(job="fed.u9"))))
+    assert (other.exit_code, other.difference and other.difference.sequence) == (1, index + 1)
+    assert other.difference is not None
+    assert [one["type"] for one in other.difference.decided] == ["JobForgotten"]
+
+
+async def test_a_log_of_before_jobs_were_forgotten_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its UIDs have no origin: its state is recorded as it was, and nobody is forgotten."""
+    monkeypatch.setattr(world, "ORIGIN", "")
+    commits = history(FORGETTING, HeldWorld)
+    assert not any(isinstance(event, ev.JobForgotten) for commit in commits for event in commit)
+    report = await verify(await written(commits), validate_every=1)
+    assert (report.verified, report.snapshots > 0, fold(commits).origin) == (True, True, "")
 
 
 async def test_another_cluster_in_a_decision_is_a_difference() -> None:
@@ -206,3 +242,54 @@ async def test_a_purged_log_is_verified_from_its_snapshot_and_the_archive_from_t
     assert (await verify(archive)).verified
     assert report.digest == FORM.digest(await replay(archive, None, FORM))
     await archive.close()
+
+
+def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
+    commits = commits_of(FORGETTING, HeldWorld)
+    file = str(tmp_path / "log.db")
+
+    async def made() -> None:
+        log = await open_log(file, FEDERATION, create=True)
+        await copy(await written(commits), log)
+        await log.close()
+
+    asyncio.run(made())
+    index = first(commits, ev.JobForgotten)
+    uid = commits[index][0].job  # type: ignore[union-attr]
+    request = next(one for commit in commits for one in commit if isinstance(one, ev.JobFederated) and one.job == uid)
+    result = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--json"])
+    assert result.exit_code == 0, result.output
+    story = json.loads(result.stdout.splitlines()[-1])
+    assert (story[0]["what"], "forgotten" in [line["what"] for line in story]) == ("accepted", True)
+    before = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--json", "--at", str(index)])
+    assert json.loads(before.stdout.splitlines()[-1]) == [line for line in story if line["sequence"] <= index]
+    assert request.name in said("replay", file, "--at", "3")["unsettled_jobs"]
+
+
+async def test_a_list_that_shrinks_while_it_is_read_lacks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs are forgotten between two pages, more than a page of them."""
+    there = [{"job": f"u{number}"} for number in range(50)]
+    asked: list[int] = []
+
+    class Asking:
+        async def __aenter__(self) -> Asking:
+            return self
+
+        async def __aexit__(self, *exception: object) -> None:
+            pass
+
+        async def ask(self, verb: str, offset: int) -> list[dict[str, str]]:
+            if asked:
+                del there[: min(15, max(0, len(there) - 20))]
+            asked.append(offset)
+            return there[offset : offset + jobs.PAGE]
+
+    async def opened(*_: object) -> Asking:
+        return Asking()
+
+    monkeypatch.setattr(jobs, "PAGE", 10)
+    monkeypatch.setattr(jobs._Asking, "open", opened)
+    found = [job["job"] for job in await jobs._listed(None, FEDERATION)]
+    assert found[:10] == [f"u{number}" for number in range(10)]
+    assert {job["job"] for job in there} <= {*found}
+    assert len(found) == len({*found})

@@ -44,8 +44,11 @@ class Seen:
         self.uid = ""
         self.doubted = False
         """Whether an attempt besides the accepted one may be on its way."""
+        self.given_up = False
         self.rashly = False
         """Whether somebody gave it up who had not looked."""
+        self.remains = ""
+        """The UID of what is to be cleared there."""
         self.run = ""
         self.attempt = 0
         self.started_ns = -1
@@ -66,9 +69,20 @@ class Told:
         self.winner = ""
         self.cancelled = False
         self.settled = False
+        self.forgotten = False
 
     def wanted(self) -> list[Seen]:
         return [place for place in self.places.values() if place.wanted and not place.over]
+
+    def is_over(self) -> bool:
+        """R22: whether it is settled, the winner ended, and nothing is to be cleared, or was given up. One of before
+        there were origins never is."""
+        places = self.places.values()
+        return (
+            self.settled
+            and "." in self.uid
+            and all(place.over and not place.remains and not place.given_up for place in places)
+        )
 
     def extra_time_ends_ns(self, place: Seen) -> int:
         points_milli = place.priority - self.places[self.holder].priority
@@ -92,6 +106,9 @@ class Audit:
                 if overdue := self.overdue(job):
                     raise Violation(f"{job.uid}: overdue: {overdue}")
         for event in commit:
+            told = self.jobs.get(getattr(event, "job", ""))
+            late = isinstance(event, ev.StrayFound | ev.StrayCleared)
+            _check(told is None or told.forgotten is late, f"R22: {event} of a job that is forgotten, or is not")
             reader = READERS.get(type(event))
             if reader is not None:
                 reader(self, event)
@@ -200,7 +217,8 @@ class Audit:
     def _name_taken(self, event: ev.NameTaken) -> None:
         place = self.jobs[event.job].places[event.cluster]
         run = self.run_of(place)
-        _check(run is not None and run.owner is None, f"{event.job} disowns {place.names[-1]}")
+        others = run is not None and (run.owner is None or run.owner.job != event.job)
+        _check(others, f"{event.job} disowns {place.names[-1]}")
         place.over |= not place.wanted
 
     def _gone(self, event: ev.SubmissionWithdrawn) -> None:
@@ -336,7 +354,7 @@ class Audit:
         deleted = run is not None and self.world.clusters[place.account].runs.get(run.name) is not run
         rash = event.by == "hasty"
         _check(rash or not (known and deleted), f"R20: {job.uid} on {place.cluster} is gone, and nobody saw it")
-        place.over, place.wanted, place.rashly = True, False, rash
+        place.over, place.wanted, place.given_up, place.rashly = True, False, True, rash
         if job.holder == place.cluster:
             job.holder = ""
 
@@ -345,6 +363,31 @@ class Audit:
         job.settled = True
         runs = self.survivors(job, "" if job.cancelled else job.winner)
         _check(not runs, f"R18: {job.uid} is settled, and still runs: {runs}")
+        for place in job.places.values():
+            if place.uid and not place.given_up and (job.cancelled or place.cluster != job.winner):
+                place.remains = place.uid
+
+    def _forgotten(self, event: ev.JobForgotten) -> None:
+        job = self.jobs[event.job]
+        _check(job.is_over(), f"R22: {job.uid} is forgotten, and not over")
+        runs = self.survivors(job)
+        _check(not runs, f"R22: {job.uid} is forgotten, and still runs: {runs}")
+        known = [place.uid for place in job.places.values() if place.uid]
+        left = [
+            run.uid
+            for cluster in self.world.clusters.values()
+            for run in cluster.runs.values()
+            if run.uid in known and run.owner is not None and (job.cancelled or run.owner.cluster != job.winner)
+        ]
+        _check(not left, f"R22: {job.uid} is forgotten, and not cleared: {left}")
+        job.forgotten = True
+        self.world.again(job.uid)
+
+    def _remains_found(self, event: ev.RemainsFound) -> None:
+        self.jobs[event.job].places[event.cluster].remains = event.uid
+
+    def _remains_cleared(self, event: ev.RemainsCleared) -> None:
+        self.jobs[event.job].places[event.cluster].remains = ""
 
     # ----------------------------------------------------------------------------------------------------- the truth
 
@@ -388,13 +431,14 @@ class Audit:
             _check(not cluster.touched, f"R17: foreign runs were stopped: {cluster.touched}")
         _check(not world.requests, "a request was lost")
         for job in self.jobs.values():
+            _check(job.forgotten or not job.is_over(), f"R22: {job.uid} is over, and not forgotten")
             _check(job.settled, f"{job.uid} did not settle: {job.decided or 'undecided'}")
             survivors = self.survivors(job)
             kept = [] if job.cancelled or job.decided != "placed" else [job.winner]
             _check(set(survivors) <= set(kept), f"{job.uid} survives on {survivors}, and was placed on {kept}")
             for place in job.places.values():
                 run = self.run_of(place)
-                if run is not None and run.owner is not None and run.stopped:
+                if run is not None and run.owner is not None and run.owner.job == job.uid and run.stopped:
                     _check(not place.wanted, f"{job.uid} was stopped on {place.cluster}, and nobody meant to")
         if world.seed % REPLAYED == 0:
             self.replay()
@@ -425,7 +469,15 @@ def _check(holds: bool, otherwise: str) -> None:
         raise Violation(otherwise)
 
 
-DECIDED = (ev.JobScheduled, ev.JobPlaced, ev.JobUnplaced, ev.JobSettled, ev.StopIntended, ev.SubmissionIntended)
+DECIDED = (
+    ev.JobScheduled,
+    ev.JobPlaced,
+    ev.JobUnplaced,
+    ev.JobSettled,
+    ev.JobForgotten,
+    ev.StopIntended,
+    ev.SubmissionIntended,
+)
 READERS: dict[type, Any] = {
     ev.FederatorTaken: Audit._taken,
     ev.Ticked: Audit._ticked,
@@ -446,4 +498,7 @@ READERS: dict[type, Any] = {
     ev.SubmissionDoubted: Audit._doubted,
     ev.RunGivenUp: Audit._given_up,
     ev.JobSettled: Audit._settled,
+    ev.JobForgotten: Audit._forgotten,
+    ev.RemainsFound: Audit._remains_found,
+    ev.RemainsCleared: Audit._remains_cleared,
 }

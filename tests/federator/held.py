@@ -29,7 +29,7 @@ from services.federator.backends import (
     Stopped,
     Submitted,
 )
-from services.federator.records import Key
+from services.federator.records import Key, Stray
 from tests.federator import simulation
 from tests.federator.audit import Violation
 from tests.federator.clusters import TrueCluster, TrueRun, a_life
@@ -101,6 +101,9 @@ class HeldCluster(TrueCluster):
 
 
 class HoldingProcess(Process):
+    known: dict[str, dict[str, Stray]] = {}  # noqa: RUF012
+    """By account: the strays that were known when it was asked last. Never changed in place."""
+
     def pump(self) -> None:
         super().pump()
         for keys, effect in ((self.state.releasing, self.release), (self.state.clearing, self.clear)):
@@ -153,14 +156,39 @@ class HoldingProcess(Process):
         """Whether anything is open or not: late submissions are looked for."""
         cluster = self.world.clusters[account]
         asked_ns = observing.log_time_ns(self.state, self.clock_ns())
+        self.known = {**self.known, account: dict(self.state.strays.get(account, {}))}
         self.world.call(self, cluster, lambda: cluster.listing(self.world.now_ms), self.looked, (account, asked_ns))
 
     def looked(self, asked: tuple[str, int], answer: Any) -> None:
-        if isinstance(answer, Listing) and (found := observing.remains(self.state, "fed", answer)):
-            self.world.count["late submission found"] += len(found)
-            self.append(*found)
-            self.pump()
+        if isinstance(answer, Listing):
+            self.clear_strays(asked[0], answer)
+            remains = observing.remains(self.state, "fed", answer)
+            strays = observing.strays(self.state, asked[0], "fed", answer)
+            self.world.count["late submission found"] += len(remains)
+            self.world.count["late submission of a forgotten job"] += len(strays)
+            if found := [*remains, *strays]:
+                self.append(*found)
+                self.pump()
         super().looked(asked, answer)
+
+    def clear_strays(self, account: str, listing: Listing) -> None:
+        """Those that were known before this list was asked for."""
+        cluster: Any = self.world.clusters[account]
+        held = {one.run.uid for one in listing.held}
+        for uid, stray in self.known[account].items():
+            said = ev.StrayCleared(account=account, job=stray.job, cluster=stray.cluster, uid=uid)
+            if uid not in held:
+                self.stray_cleared(said, Absent())
+                continue
+            self.world.step(self)
+            asked = lambda name=stray.name, uid=uid: cluster.clear(name, uid, self.world.now_ms)  # noqa: E731
+            self.world.call(self, cluster, asked, self.stray_cleared, said, submits=True)
+
+    def stray_cleared(self, said: ev.StrayCleared, answer: Stopped) -> None:
+        there = said.uid in self.state.strays.get(said.account, ())
+        if there and isinstance(answer, Accepted | Absent):
+            self.world.count["cleared"] += 1
+            self.append(said)
 
 
 class HeldWorld(World):
@@ -181,7 +209,7 @@ class HeldWorld(World):
     def is_over(self) -> bool:
         if self.now_ms < FAULTS_END_MS + 20_000 or not super().is_over() or self.process is None:
             return False
-        return not self.process.state.intents() and not self.left()
+        return not self.process.state.intents() and not self.process.state.strays and not self.left()
 
     def run(self) -> None:
         super().run()

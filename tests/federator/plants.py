@@ -14,7 +14,7 @@ from typing import Any
 import events as ev
 from services.federator import core, observing, records, state
 from services.federator.backends import RUNNING
-from services.federator.rules import ending, gone, guard, names, priority, race
+from services.federator.rules import ending, forgotten, gone, guard, names, priority, race
 from services.federator.transitions import answers, places
 
 Plant = Callable[[], None]
@@ -236,13 +236,38 @@ PLANTS: dict[str, Plant] = {
             if job.cancelled and p.cluster != job.winner
         ),
     ),
+    "R22 forgotten while its winner runs": _replaced(
+        forgotten, "is_over", lambda job, origin: job.phase == records.SETTLED
+    ),
+    "R22 what was given up is forgotten": _replaced(
+        forgotten,
+        "is_over",
+        lambda job, origin: (
+            job.phase == records.SETTLED
+            and all(p.phase == records.ENDED and p.remains == records.NOTHING for p in job.places.values())
+        ),
+    ),
+    "R22 nobody is forgotten": _replaced(forgotten, "forgotten", lambda over: iter(())),
 }
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """With this bug, and then without it."""
-    owners: list[Any] = [answers, core, ending, gone, guard, names, observing, places, priority, race, records.Job]
+    owners: list[Any] = [
+        answers,
+        core,
+        ending,
+        forgotten,
+        gone,
+        guard,
+        names,
+        observing,
+        places,
+        priority,
+        race,
+        records.Job,
+    ]
     tables: list[dict[Any, Any]] = [state.APPLY, records.TRANSITIONS]
     before = [dict(vars(owner)) for owner in owners]
     rows = [dict(table) for table in tables]

@@ -1,7 +1,11 @@
 """A job's story (`services.federator.explain`): given these events, these lines."""
 
+import pytest
+
+import events as ev
 from services.federator import core
 from services.federator.explain import Line, Said, explained
+from services.federator.rules import forgotten
 from services.federator.state import State
 from tests.federator.world import Federation
 
@@ -17,8 +21,8 @@ def told(world: Federation) -> list[tuple[str, str, str]]:
     return [(at.cluster, at.what, at.rule) for at in story(world) if at.what not in ("accepted", "submitted")]
 
 
-def raced(**priorities: float) -> Federation:
-    world = Federation(**priorities)
+def raced(job: str = "u1", **priorities: float) -> Federation:
+    world = Federation(job=job, **priorities)
     world.accept()
     return world
 
@@ -121,3 +125,24 @@ def test_what_a_purge_left_of_it() -> None:
 
 def test_another_name() -> None:
     assert explained([Said(1, 0, raced(a=1, b=2).log)], "other") is None
+
+
+def test_forgotten_and_what_came_late_and_the_next_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    world = raced(a=50, b=50, job="fed.u1")
+    world.at(1, a="failed", b="failed")
+    late = {"account": "a@a", "job": "fed.u1", "cluster": "a", "uid": "late"}
+    world.append(ev.StrayFound(**late, name="mc-job-name-a"), ev.StrayCleared(**late))
+    world.append(ev.StrayFound(**late | {"job": "fed.u9"}, name="another-a"))
+    commits = [Said(n, 0, [event]) for n, event in enumerate(world.log, 1)]
+    steps = [
+        ("", "settled", "R18"),
+        ("", "forgotten", "R22"),
+        ("a", "came late", "R16"),
+        ("a", "cleared", "R18"),
+    ]
+    name = world.mcc.name
+    assert [(at.cluster, at.what, at.rule) for at in explained(commits, name) or ()][-4:] == steps
+    again = core.federated(world.state, world.mcc, "fed.u2", "digest")
+    lines = explained([*commits, Said(len(commits) + 1, 0, [again])], name) or []
+    assert [(at.cluster, at.what, at.rule) for at in lines][-5:] == [*steps, ("", "accepted", "R1")]

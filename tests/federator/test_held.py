@@ -9,6 +9,8 @@ import pytest
 
 from services.federator import observing
 from services.federator.backends import Accepted
+from services.federator.records import ENDED, SETTLED, Job
+from services.federator.rules import forgotten
 from tests.federator import held
 from tests.federator.clusters import a_life
 
@@ -19,7 +21,16 @@ def test_histories() -> None:
         violation, faults = held.run(seed)
         assert not violation, f"seed {seed}: {violation}"
         count += faults
-    for fault in ("late submission", "late submission found", "paused and replaced", "crash", "lost answer", "cleared"):
+    for fault in (
+        "late submission",
+        "late submission found",
+        "late submission of a forgotten job",
+        "submitted again",
+        "paused and replaced",
+        "crash",
+        "lost answer",
+        "cleared",
+    ):
         assert count[fault], f"no history had: {fault}"
 
 
@@ -61,3 +72,18 @@ def test_a_stop_that_does_not_keep_releases_off_is_caught(monkeypatch: pytest.Mo
 def test_who_does_not_look_for_late_submissions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observing, "remains", lambda *_: [])
     assert violated(500).startswith("garbage")
+
+
+def test_who_does_not_look_for_what_comes_late_of_forgotten_jobs_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "strays", lambda *_: [])
+    assert violated(500).startswith("garbage")
+
+
+def test_who_forgets_what_is_to_be_cleared_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose clearing was intended, and not settled."""
+
+    def is_over(job: Job, origin: str) -> bool:
+        return job.phase == SETTLED and all(place.phase == ENDED for place in job.places.values())
+
+    monkeypatch.setattr(forgotten, "is_over", is_over)
+    assert "R22" in violated(500)

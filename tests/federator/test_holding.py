@@ -8,16 +8,20 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 import events as ev
 from events import envelope
+from services.decider import LogTime
 from services.federator import mcc
-from services.federator.backends import Accepted, Reach, Submission
+from services.federator.backends import Accepted, Described, Listing, Owner, Reach, Submission
 from services.federator.backends.gangs import MANAGED, MANAGER
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.records import ENDED, account_of
+from services.federator.rules import forgotten
 from services.federator.service import agenda
+from services.federator.service.polling import Polling
 from services.federator.specialize import specialize, to_yaml
 from services.federator.state import State
 from services.kubernetes.access import direct
@@ -258,3 +262,79 @@ async def test_whatever_happens_one_survives_and_nothing_is_left(
     for name in names:
         for place in field.job(name).places.values():
             assert place.phase == ENDED or place.cluster == field.job(name).winner
+
+
+async def test_what_comes_late_of_a_forgotten_job_is_cleared(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what another federation of the same name holds there is not."""
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    ended = asyncio.create_task(ending(field, "b"))
+    async with scheduled(field, "b"):
+        await field.submit("train", a=0, b=0)
+        job = field.job("train")
+        await field.until(lambda: not field.federator.state.jobs, "it to be forgotten")
+    ended.cancel()
+    left = {"train": ["b"]}
+    assert (job.winner, field.left()) == ("b", left)
+    other = Owner(federation="federation", job="0123456789abcdef.0123456789abcdef", cluster="c")
+    for owner in (field.federator.effects.owner((job.uid, "a")), other):
+        special = specialize(mcc.load(described("train", a=0, c=0)), owner.cluster, owner)
+        body = to_yaml(special).encode()
+        answer = await field.backends[owner.cluster].submit(Submission(name=f"train-{owner.cluster}", body=body))
+        assert isinstance(answer, Accepted), "the name is free again"
+    await field.kill()
+    await field.start()
+    await field.until(lambda: field.left() == {"train": ["b", "c"]}, "what came late to be cleared")
+    await field.until(lambda: not field.federator.state.strays, "the log to know it")
+    said = [event for event in await field.said() if isinstance(event, ev.StrayFound | ev.StrayCleared)]
+    assert [(type(event), event.job, event.cluster) for event in said] == [
+        (ev.StrayFound, job.uid, "a"),
+        (ev.StrayCleared, job.uid, "a"),
+    ]
+
+
+async def test_a_list_from_before_it_was_forgotten_clears_nothing(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked before the winner was let go, and its answer came when all was over: it shows it held."""
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    backend, lists = field.backends["b"], []
+    observe = backend.observe
+
+    async def observing() -> Any:
+        lists.append(await observe())
+        return lists[-1]
+
+    backend.observe = observing  # type: ignore[method-assign]
+    ended = asyncio.create_task(ending(field, "b"))
+    async with scheduled(field, "b"):
+        await field.submit("train", b=0)
+        job = field.job("train")
+        await field.until(lambda: not field.federator.state.jobs, "it to be forgotten")
+    ended.cancel()
+    run = next(run for listing in reversed(lists) for run in listing.runs)
+    owner = field.federator.effects.owner((job.uid, "b"))
+    old = Listing(runs=(run,), clock_ms=0, held=(Described(run=msgspec.structs.replace(run, held=True), owner=owner),))
+    await field.kill()
+    await field.start()
+    federator, first = field.federator, [old]
+    fresh = field.backends["b"].observe
+
+    async def answered() -> Any:
+        return first.pop() if first else await fresh()
+
+    field.backends["b"].observe = answered  # type: ignore[method-assign]
+    polling = Polling(federator.decider, LogTime(0))
+    await polling._sweep(job.places["b"].account, field.backends["b"])
+    assert list(federator.state.strays[job.places["b"].account]) == [run.uid]
+    await field.until(lambda: not federator.state.strays, "a list from after it")
+    assert field.left() == {"train": ["b"]}
+
+
+async def ending(field: Field, alias: str) -> None:
+    """What runs there succeeds."""
+    site = field.sites[alias]
+    while True:
+        pods = site.pods(f"train-{alias}")
+        if pods and all(pod["status"].get("phase") == "Running" for pod in pods):
+            site.finish(f"train-{alias}", 0)
+        await asyncio.sleep(0.05)

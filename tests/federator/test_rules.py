@@ -6,7 +6,7 @@ from pathlib import Path
 import events as ev
 from services.federator import rules
 from services.federator.backends import Owner, Run
-from tests.federator import test_places
+from tests.federator import test_forgotten, test_places
 from tests.federator.world import Federation, equal, of_type, placed, scheduled, stops
 
 OURS = Owner(federation="fed", job="u1", cluster="a")
@@ -377,9 +377,9 @@ def test_r15_after_the_decision_nothing_is_started_again() -> None:
 
 def test_every_rule_has_its_tests() -> None:
     numbers = set(re.findall(r"^ ?(R\d+)\. ", rules.__doc__ or "", re.MULTILINE))
-    names = (*globals(), *vars(test_places))
+    names = (*globals(), *vars(test_places), *vars(test_forgotten))
     tested = {name.split("_")[1].upper() for name in names if name.startswith("test_r") and name[6].isdigit()}
-    assert numbers == tested == {f"R{number}" for number in range(1, 22)}
+    assert numbers == tested == {f"R{number}" for number in range(1, 23)}
 
 
 def test_the_documentation_has_the_rules_word_by_word() -> None:

@@ -12,6 +12,8 @@ import pytest
 
 import events as ev
 from events import envelope
+from events.micro import Unfit
+from services.console.verify import verify
 from services.federator.backends import Absent, Accepted, Described, Listing, Reach, Run, Submission
 from services.federator.backends.credentials import Secret
 from services.federator.backends.openpai import Limits
@@ -19,6 +21,7 @@ from services.federator.backends.openpai import OpenPai as Backend
 from services.federator.core import KeptUp
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED, Job, account_of
+from services.federator.rules import forgotten
 from services.federator.service import Federator
 from services.federator.snapshot import FORM
 from services.federator.specialize import to_yaml
@@ -356,3 +359,60 @@ async def test_whatever_happens_one_survives(field: Field, seed: int) -> None:
         assert alive[name] == [field.job(name).winner]
     assert not field.federator.state.submitting
     assert not field.federator.state.stopping
+
+
+async def test_a_job_that_is_over_is_forgotten_and_its_name_is_free(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here none is kept. The cluster keeps its name for ever: the next one has another there."""
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    cluster = field.cluster("a", waiting_ms=50, running_ms=200)
+    federator = await field.start()
+    first = await field.federate("train", a=0)
+    await field.until(lambda: not federator.state.jobs, "it to be forgotten")
+    assert (first.phase, first.winner, first.places["a"].run) == (SETTLED, "a", "succeeded")
+    with pytest.raises(Unfit, match="there is no job 'train', or none any more") as error:
+        await federator.handlers()["status"](b'{"name": "train"}')
+    assert error.value.code == 404
+    assert await federator.handlers()["list"](b"{}") == []
+    await field.kill()
+    federator = await field.start()
+    second = await field.federate("train", a=0)
+    assert (second.uid.partition(".")[0], second.uid == first.uid) == (first.uid.partition(".")[0], False)
+    await field.until(lambda: not federator.state.jobs, "the next to be forgotten")
+    assert second.places["a"].name == "train-a-2"
+    assert {name for _, name in cluster.jobs} == {"train-a", "train-a-2"}
+    await field.until(lambda: not field.blobs.data, "no body to be left")
+    report = await verify(field.log)
+    assert report.verified, report
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_happens_all_that_is_over_is_forgotten(
+    field: Field, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, while attempts, stops and lists of it are still under way."""
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    rng = random.Random(seed)
+    clusters = [
+        field.cluster(alias, waiting_ms=rng.randrange(300), running_ms=300, notice_ms=rng.randrange(100))
+        for alias in NAMES
+    ]
+    await field.start()
+    waiting = [f"job-{number}" for number in range(8)]
+    for _ in range(20):
+        cluster = rng.choice(clusters)
+        cluster.faults.plan(verb=rng.choice(("submit", "stop", "list")), hang_up=True, applied=True)
+        cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=rng.randrange(500)))
+        if waiting:
+            await field.federate(waiting.pop(), a=rng.randrange(3), b=rng.randrange(3), c=rng.randrange(3))
+        await asyncio.sleep(rng.random() * 0.1)
+        if rng.random() < 0.2:
+            await field.kill()
+            await field.start()
+    for cluster in clusters:
+        cluster.faults.lift()
+    await field.until(lambda: not field.federator.state.jobs, "all to be forgotten")
+    assert field.alive() == {}
+    assert sum(isinstance(event, ev.JobForgotten) for event in await field.said()) == 8
+    await field.until(lambda: not field.blobs.data, "no body to be left")

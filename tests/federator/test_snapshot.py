@@ -24,6 +24,8 @@ from services.state.fold import State as ClusterState
 from services.state.form import Damaged, at_once
 from services.state.validate import Violated
 from tests.federator import logs
+from tests.federator.held import HeldWorld
+from tests.federator.simulation import World
 from tests.homes import each_home, put_commits
 from tests.nats_server import cluster, server
 
@@ -40,10 +42,10 @@ def fold(commits: list[tuple[Event, ...]], until: int, state: State | None = Non
     return state
 
 
-@given(st.integers(0, 300), st.data())
-def test_a_snapshot_and_the_tail_are_the_whole_fold(seed: int, data: st.DataObject) -> None:
+@given(st.integers(0, 300), st.sampled_from((World, HeldWorld)), st.data())
+def test_a_snapshot_and_the_tail_are_the_whole_fold(seed: int, of: type[World], data: st.DataObject) -> None:
     """At any place; what is derived as well, and what is decided from there on."""
-    commits = commits_of(seed)
+    commits = commits_of(seed, of)
     place = data.draw(st.integers(0, len(commits)))
     packed, digest = FORM.pack(fold(commits, place))
     for until in {place, data.draw(st.integers(place, len(commits))), len(commits)}:
@@ -51,6 +53,7 @@ def test_a_snapshot_and_the_tail_are_the_whole_fold(seed: int, data: st.DataObje
         whole = fold(commits, until)
         assert FORM.digest(state) == FORM.digest(whole)
         assert (state.names, state.submitting.keys()) == (whole.names, whole.submitting.keys())
+        assert ([*state.over], state.origin, state.strays) == ([*whole.over], whole.origin, whole.strays)
         assert state.stopping.keys() == whole.stopping.keys()
         assert {account: [*keys] for account, keys in state.open.items()} == {
             account: [*keys] for account, keys in whole.open.items()
@@ -59,9 +62,10 @@ def test_a_snapshot_and_the_tail_are_the_whole_fold(seed: int, data: st.DataObje
     assert digest == FORM.digest(fold(commits, place))
 
 
+@pytest.mark.parametrize("of", [World, HeldWorld])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_state_is_sound_at_every_place(seed: int) -> None:
-    commits = commits_of(seed)
+def test_the_state_is_sound_at_every_place(seed: int, of: type[World]) -> None:
+    commits = commits_of(seed, of)
     state = State()
     for number, commit in enumerate(commits, 1):
         state.apply(number, commit)

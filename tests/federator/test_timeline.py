@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from events import Event
+from services.federator import core
 from services.federator.explain import Said
+from services.federator.rules import forgotten
 from services.federator.timeline import GUARDED, HOLDS, KEPT, OVER, SENT, STOPS, WAITS, Timeline, drawn
 from tests.federator.world import EPOCH_NS, MINUTE_NS, Federation
 
@@ -69,3 +73,14 @@ def test_a_job_that_was_just_accepted_is_sent_to_all() -> None:
     federation = Recorded(a=0, b=0)
     assert (federation.minutes("a"), federation.minutes("b")) == ([(0, SENT)], [(0, SENT)])
     assert federation.line.from_ns == federation.line.until_ns
+
+
+def test_of_a_name_that_was_forgotten_the_last_job_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    federation = Recorded(a=50, b=50, job="fed.u1")
+    federation.accept()
+    federation.at(1, a="failed", b="failed")
+    assert federation.minutes("a")[-1] == (1.0, OVER)
+    federation.minute, federation.uid = 30.0, "fed.u2"
+    federation.append(core.federated(federation.state, federation.mcc, "fed.u2", "digest"))
+    assert federation.minutes("a") == [(30.0, SENT)]

@@ -25,7 +25,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 class Federation:
     """One job on clusters whose users' names are their aliases. Every cluster answers until it is `silent`."""
 
-    def __init__(self, *, guard: float = 10, scale: float = 1, **priorities: float) -> None:
+    def __init__(self, *, guard: float = 10, scale: float = 1, job: str = "u1", **priorities: float) -> None:
+        """`job`: its UID."""
+        self.uid = job
         self.state = State()
         self.log: list[Event] = []
         self.minute = 0.0
@@ -49,7 +51,7 @@ class Federation:
             },
         )
         self.mcc = parse(document)
-        self.append(core.federated(self.state, self.mcc, "u1", "digest"))
+        self.append(core.federated(self.state, self.mcc, job, "digest"))
 
     # ------------------------------------------------------------------------------------------------------- driving
 
@@ -131,7 +133,7 @@ class Federation:
 
     @property
     def job(self) -> Job:
-        return self.state.jobs["u1"]
+        return self.state.jobs[self.uid]
 
     def place(self, alias: str) -> Place:
         return self.job.places[alias]

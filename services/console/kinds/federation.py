@@ -16,7 +16,15 @@ from services.federator.state import WRITER, State
 from services.federator.validate import validate_state
 
 DECISIONS = frozenset(
-    {ev.JobScheduled, ev.JobPlaced, ev.JobUnplaced, ev.JobSettled, ev.SubmissionIntended, ev.StopIntended}
+    {
+        ev.JobScheduled,
+        ev.JobPlaced,
+        ev.JobUnplaced,
+        ev.JobSettled,
+        ev.JobForgotten,
+        ev.SubmissionIntended,
+        ev.StopIntended,
+    }
 )
 """What the rules say (`services.federator.rules`)."""
 INPUTS: dict[str, frozenset[type]] = {
@@ -70,7 +78,7 @@ def summary(state: State) -> dict[str, Any]:
         "submitting": len(state.submitting),
         "stopping": len(state.stopping),
         "releasing": len(state.releasing),
-        "clearing": len(state.clearing),
+        "clearing": len(state.clearing) + sum(map(len, state.strays.values())),
         "log_time_ns": state.clock.time_ns,
         "holders": state.holders,
         "ignored": dict(sorted(state.ignored.items())),

@@ -40,9 +40,12 @@ R20. Gone. On a cluster that gives runs identities, one that is not there any mo
 R21. Given up. An operator may declare that nothing of a job runs on a cluster, or ever will. It counts as ended from
      there on, nothing more is asked of the cluster for it, and the log says who declared it and why. It is refused while
      the cluster answers and shows the run.
+R22. Forgotten. A job that is settled, whose winner ended and of which nothing is left to be cleared, is over. The last
+     1,024 that are over are known; those before are forgotten, and their names are free. What was given up stays.
 
 `guard` has R2 and R4's order, `priority` R6 to R9, `race` the rest of the decision, `ending` R10, R13, R18 and R19,
-`names` R17, `gone` R20 and R21. The life of a place, with R16, is the table `services.federator.records.TRANSITIONS`.
+`names` R17, `gone` R20 and R21, `forgotten` R22. The life of a place, with R16, is the table
+`services.federator.records.TRANSITIONS`.
 """
 
 from __future__ import annotations

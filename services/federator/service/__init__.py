@@ -117,15 +117,19 @@ class Federator:
         ]
         if unknown:
             raise mcc.InvalidJob(unknown)
-        uid = str(uuid.uuid4())
-        core.federated(self.state, job, uid, "")  # what is refused anyway needs no body
+        drawn = uuid.uuid4().hex
+        core.federated(self.state, job, drawn, "")  # what is refused anyway needs no body
         digest = await self.bodies.keep(text.encode())
+
+        def said() -> list[Event]:
+            return [core.federated(self.state, job, core.uid_of(self.state, drawn), digest)]
+
         try:
-            await self.decider.say(lambda: [core.federated(self.state, job, uid, digest)], "request")
+            await self.decider.say(said, "request")
         except mcc.InvalidJob:
             await self.bodies.forget(digest)
             raise
-        return uid
+        return core.uid_of(self.state, drawn)
 
     def handlers(self) -> dict[str, Handler]:
         """What users may ask, by verb."""

@@ -104,8 +104,9 @@ class Effects:
                 agenda.again(key, loop.time(), at_least_s)
 
     def _intent(self, key: Key) -> tuple[object, ...]:
-        place = self._state.jobs[key[0]].places[key[1]]
-        return place.phase, place.name, place.held, place.remains
+        """Of a job that is forgotten: none."""
+        place = self._state.place(*key)
+        return () if place is None else (place.phase, place.name, place.held, place.remains)
 
     async def _submit(self, key: Key, backend: Backend, agenda: Agenda) -> float:
         """One attempt; the seconds before which there should be no other."""

@@ -54,7 +54,7 @@ def handlers(federator: Federator) -> dict[str, Handler]:
         """Raises Unfit."""
         job = requests.by_name(federator.state, name)
         if job is None:
-            raise Unfit(404, f"there is no job {name!r}")
+            raise Unfit(404, f"there is no job {name!r}, or none any more: `muster job explain` reads the log")
         return job
 
     return {"submit": submit, "status": status, "list": listed, "cancel": cancel, "give-up": give_up}

@@ -13,7 +13,7 @@ import events as ev
 from events import Event
 from services.decider import LogTime
 from services.federator import observing, telling
-from services.federator.backends import Backend, Holding, Listing, Reach, Silent, Unchanged
+from services.federator.backends import Absent, Accepted, Backend, Holding, Listing, Reach, Silent, Unchanged
 from services.federator.records import RACING, Key
 from services.federator.service.decider import Decider
 from services.federator.state import State
@@ -42,9 +42,10 @@ class Polling:
         swept_s = float("-inf")
         while True:
             pause_s = reach.poll_s * random.uniform(0.9, 1.0)
-            if isinstance(reach.backend, Holding) and asyncio.get_running_loop().time() >= swept_s + SWEEP_S:
+            due = self._state.strays.get(account) or asyncio.get_running_loop().time() >= swept_s + SWEEP_S
+            if due and isinstance(reach.backend, Holding):
                 swept_s = asyncio.get_running_loop().time()
-                await self._sweep(reach.backend)
+                await self._sweep(account, reach.backend)
             if self._state.open.get(account):
                 asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
@@ -67,13 +68,28 @@ class Polling:
         vouched = await reach.log.vouches(telling.watched(self._state, cluster, self._decider.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
 
-    async def _sweep(self, backend: Backend) -> None:
-        """Submissions that come late are found even where no job is open."""
+    async def _sweep(self, account: str, backend: Holding) -> None:
+        """Submissions that come late are found even where no job is open. Those of forgotten jobs are cleared here, where
+        a list from after they were found shows them held."""
+        known = dict(self._state.strays.get(account, {}))
         answer = await backend.observe()
-        if isinstance(answer, Listing) and answer.held:
-            await self._decider.say(
-                lambda: observing.remains(self._state, self._decider.log.cluster, answer), "outcome"
-            )
+        if not isinstance(answer, Listing):
+            return
+        await self._decider.say(lambda: self._late(account, answer), "outcome")
+        held = {one.run.uid for one in answer.held}
+        for uid, stray in known.items():
+            cleared = await backend.clear(stray.name, uid) if uid in held else Absent()
+            if isinstance(cleared, Accepted | Absent):
+                said = ev.StrayCleared(account=account, job=stray.job, cluster=stray.cluster, uid=uid)
+                await self._decider.say(lambda: [said], "outcome")  # noqa: B023
+
+    def _late(self, account: str, listing: Listing) -> list[Event]:
+        """Submissions that nobody waits for any more."""
+        state, federation = self._state, self._decider.log.cluster
+        return [
+            *observing.remains(state, federation, listing),
+            *observing.strays(state, account, federation, listing),
+        ]
 
     async def _absent(self, account: str, backend: Backend, answer: Listing | Unchanged | Silent) -> list[Key]:
         """R20: a list may lack what is there; of what it lacks the cluster is asked by name and UID."""
@@ -92,14 +108,14 @@ class Polling:
         state, before_ns = self._state, self._answered.get(account, -1)
         clock_ns = max(self._clock.now_ns(), state.clock.time_ns)
         said: Event | None
-        found: list[ev.RemainsFound] = []
+        found: list[Event] = []
         if isinstance(answer, Listing):
             now_ns = observing.log_time_ns(state, clock_ns)
             said = observing.observed(
                 state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
             )
             self._answered[account] = asked_ns
-            found = observing.remains(state, self._decider.log.cluster, answer)
+            found = self._late(account, answer)
         elif isinstance(answer, Unchanged):
             said = None
             self._answered[account] = asked_ns

@@ -1,4 +1,4 @@
-"""A job: accepted, cancelled, decided, settled; and what is left of it on clusters."""
+"""A job: accepted, cancelled, decided, settled, forgotten; and what is left of it on clusters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from services.federator.records import (
     Job,
     Place,
     account_of,
+    origin_of,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def federated(state: State, event: ev.JobFederated) -> None:
         places=places,
     )
     state.names[event.name] = event.job
+    state.origin = state.origin or origin_of(event.job)
     for place in places.values():
         state.clusters.setdefault(place.account, Cluster(place.account))
         state.index(event.job, place)
@@ -109,6 +111,14 @@ def settled(state: State, event: ev.JobSettled) -> None:
     state.touch(job.uid)
 
 
+def forgotten(state: State, event: ev.JobForgotten) -> None:
+    """It is nowhere but among the jobs: nothing of it is open, intended, or to be said."""
+    if event.job not in state.over:
+        state.ignore(event)
+        return
+    del state.over[event.job], state.names[state.jobs.pop(event.job).name]
+
+
 def remains_found(state: State, event: ev.RemainsFound) -> None:
     place = state.place(event.job, event.cluster)
     if place is None or place.remains != NOTHING:
@@ -128,3 +138,4 @@ def remains_cleared(state: State, event: ev.RemainsCleared) -> None:
 def _leave(state: State, uid: str, place: Place, remains: tuple[str, str]) -> None:
     place.remains = remains
     state.index(uid, place)
+    state.reckon(state.jobs[uid])

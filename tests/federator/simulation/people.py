@@ -39,7 +39,7 @@ class People:
         world, process = self.world, self.federator()
         if process is None:
             return world.at(world.now_ms + 1_000, self.ask, request)
-        if request.job not in process.state.jobs:
+        if request.job not in world.audit.jobs:
             world.guarded(process, self.say, process, request)
         if process.alive:
             world.requests.remove(request)
@@ -49,8 +49,10 @@ class People:
 
     def cancel(self, uid: str) -> None:
         world, process = self.world, self.federator()
-        if process is None or uid not in process.state.jobs:
+        if process is None or uid not in world.audit.jobs:
             return world.at(world.now_ms + 1_000, self.cancel, uid)
+        if world.audit.jobs[uid].forgotten:
+            return None
         if (said := core.cancelled(process.state.jobs[uid])) is not None:
             world.count["cancelled by its user"] += 1
             world.guarded(process, self.say, process, said)
@@ -89,7 +91,7 @@ class People:
         if process is None:
             return world.at(world.now_ms + LOOKS_EVERY_MS, self.look)
         jobs = list(process.state.jobs.values())
-        if jobs and all(job.phase == SETTLED for job in jobs):
+        if world.audit.jobs and all(job.phase == SETTLED for job in jobs):
             return None
         for job in jobs:
             for place in _stuck(job, process.state.clusters):
@@ -103,7 +105,9 @@ class People:
         world, process = self.world, self.federator()
         if process is None:
             return
-        job = process.state.jobs[uid]
+        job = process.state.jobs.get(uid)
+        if job is None:
+            return
         try:
             said = core.given_up(process.state, job, job.places[alias], by, "")
         except core.KeptUp:

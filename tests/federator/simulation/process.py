@@ -45,6 +45,8 @@ class Process:
         self.tried: set[Key] = set()
         self.answered: dict[str, int] = {}
         self.polled: set[str] = set()
+        self.idle: set[str] = set()
+        """Accounts that were polled, until no job was open there."""
         self.gathered: list[tuple[str, int, Any, list[Key]]] = []
         """Answers that are looked at together: account, when it was asked, what it said, of what it has nothing."""
         self.state = world.started()
@@ -91,6 +93,9 @@ class Process:
             if account not in self.polled:
                 self.polled.add(account)
                 world.after(0 if world.gathers else world.rng.randrange(5_000), self, self.poll, account)
+            elif account in self.idle and state.open[account]:
+                self.idle.discard(account)
+                world.after(0, self, self.poll, account)
 
     def free(self, key: Key) -> None:
         self.busy.discard(key)
@@ -160,6 +165,7 @@ class Process:
 
     def poll(self, account: str) -> None:
         if not self.state.open[account] and not self.world.requests:
+            self.idle.add(account)
             return
         cluster = self.world.clusters[account]
         asked_ns = observing.log_time_ns(self.state, self.clock_ns())

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import msgspec
+
 import events as ev
 from events import Event
 from events.envelope import FIRST_VERSION
 from events.federation import Contender
 from services.federator.records import SETTLED, account_of
+from services.federator.rules import forgotten
 from services.federator.snapshot import FORM
 from services.federator.specialize import name_on
 from services.federator.state import State
@@ -27,6 +30,12 @@ LONGEST_MS = 3_600_000
 """By then everything must have settled: faults end after four minutes, and an operator looks at what lasts."""
 LOOKED_AT_MS = FAULTS_END_MS + LATEST_MS + 100_000
 """By an operator: what could land late has landed."""
+ORIGIN = "fed"
+"""Of the jobs' UIDs; empty: as in logs of before there were origins."""
+KEPT = 0
+"""Jobs that are over and still known: none, so that whatever is late finds them forgotten."""
+AGAIN_MS = 120_000
+"""Within this time a user submits a job again whose name is free."""
 MOST_COMMITS = 5_000
 """Hundreds are usual: more is somebody who repeats himself."""
 
@@ -41,6 +50,8 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
+        self.others_rng = Random(f"others {seed}")
+        """For what came later than these seeds: the rest of a history stays as it was."""
         self.seed = seed
         self.now_ms = 0
         self.count: Counter[str] = Counter()
@@ -93,13 +104,25 @@ class World:
             for a, p in zip(self.aliases, priorities, strict=True)
         ]
         return ev.JobFederated(
-            job=f"u{index}",
+            job=f"{ORIGIN}.u{index}" if ORIGIN else f"u{index}",
             name=name,
             digest="",
             guard_ms=self.guard_ms,
             scale_ms=self.scale_ms,
             clusters=tuple(contenders),
         )
+
+    def again(self, job: str) -> None:
+        """A job was forgotten: some submit it again, once."""
+        self.count["forgotten"] += 1
+        if job.endswith("again") or self.others_rng.random() < 0.5:
+            return
+        self.count["submitted again"] += 1
+        request = next(
+            event for commit in self.log for event in commit if isinstance(event, ev.JobFederated) and event.job == job
+        )
+        self.requests.append(msgspec.structs.replace(request, job=f"{job}-again"))
+        self.at(self.now_ms + self.others_rng.randrange(AGAIN_MS), self.people.ask, self.requests[-1])
 
     # ------------------------------------------------------------------------------------------------------ the queue
 
@@ -163,6 +186,13 @@ class World:
 
     def run(self) -> None:
         """To the end. Raises Violation."""
+        kept, forgotten.KEPT = forgotten.KEPT, KEPT
+        try:
+            self._run()
+        finally:
+            forgotten.KEPT = kept
+
+    def _run(self) -> None:
         while self.queue and self.now_ms < LONGEST_MS:
             if len(self.log) > MOST_COMMITS:
                 raise Violation(f"{MOST_COMMITS} commits, and it goes on")
@@ -176,6 +206,7 @@ class World:
         """Faults are over, everything is settled, and nothing is under way any more but looks."""
         if self.now_ms < FAULTS_END_MS + 20_000 or self.requests or self.process is None or not self.process.alive:
             return False
-        if any(job.phase != SETTLED for job in self.process.state.jobs.values()):
+        state = self.process.state
+        if any(job.phase != SETTLED for job in state.jobs.values()) or [*forgotten.forgotten(state.over)]:
             return False
         return all(what.__name__ == "continued" for _, _, what, _ in self.queue)
