@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import sqlite3
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from events.envelope import Stored
-from events.homes import copy, open_log
+from events.homes import copy, is_server, open_log, split
 from events.jetstream import JetStreamLog
 from events.log import Conflict, EventLog, LogError, Unavailable
 from events.memory import MemoryLog
@@ -63,6 +65,15 @@ async def test_a_url_and_a_path(server: EmbeddedServer, cluster: str, tmp_path: 
 async def test_a_location_that_is_none_says_what_was_expected(location: str, cluster: str, expected: str) -> None:
     with pytest.raises(LogError, match=expected):
         await open_log(location, cluster)
+
+
+@given(st.text(alphabet="nats:/[]@,%.1-é℀ \t", max_size=30))
+def test_any_text_is_a_location_or_none(text: str) -> None:
+    """℀ is a/c to a URL, and may not stand in a host."""
+    with suppress(LogError):
+        servers, _ = split(f"nats://{text}")
+        assert is_server(servers)
+        assert split(servers) == (servers, "")
 
 
 async def test_a_new_file_needs_a_cluster(tmp_path: Path) -> None:
