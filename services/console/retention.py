@@ -59,10 +59,10 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 def check_archive(log: str | None, archive: str) -> None:
-    """A log that were its own archive would hold everything, and lose it. Raises Unusable."""
+    """A log that were its own archive would hold everything, and lose it. Raises Unusable, OSError."""
     if is_server(archive):
         raise Unusable(f"--archive {archive}: expected the path of a file *.db")
-    if log is not None and not is_server(log) and Path(log).resolve() == Path(archive).resolve():
+    if log is not None and Path(log).exists() and Path(archive).exists() and Path(log).samefile(archive):
         raise Unusable(f"--archive {archive}: that is the log itself; expected another file")
 
 

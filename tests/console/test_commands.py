@@ -124,9 +124,12 @@ def test_an_empty_place_is_no_place(log: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("archive", ["{log}", "{directory}/../{name}/log.db", "nats://127.0.0.1:4222/prod"])
+@pytest.mark.parametrize(
+    "archive", ["{log}", "{directory}/../{name}/log.db", "{directory}/link.db", "nats://127.0.0.1:4222/prod"]
+)
 def test_a_log_is_not_its_own_archive(log: Path, archive: str) -> None:
     """As it was: what was to be archived stood in the archive already, and was purged."""
+    (log.parent / "link.db").hardlink_to(log)
     archive = archive.format(log=log, directory=log.parent, name=log.parent.name)
     said = runner.invoke(app, ["retention", str(log), "--archive", archive, "--days", "1"])
     assert said.exit_code == 2
