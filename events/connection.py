@@ -193,6 +193,12 @@ class Connection:
                 **credentials,
             )
         )
+        await self._settle(connecting)
+        self._connected = True
+        return self
+
+    async def _settle(self, connecting: asyncio.Future[None]) -> None:
+        """Until the connection is made, and its inbox heard, or it is known that it cannot be. Raises as `connect`."""
         refused = self._refused = asyncio.get_running_loop().create_future()
         await asyncio.wait({connecting, refused}, timeout=CONNECT_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         if not connecting.done():
@@ -212,8 +218,6 @@ class Connection:
         if refused.done():
             await self.close()
             raise refused.result()
-        self._connected = True
-        return self
 
     async def flush(self) -> None:
         """Everything sent so far has reached the server. Raises what nats-py raises.
