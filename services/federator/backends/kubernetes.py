@@ -48,14 +48,13 @@ from services.federator.backends import (
     Taken,
     gangs,
 )
-from services.federator.backends.headers import clock_ms
+from services.federator.backends.said import clock_ms, cut
 from services.kubernetes.access import Access
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.gang_jobs import JOB_NAME, JOBS, GangJobs, GangPod, Job
 from services.kubernetes.objects import Metadata
 from services.kubernetes.resources import Resource
 
-MOST_SAID = 500
 ODD = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 """What comes of a body that anybody may have written."""
 STOPPED_SAID = {gangs.PHASE: gangs.STOPPED}
@@ -143,7 +142,7 @@ class Kubernetes:
             (body,) = load_all(submission.body.decode())
             return gangs.objects(body, self._placing)
         except gangs.Unsupported as error:
-            return Refused(code="Unsupported", message=str(error)[:MOST_SAID], of_content=True)
+            return Refused(code="Unsupported", message=cut(str(error)), of_content=True)
         except ODD as error:
             message = f"expected a job of OpenPAI's protocol 2: {type(error).__name__}"
             return Refused(code="InvalidProtocolError", message=message, of_content=True)
@@ -298,18 +297,14 @@ def _roles(first: Job) -> int:
 def _failed(error: ApiError) -> Refused | Limited | NotSent | InDoubt:
     """What came of an effect that was not answered as hoped."""
     if isinstance(error, Unreachable):
-        return InDoubt(reason=_cut(error)) if error.sent else NotSent(reason=_cut(error))
+        return InDoubt(reason=cut(str(error))) if error.sent else NotSent(reason=cut(str(error)))
     if error.code == 429:
         return Limited(retry_after_ms=int((error.retry_after_s or 1.0) * 1000))
     if error.retryable or not 300 <= error.code < 500:
-        return InDoubt(reason=_cut(error))
+        return InDoubt(reason=cut(str(error)))
     code = error.reason or f"HTTP {error.code}"
-    return Refused(code=code, message=_cut(error), of_content=error.code in (400, 413, 422))
+    return Refused(code=code, message=cut(str(error)), of_content=error.code in (400, 413, 422))
 
 
 def _silent(error: ApiError) -> Silent:
-    return Silent(reason=_cut(error), retry_after_ms=int((error.retry_after_s or 0.0) * 1000))
-
-
-def _cut(error: ApiError) -> str:
-    return " ".join(str(error).split())[:MOST_SAID]
+    return Silent(reason=cut(str(error)), retry_after_ms=int((error.retry_after_s or 0.0) * 1000))

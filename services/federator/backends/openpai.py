@@ -58,15 +58,14 @@ from services.federator.backends import (
     Taken,
 )
 from services.federator.backends.credentials import NoSecret, Secret
-from services.federator.backends.headers import clock_ms, number
 from services.federator.backends.pace import Pace
+from services.federator.backends.said import clock_ms, cut, number
 
 BASE = "/rest-server/api/v2/jobs"
 MOST_BYTES = 100 * 1024
 """What the server takes as a body."""
 MOST_LISTED = 50_000
 """What it lists in one page."""
-MOST_SAID = 500
 LONGEST_WINDOW_MS = 3_600_000
 """That of submissions. Who asks for a longer wait is not believed."""
 SECRET_LIFE_S = 60.0
@@ -206,7 +205,7 @@ class OpenPai:
             try:
                 jobs = _decode_list(heard.body)
             except UNDECODABLE as error:
-                return Silent(reason=f"expected a list of jobs: {_cut(str(error))}")
+                return Silent(reason=f"expected a list of jobs: {cut(str(error))}")
             for job in jobs:
                 if job.username == self._user:
                     runs[job.name] = _run(job.name, job)
@@ -228,7 +227,7 @@ class OpenPai:
         try:
             detail = _decode_detail(heard.body)
         except UNDECODABLE as error:
-            return Silent(reason=f"expected a job: {_cut(str(error))}")
+            return Silent(reason=f"expected a job: {cut(str(error))}")
         return Described(run=_run(detail.name, detail.job_status), owner=_owner(config))
 
     def _framework(self, name: str) -> str:
@@ -293,14 +292,14 @@ class OpenPai:
         if not 300 <= heard.status < 500 or heard.status == 408:
             return InDoubt(reason=self._cleaned(f"HTTP {heard.status} {said.message or ''}".strip()))
         return Refused(
-            code=said.code or f"HTTP {heard.status}",
+            code=self._cleaned(said.code or f"HTTP {heard.status}"),
             message=self._cleaned(said.message or ""),
             of_content=heard.status in (400, 413),
         )
 
     def _cleaned(self, text: str) -> str:
         """What a server says, without our secret, should it repeat it."""
-        return _cut(text.replace(self._token.value, "***") if self._token.value else text)
+        return cut(text.replace(self._token.value, "***") if self._token.value else text)
 
 
 class _Token:
@@ -367,7 +366,7 @@ def _said(heard: _Answer) -> _Error:
     try:
         return _decode_error(heard.body)
     except UNDECODABLE:
-        return _Error(message=heard.body[:MOST_SAID].decode(errors="replace"))
+        return _Error(message=heard.body.decode(errors="replace"))
 
 
 def _is_absent(heard: _Answer) -> bool:
@@ -397,8 +396,4 @@ def _retry_after_ms(answer: aiohttp.ClientResponse) -> int:
 
 
 def _what(error: BaseException) -> str:
-    return _cut(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-
-
-def _cut(text: str) -> str:
-    return " ".join(text.split())[:MOST_SAID]
+    return cut(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,6 +34,7 @@ from services.federator.backends import (
 from services.federator.backends.credentials import NoSecret, Secret
 from services.federator.backends.openpai import Limits as ClientLimits
 from services.federator.backends.openpai import OpenPai as Backend
+from services.federator.backends.openpai import _Answer
 from services.federator.backends.pace import Pace
 from services.simulator.openpai.jobs import Life, Refusal
 from services.simulator.openpai.limits import Limits
@@ -280,6 +282,22 @@ async def test_a_server_that_repeats_the_token_is_not_repeated(served: Served, o
     served.execute = echo  # type: ignore[method-assign]
     refused = await opened().stop(NAME, "")
     assert refused == Refused(code="ForbiddenUserError", message="you said Bearer ***", of_content=False)
+
+
+@pytest.mark.parametrize(
+    "body", [b"?" * 495 + b"hunter2", json.dumps({"code": "hunter2 " * 100_000, "message": "?"}).encode()]
+)
+async def test_of_what_a_server_says_the_beginning_is_repeated_and_no_part_of_the_token(
+    served: Served, opened: Opened, body: bytes
+) -> None:
+    """The log keeps code and message; a code may be as long as the server likes."""
+    opened.token_file.write_text("hunter2")
+    backend = opened()
+    await backend._token.read()
+    refused = backend._refused(_Answer(403, body, 0))
+    assert isinstance(refused, Refused)
+    assert "hun" not in refused.code + refused.message
+    assert max(len(refused.code), len(refused.message)) <= 500
 
 
 async def test_without_a_token_nothing_is_sent(served: Served, opened: Opened) -> None:

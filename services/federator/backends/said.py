@@ -1,9 +1,18 @@
-"""What a cluster, or a proxy before it, says in HTTP headers. Whatever stands there, it costs what it would have told."""
+"""What a cluster, or a proxy before it, says: whatever stands in a header costs what it would have told, and of words the
+beginning is repeated."""
 
 from __future__ import annotations
 
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+
+MOST_SAID = 500
+"""Characters that are repeated: the log keeps them."""
+
+
+def cut(text: str) -> str:
+    """The beginning, in one line."""
+    return " ".join(text.split())[:MOST_SAID]
 
 
 def clock_ms(date: str) -> int:

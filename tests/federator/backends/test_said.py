@@ -1,4 +1,4 @@
-"""Headers that say nothing sensible: they cost a time of day or a longer wait, and never the federator."""
+"""What clusters say that is not sensible: it costs a time of day or a longer wait, and never the federator."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from services.federator.backends import Limited
-from services.federator.backends.headers import clock_ms, number
 from services.federator.backends.kubernetes import _failed
 from services.federator.backends.openpai import _retry_after_ms
+from services.federator.backends.said import clock_ms, number
 from services.kubernetes.transport import Answer, _retry_after_s, error_of
 
 ENDLESS = "9" * 5_000
