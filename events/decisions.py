@@ -161,7 +161,7 @@ class ProposalRefused(Decision, frozen=True):
     proposal: Place
     reason: str
     """NodeGone, NodeUnfit, NoRoom, RoomKept (for a starving gang), PodGone, PodGated, PodClaimed, GangTimedOut, Quorum,
-    SetAside."""
+    SetAside, TooLarge (no commit takes the verdict)."""
     node: str
     pod: str
 

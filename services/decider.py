@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from events import Event, Renewed, VersionsAnnounced
-from events.envelope import Commit, Stored
+from events.envelope import Commit, Stored, encode_events
 from events.log import EventLog, LogError
 from services import telemetry
 from services.start import FOLD_EVENTS, state_at
@@ -27,13 +27,15 @@ from services.state.fold import State
 from services.state.form import UnknownVersion
 from services.state.records import Clock
 from services.state.versions import UNSAID
-from services.writer import Spacing, SteppedDown, Writer
+from services.writer import GATHERED_BYTES, Spacing, SteppedDown, Writer
 
 if TYPE_CHECKING:
     from services.tracing import Traces
 
 LAG_EVERY_S = 5.0
 """How often the log is asked for its end, for the metric alone."""
+GATHERED_OUTCOMES = 2_000
+"""Outcomes that share a commit, at most."""
 Decision = Generator[None, None, Sequence[Event]]
 
 
@@ -250,7 +252,7 @@ class Decider:
                 return True
             self._news = False
         if self.outcomes and time.monotonic() >= self._outcomes.due_s:
-            gathered = [self.outcomes.popleft() for _ in range(min(len(self.outcomes), 2_000))]
+            gathered = self._gathered()
             self._outcomes.sent(time.monotonic())
             await self._append(gathered, "outcome")
             return True
@@ -258,6 +260,17 @@ class Decider:
             await self._append([Renewed()], "renew")
             return True
         return False
+
+    def _gathered(self) -> list[Event]:
+        """The next commit's outcomes, off the queue; what the API server says in them may be long."""
+        gathered: list[Event] = []
+        size = 0
+        while self.outcomes and len(gathered) < GATHERED_OUTCOMES:
+            size += len(encode_events([self.outcomes[0]]))
+            if gathered and size > GATHERED_BYTES:
+                break
+            gathered.append(self.outcomes.popleft())
+        return gathered
 
     async def _think(self) -> Sequence[Event]:
         """What the core says of the state, in slices; nothing is folded meanwhile."""

@@ -8,22 +8,23 @@ log is never lost to a late tick.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import events as ev
 from events.envelope import FIRST_VERSION
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder.assignment import assign_partitions
-from services.binder.judge import Bench, Verdict
+from services.binder.judge import Bench, Fault, Verdict, refusal
 from services.binder.nominations import end_group_nominations
-from services.binder.replacement import end_nominations, keep_room
+from services.binder.replacement import Kept, end_nominations, keep_room
 from services.binder.rules.coscheduling.unreserve import unreserve
 from services.binder.rules.koordinator import deadlock
 from services.binder.rules.koordinator.unreserve import timed_out
 from services.binder.rules.starvation.ending import end_reservations
 from services.binder.rules.starvation.reserving import answer_requests
+from services.state import commits
 from services.state.fold import State
-from services.state.records import AWAITING
+from services.state.records import AWAITING, Proposal
 
 BinderEvent = ev.BinderEvents
 CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
@@ -37,77 +38,102 @@ def decide(state: State) -> list[BinderEvent]:
 
 
 def _verdicts(state: State) -> list[BinderEvent]:
-    """Nothing while the picture is partial."""
+    """Nothing while the picture is partial; else as much as a commit takes of what there is to say."""
     if not state.synced:
         return []
     if state.policy is None:
         return [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
+    return commits.first_that_fit(_units(state, state.policy))
+
+
+def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
+    """All that there is to say. Each of these stands on those before it, and on none behind."""
     assigned = assign_partitions(state)
+    if assigned is not None:
+        yield (assigned,)
     if not any(getattr(state, name) for name in CONCERNS):
-        return [assigned] if assigned is not None else []
-    decided: list[BinderEvent] = [] if assigned is None else [assigned]
+        return
     bench = Bench(state)
-    decided += keep_room(state, bench, state.policy)
-    verdicts = _judge(state, state.policy, bench)
-    decided += verdicts
-    decided += _end_nominations(state, verdicts, state.policy)
+    for kept in keep_room(state, bench, policy):
+        yield (kept,)
+    verdicts: list[Verdict] = []
+    for proposal, verdict in _judge(state, policy, bench):
+        if _is_too_large(state, proposal, verdict):
+            yield [refusal(proposal, Fault("TooLarge", "", ""))]
+            return  # the bench has its room taken
+        verdicts += verdict
+        yield verdict
+    yield from _end_nominations(state, verdicts, policy)
     judged = _judged_groups(verdicts)
-    decided += end_group_nominations(state, judged)
-    decided += _reserve(state, state.policy, verdicts, judged)
-    decided += _waiting(state, bench, judged)
-    decided += _unlock(state, decided)
-    return decided
+    for over in end_group_nominations(state, judged):
+        yield (over,)
+    yield from _reserve(state, policy, verdicts, judged)
+    said = list[BinderEvent](verdicts)
+    for about_holds in _waiting(state, bench, judged):
+        said += about_holds
+        yield about_holds
+    yield _unlock(state, said)
 
 
 RULES: dict[int, Callable[[State], list[BinderEvent]]] = {FIRST_VERSION: _verdicts}
 """Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 
-def _judge(state: State, policy: Policy, bench: Bench) -> list[Verdict]:
+def _judge(state: State, policy: Policy, bench: Bench) -> Iterator[tuple[Proposal, list[Verdict]]]:
     """Proposals in log order, as many as one commit takes (`Policy.cycle_pods`, at least one)."""
-    verdicts: list[Verdict] = []
     pods = 0
     for proposal in state.proposals.values():
         if pods >= policy.cycle_pods:
             break
-        verdicts += bench.judge(proposal)
-        for assignment in (*proposal.required, *proposal.optional):
-            pods += len(assignment.pods)
-    return verdicts
+        yield proposal, bench.judge(proposal)
+        pods += _pods(proposal)
+
+
+def _pods(proposal: Proposal) -> int:
+    return sum(len(assignment.pods) for assignment in (*proposal.required, *proposal.optional))
+
+
+def _is_too_large(state: State, proposal: Proposal, verdict: list[Verdict]) -> bool:
+    """Whether no commit takes the verdict. Its planner saw to that (`services.planner.limits`); but what is held or
+    nominated may have changed since."""
+    group = state.groups.get(proposal.group)
+    held = len(group.held) if group is not None else 0
+    return _pods(proposal) + held > commits.SURELY_FIT and commits.size(verdict) > commits.DECISION_BYTES
 
 
 def _judged_groups(verdicts: list[Verdict]) -> set[str]:
     return {verdict.group for verdict in verdicts if not isinstance(verdict, ev.NominationEnded)}
 
 
-def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> list[BinderEvent]:
+def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> Iterator[list[Kept]]:
     taken = {verdict.pod for verdict in verdicts if isinstance(verdict, ev.NominationEnded)}
-    ended: list[BinderEvent] = []
-    for event in end_nominations(state, policy):
-        if not (isinstance(event, ev.NominationEnded) and event.pod in taken):
-            ended.append(event)
-    return ended
+    for ended in end_nominations(state, policy):
+        yield [event for event in ended if not (isinstance(event, ev.NominationEnded) and event.pod in taken)]
 
 
-def _reserve(state: State, policy: Policy, verdicts: list[Verdict], judged: set[str]) -> list[BinderEvent]:
+def _reserve(
+    state: State, policy: Policy, verdicts: list[Verdict], judged: set[str]
+) -> Iterator[Sequence[BinderEvent]]:
     """What ends makes room for what is asked for."""
-    ended: list[BinderEvent] = list(end_reservations(state, policy, judged))
-    over = {event.group for event in (*verdicts, *ended) if isinstance(event, ev.ReservationEnded)}
-    return [*ended, *answer_requests(state, policy, over)]
+    ended = end_reservations(state, policy, judged)
+    for over in ended:
+        yield (over,)
+    ends = {event.group for event in (*verdicts, *ended) if isinstance(event, ev.ReservationEnded)}
+    yield from answer_requests(state, policy, ends)
 
 
-def _waiting(state: State, bench: Bench, judged: set[str]) -> list[BinderEvent]:
+def _waiting(state: State, bench: Bench, judged: set[str]) -> Iterator[list[BinderEvent]]:
     """Held groups that this decision did not judge: those that wait for nobody any more, and those that cannot, or may
     not, wait any longer."""
-    decided: list[BinderEvent] = []
     for key in state.holding:
         group = state.groups.get(key)
         if group is not None and group.held and key not in judged:
             permit = bench.permit_held(group) if group.phase != AWAITING else None
             release = None if permit is not None else unreserve(state, group)
-            over = timed_out(state, group, release) if release is not None else None
-            decided += [event for event in (permit, over, release) if event is not None]
-    return decided
+            if permit is not None:
+                yield [permit]
+            elif release is not None:
+                yield [*timed_out(state, group, release)]
 
 
 def _unlock(state: State, decided: list[BinderEvent]) -> list[BinderEvent]:

@@ -76,9 +76,9 @@ class Bench:
         group = self.state.groups.get(proposal.group)
         place = Place(proposal.sequence, proposal.index)
         if group is None or group.since > proposal.basis:
-            return [_refusal(proposal, place, Fault("PodGone", "", ""))]
+            return [refusal(proposal, Fault("PodGone", "", ""))]
         if timeouts.stands(self.state, group):
-            return [_refusal(proposal, place, Fault("GangTimedOut", "", ""))]
+            return [refusal(proposal, Fault("GangTimedOut", "", ""))]
         self._kept = self._kept_from_group(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
         kept = self._spend_group_nomination(group)
@@ -415,7 +415,7 @@ class Bench:
     # -------------------------------------------------------------------------------------------------------- refusals
 
     def _refuse(self, proposal: Proposal, place: Place, fault: Fault) -> list[Verdict]:
-        verdicts: list[Verdict] = [_refusal(proposal, place, fault)]
+        verdicts: list[Verdict] = [refusal(proposal, fault)]
         node = self.state.nodes.get(fault.node)
         row = self.state.table.rows.get(fault.node)
         untouched = node is not None and node.touched <= proposal.basis and row not in self._touched
@@ -424,5 +424,6 @@ class Bench:
         return verdicts
 
 
-def _refusal(proposal: Proposal, place: Place, fault: Fault) -> ev.ProposalRefused:
+def refusal(proposal: Proposal, fault: Fault) -> ev.ProposalRefused:
+    place = Place(proposal.sequence, proposal.index)
     return ev.ProposalRefused(group=proposal.group, proposal=place, reason=fault.reason, node=fault.node, pod=fault.pod)

@@ -5,7 +5,8 @@ applies: *keep* the rest as it is (seed 002, After Gang: "if some pods have been
 behavior is meaningless"), or *evict* it. A gang that has no live member left has nothing to keep room for.
 
 A node or a whole rack may take thousands of members with it. So one decision says no more of them than a cycle has pods,
-where the last gang that is evicted may have more; the next one goes on.
+where the last gang that is evicted may have more; the next one goes on. A gang whose evictions would fill more than half
+of a commit is evicted pod by pod: the room is kept until the last is intended, so that each decision knows what is left.
 
 Where tasks of a gang have minimums (Volcano's ``minTaskMember``), a member that its task needs for its own is replaced
 alike, although the gang has its minimum; and then only a pod of that task takes the place.
@@ -13,12 +14,13 @@ alike, although the gang has its minimum; and then only a pod of that task takes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 import events as ev
 from events.policy import Policy
 from services.binder.judge import Bench
-from services.state import membership
+from services.state import commits, membership
 from services.state.fold import State
 from services.state.records import BOUND, Gang
 
@@ -47,22 +49,33 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[Kept]:
     return decided
 
 
-def end_nominations(state: State, policy: Policy) -> list[Kept]:
-    """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too."""
-    decided: list[Kept] = []
+def end_nominations(state: State, policy: Policy) -> Iterator[list[Kept]]:
+    """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too.
+
+    Of what is said together all has to stand in one commit.
+    """
+    said = 0
     evicted: set[str] = set()
     for nomination in state.nominations.values():
-        if len(decided) >= policy.cycle_pods and nomination.gang not in evicted:
+        if said >= policy.cycle_pods and nomination.gang not in evicted:
             continue
         gang = state.gangs.get(nomination.gang)
         if not _broken(state, gang, nomination.task):
-            decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone"))
+            said += 1
+            yield [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone")]
         elif nomination.due:
-            decided.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired"))
+            ended: list[Kept] = [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired")]
+            evictions: list[Kept] = []
             if policy.replacement_policy == "evict" and gang is not None and gang.key not in evicted:
                 evicted.add(gang.key)
-                decided.extend(_evictions(state, gang))
-    return decided
+                evictions = _evictions(state, gang)
+            said += 1 + len(evictions)
+            if commits.size(evictions) <= commits.DECISION_BYTES // 2:
+                yield ended + evictions
+            else:
+                for eviction in evictions:
+                    yield [eviction]
+                yield ended
 
 
 def _evictions(state: State, gang: Gang) -> list[Kept]:

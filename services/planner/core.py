@@ -24,7 +24,7 @@ from services.planner.kept import Kept
 from services.planner.placement import Room
 from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.planner.sharing import cycle_queue, own_nodes
-from services.state import cohorts, reservations
+from services.state import cohorts, commits, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.records import Group, Nomination
@@ -40,13 +40,21 @@ def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
 
 
 def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]]:
-    """Nothing while the picture is partial or nobody assigned partitions."""
+    """Nothing while the picture is partial or nobody assigned partitions. What is more than a commit takes is planned
+    anew for the first half of the shard's groups."""
     if not state.synced or state.policy is None or not state.epoch:
         return []
     queue = cycle_queue(state, state.policy, shard)
-    if not queue:
-        return []
-    cycle = Cycle(state, state.policy, shard)
+    while True:
+        events = (yield from _plan(state, state.policy, shard, queue)) if queue else []
+        own = [at for at, group in enumerate(queue) if state.owner(group) == shard]
+        if len(own) < 2 or commits.size(events) <= commits.DECISION_BYTES:
+            return events
+        queue = queue[: own[len(own) // 2]]
+
+
+def _plan(state: State, policy: Policy, shard: str, queue: list[Group]) -> Generator[None, None, list[PlannerEvent]]:
+    cycle = Cycle(state, policy, shard)
     sliced = 0
     for batch in cycle.batches(queue):
         cycle.plan(batch)

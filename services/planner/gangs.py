@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from events import GangPlaced, RoomRequested
 from events.objects import NodeAssignment
-from services.planner.placement import Placed
+from services.planner import limits
+from services.planner.placement import Placed, split
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import after_gang, gang_group, non_strict, schedule_cycle
 from services.planner.rules.koordinator.pre_filter import timed_out
 from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
 from services.planner.rules.volcano import task_minimums
-from services.state import fits, membership
+from services.state import commits, fits, membership
 from services.state.fold import State
 from services.state.membership import Census
 from services.state.nodes import ClassInfo
@@ -234,8 +235,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
         attempt = Attempt(cycle, group, parts, taken)
         placed = attempt.place(order, needs)
         if placed and attempt.complete:
-            attempt.propose()
-            return None
+            return attempt.propose()
         if placed and partial is None:
             partial = order
         found = sum(attempt.used)
@@ -247,8 +247,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     if partial is not None:
         attempt = Attempt(cycle, group, parts, taken)
         attempt.place(partial, needs)
-        attempt.propose()
-        return None
+        return attempt.propose()
     detail = f"{_name(group)}: {best} of the {needed} pods that must start together have a node."
     detail += schedule_cycle.unfinished(cycle.state, group)
     if needs and not taken:
@@ -267,7 +266,9 @@ def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Nee
     room = node_choice.choose(state.table, found, of, asked, orders, cycle.seed(group))
     if room is None:
         return node_choice.HOPELESS
-    cycle.requests.append(RoomRequested(group=group.key, room=room))
+    request = RoomRequested(group=group.key, room=room)
+    if commits.size([request]) <= commits.DECISION_BYTES // 2:
+        cycle.requests.append(request)
     return ""
 
 
@@ -349,17 +350,48 @@ class Attempt:
         for index, rows, _ in self._placed:
             self.cycle.room.undo(self.parts[index].info, rows)
 
-    def propose(self) -> None:
+    def propose(self) -> Refusal | None:
+        """Propose what was placed; or else why it is not proposed."""
+        excess = self._fit()
+        if excess or not any(self.used):
+            self.undo()
+            detail = (
+                f"a permit for {sum(self.used)} pods of {_name(self.group)} is {excess} bytes too large for a commit"
+            )
+            return Refusal("GangTooLarge", detail, sum(self.used))
         if self._comes_again:
             self.cycle.begun[self.group.key] = self
         if not self.cycle.silent:
             self._at = len(self.cycle.placed)
             self.cycle.placed.append(self._proposal())
+        return None
+
+    def _fit(self) -> int:
+        """Of what is optional, keep for another cycle what a commit does not take; the bytes that are too many still."""
+        while True:
+            few = sum(self.used) + len(self.group.held) <= commits.SURELY_FIT
+            excess = 0 if few else limits.excess(self.cycle.state, self.group, self._proposal())
+            if not excess or not self._halve_optional():
+                return excess
+
+    def _halve_optional(self) -> bool:
+        """Give back the room of the last half of the optional pods; whether there were any."""
+        optional = sum(pods for _, rows, required in self._placed if not required for _, pods in rows)
+        left = optional // 2
+        for at, (index, rows, required) in enumerate(self._placed):
+            if not required:
+                kept, given_back = split(rows, left)
+                left -= sum(pods for _, pods in kept)
+                self.used[index] -= sum(pods for _, pods in given_back)
+                self.cycle.room.undo(self.parts[index].info, given_back)
+                self._placed[at] = (index, kept, required)
+        return optional > 0
 
     def go_on(self) -> None:
         """The rest, as far as there is room behind those who came in between."""
         before = sum(self.used)
         self._put_rest()
+        self._fit()
         if sum(self.used) > before and not self.cycle.silent:
             self.cycle.placed[self._at] = self._proposal()
 

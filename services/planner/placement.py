@@ -49,6 +49,20 @@ Placed = list[tuple[int, int]]
 Rows = npt.NDArray[np.intp]
 
 
+def split(placed: Placed, pods: int) -> tuple[Placed, Placed]:
+    """The places of the first so many pods, and those of the others."""
+    first: Placed = []
+    rest: Placed = []
+    for row, here in placed:
+        kept = min(here, pods)
+        pods -= kept
+        if kept:
+            first.append((row, kept))
+        if kept < here:
+            rest.append((row, here - kept))
+    return first, rest
+
+
 class Room:
     """What is free in one cycle. `rows_scanned` measures the work in rows, for slicing.
 

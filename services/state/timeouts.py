@@ -47,6 +47,12 @@ def says(fact: ev.PodObserved) -> bool:
     return fact.gang is not None and fact.gang.timed_out is True
 
 
+def named(state: State, uid: str) -> bool:
+    """Whether the binder's word on its gang's timeout, as it stands, named the pod: it is to say so."""
+    gang = state.gangs.get(state.pods[uid].gang)
+    return uid in state.marks and gang is not None and uid in gang.timed_out
+
+
 # ---------------------------------------------------------------------------------------------------------- transitions
 
 

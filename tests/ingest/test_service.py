@@ -39,7 +39,7 @@ from services.kubernetes.client import Client
 from services.kubernetes.errors import Forbidden, Unreachable
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
-from services.writer import Gather, SteppedDown, Writer
+from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
 
@@ -380,3 +380,37 @@ async def test_many_objects_in_many_pages_with_a_stormy_watch(cluster: Simulated
                 await asyncio.sleep(0)
         await running.says(lambda: running.agrees_with(cluster))
         assert len(running.seen(PodAssigned)) == 500
+
+
+async def test_a_relist_that_finds_everything_gone_costs_many_commits() -> None:
+    """One observation, and a fact for each pod: however many these are, a commit stays small."""
+    log, core = MemoryLog("test"), Ingest(["muster"])
+    writer = Writer(log, "ingest")
+    await writer.take(IngestTaken(holder="test"))
+    for number in range(3_000):
+        observed = PodObserved(
+            uid=f"{number:08}-0000-0000-0000-000000000000",
+            namespace="s" * 63,
+            name=f"{number:05}" + "n" * 248,
+            resource_version="1",
+            scheduling_class="c",
+            gang=None,
+            priority=0,
+            created_ns=0,
+            candidate=True,
+            gated=False,
+            status="pending",
+            node="",
+        )
+        core.fold(observed)
+    gather = Gather(writer)
+    gone = core.missing(POD.name, set())
+    gather.add(gone)
+    sending = asyncio.create_task(gather.run())
+    await gather.flush()
+    sending.cancel()
+    written = [envelope.decode(stored).events for stored in log.commits[1:]]
+    assert [event for events in written for event in events] == gone
+    assert len(gone) == 3_000
+    assert max(len(stored.payload) for stored in log.commits) <= GATHERED_BYTES
+    assert len(written) > 1

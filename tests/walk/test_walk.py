@@ -3,6 +3,7 @@
 import pytest
 
 from services.state import snapshot
+from tests.bounds import bound, largest
 from tests.walk.checks import check_rest, refold
 from tests.walk.walk import Walk
 
@@ -17,3 +18,17 @@ def test_whatever_happens_the_invariants_hold(seed: int) -> None:
     digest = snapshot.digest(walk.state)
     assert snapshot.digest(refold(walk.world)) == digest
     assert snapshot.digest(refold(walk.world, snapshot.decode(middle))) == digest
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_however_little_a_commit_takes_everything_is_decided_in_the_end(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each decision is a part of what there is to say, and the next goes on (`services.state.commits`)."""
+    bound(monkeypatch, 600, pods_named=1)
+    walk = Walk(seed, replacement="evict" if seed % 4 == 3 else "keep")
+    walk.walk(400)
+    walk.settle()
+    check_rest(walk.state, walk.cluster)
+    assert largest(walk.world.log) <= 600
+    assert snapshot.digest(refold(walk.world)) == snapshot.digest(walk.state)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from events import GangReleased
 from services.binder.rules.koordinator import non_strict
-from services.state import membership
+from services.state import commits, membership
 from services.state.fold import State
 from services.state.records import AWAITING, PARKED, PENDING, Group
 
@@ -23,19 +23,24 @@ def unreserve(state: State, group: Group) -> GangReleased | None:
     Order of checks: a member that went away breaks the minimum; the waiting time is over; the planner refused the rest.
     A held pod that went away without breaking the minimum is given back alone. A proposal that stands in the log is
     judged before the time is over (design, section 3), also where that takes another decision (`Policy.cycle_pods`).
+    Of very many pods some are released (`commits.PODS_NAMED`), and the others by the next decisions.
     """
     held = tuple(group.held)
     gone = tuple(uid for uid in held if uid not in state.pods or state.pods[uid].status != PENDING)
     if gone:
         broken = any(_cannot_reach(state, key) for key in group.gangs)
-        return GangReleased(group=group.key, reason="MemberDeleted", pods=held if broken else gone)
+        return _released(group, "MemberDeleted", held if broken else gone)
     if any(_cannot_reach(state, key) for key in group.gangs):
-        return GangReleased(group=group.key, reason="MemberDeleted", pods=held)
+        return _released(group, "MemberDeleted", held)
     if group.permit_due and group.phase != AWAITING:
-        return GangReleased(group=group.key, reason="Timeout", pods=held)
+        return _released(group, "Timeout", held)
     if group.phase == PARKED and not non_strict.accumulates(state, group):
-        return GangReleased(group=group.key, reason="LeftQueue", pods=held)
+        return _released(group, "LeftQueue", held)
     return None
+
+
+def _released(group: Group, reason: str, pods: tuple[str, ...]) -> GangReleased:
+    return GangReleased(group=group.key, reason=reason, pods=pods[: commits.PODS_NAMED])
 
 
 def _cannot_reach(state: State, key: str) -> bool:

@@ -25,13 +25,15 @@ from collections.abc import Collection
 import numpy as np
 
 from events import DeadlockFound, GangReleased
-from services.state import cohorts, fits, membership, queueing, reservations
+from services.state import cohorts, commits, fits, membership, queueing, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
 from services.state.records import HELD, PARKED, Group
 
 ASKED = 8
 """Holders that may be found blocked, from the head of the line: bounds the work of a decision."""
+NAMED = 10_000
+"""Holders that are named as blocked, from the head of the line: 3 MB of keys at most."""
 
 
 def release(state: State, given_back: Collection[str]) -> list[DeadlockFound | GangReleased]:
@@ -47,9 +49,10 @@ def release(state: State, given_back: Collection[str]) -> list[DeadlockFound | G
     for group in line[:-1][:ASKED]:
         _count_held(state, group, free, -1)
         if _fits(state, group, free.copy()):
-            others = tuple(group.key for group in line[:-1])
+            others = tuple(group.key for group in line[:-1][:NAMED])
+            given_back = tuple(last.held)[: commits.PODS_NAMED]
             found = DeadlockFound(group=last.key, blocked=others)
-            return [found, GangReleased(group=last.key, reason="Deadlock", pods=tuple(last.held))]
+            return [found, GangReleased(group=last.key, reason="Deadlock", pods=given_back)]
     return []
 
 

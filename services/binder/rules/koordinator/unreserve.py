@@ -21,18 +21,27 @@ because the gang is planned as a whole. The later code tries again by itself; th
 from __future__ import annotations
 
 from events import GangReleased, GangTimedOut
-from services.state import membership, timeouts
+from services.state import commits, membership, timeouts
 from services.state.fold import State
 from services.state.records import BOUND, PENDING, Group
 
 
-def timed_out(state: State, group: Group, released: GangReleased) -> GangTimedOut | None:
-    """That a Koordinator gang ran out of time, where that is why its held pods are released."""
+def timed_out(state: State, group: Group, released: GangReleased) -> list[GangTimedOut | GangReleased]:
+    """The release of held pods, and before it that a Koordinator gang ran out of time, where that is why.
+
+    Of a gang of very many pods some are named (`commits.PODS_NAMED`), and the others by the next decisions: it holds its
+    room until all are.
+    """
     if released.reason != "Timeout" or not timeouts.apply(state, group):
-        return None
+        return [released]
     pods = []
     for uid in membership.members(state, group):
         pod = state.pods[uid]
         if pod.status in (PENDING, BOUND) and not timeouts.says(pod.fact):
             pods.append((uid, pod.resource_version))
-    return GangTimedOut(group=group.key, pods=tuple(pods))
+    if len(pods) > commits.PODS_NAMED:
+        pods = [(uid, version) for uid, version in pods if not timeouts.named(state, uid)]
+        if not pods:
+            return [released]
+    over = GangTimedOut(group=group.key, pods=tuple(pods[: commits.PODS_NAMED]))
+    return [over, released] if len(pods) <= commits.PODS_NAMED else [over]

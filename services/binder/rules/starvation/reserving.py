@@ -12,6 +12,8 @@ a cycle, and for what stands in the log; two shards that ask at the same time do
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import events as ev
 from events.policy import Policy
 from services.state import fits, queueing, reservations
@@ -22,15 +24,14 @@ from services.state.records import PARKED, Group, Reservation, RoomRequest
 Answer = ev.RoomReserved | ev.RoomDeclined | ev.ReservationEnded
 
 
-def answer_requests(state: State, policy: Policy, over: set[str]) -> list[Answer]:
-    """`over`: groups whose reservation ends in this decision."""
-    answers: list[Answer] = []
+def answer_requests(state: State, policy: Policy, over: set[str]) -> Iterator[list[Answer]]:
+    """What is said of each request. `over`: groups whose reservation ends in this decision."""
     standing = [one for one in state.reservations.values() if one.group not in over]
     for request in state.room_requests.values():
         group = state.groups.get(request.group)
         reason = "GroupGone" if group is None else _not_meant(policy, group, request)
         if group is None or reason:
-            answers.append(ev.RoomDeclined(group=request.group, reason=reason))
+            yield [ev.RoomDeclined(group=request.group, reason=reason)]
             continue
         priority = queueing.priority(state, group)
         stronger = [one for one in standing if one.priority >= priority]
@@ -38,16 +39,16 @@ def answer_requests(state: State, policy: Policy, over: set[str]) -> list[Answer
         excess = max(0, len(standing) + 1 - policy.reservations)
         reason = "Full" if excess > len(weaker) else _no_place(state, request, stronger)
         if reason:
-            answers.append(ev.RoomDeclined(group=request.group, reason=reason))
+            yield [ev.RoomDeclined(group=request.group, reason=reason)]
             continue
+        answers: list[Answer] = []
         for one in weaker[:excess]:
             answers.append(ev.ReservationEnded(group=one.group, reason="Outranked"))
             standing.remove(one)
         hold_ms = policy.reservation_hold_ms
         granted = ev.RoomReserved(group=group.key, priority=priority, room=request.room, waiting_ms=hold_ms)
-        answers.append(granted)
+        yield [*answers, granted]
         standing.append(Reservation(group.key, state.sequence + 1, priority, request.room))
-    return answers
 
 
 def _not_meant(policy: Policy, group: Group, request: RoomRequest) -> str:

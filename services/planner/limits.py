@@ -1,0 +1,31 @@
+"""What one proposal may be at most: it is one event, and so is the permit for it, with whatever the group holds already.
+
+A permit repeats the node's name for each pod that is judged alone, has the pods' resourceVersions, and comes with the end
+of each nomination that it takes. What is counted here is never less than that.
+"""
+
+from __future__ import annotations
+
+from events import GangPlaced, NominationEnded
+from services.state import commits
+from services.state.fold import State
+from services.state.records import Group
+
+AROUND_BYTES = 4_096
+"""What else a verdict says of its group."""
+
+
+def excess(state: State, group: Group, proposal: GangPlaced) -> int:
+    """How many bytes a permit for the proposal may have beyond what a commit takes; none when it fits."""
+    placed = [uid for assignment in (*proposal.required, *proposal.optional) for uid in assignment.pods]
+    if len(placed) + len(group.held) <= commits.SURELY_FIT:
+        return 0
+    pods, claims = state.pods, state.claims
+    taken = commits.size([proposal]) + AROUND_BYTES
+    taken += sum(len(pods[uid].resource_version) + 6 for uid in placed)
+    taken += sum((len(one.node) + 8) * len(one.pods) for one in proposal.optional)
+    for uid in group.held:
+        taken += len(uid) + len(claims[uid].node) + len(pods[uid].resource_version) + 20
+    spent = [one for one in state.nominations.values() if one.gang in group.gangs][: len(placed)]
+    taken += commits.size([NominationEnded(gang=one.gang, pod=one.uid, reason="Taken") for one in spent])
+    return max(0, taken - commits.DECISION_BYTES)

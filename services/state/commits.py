@@ -1,0 +1,42 @@
+"""How much one decision may say: a commit is one message.
+
+What a core has to say comes in *units*, each of which stands as a whole or not at all. A decision is as many of them, in
+their order, as a commit takes; the state that it leads to has all that is left, so that the next decision goes on there.
+The size is that of the bytes which are appended: so the bound depends on nothing but what is decided, and whatever fitted
+a commit is decided as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from events import Event
+from events.envelope import encode_events
+from events.log import MAX_COMMIT_BYTES
+
+DECISION_BYTES = MAX_COMMIT_BYTES - 8_192
+"""What the events of a decision take at most; the rest is for the commit's header."""
+SURELY_FIT = 8_000
+"""Pods of which one verdict fits, however long the names: at most 800 bytes each, with the end of a nomination."""
+PODS_NAMED = 50_000
+"""Pods that one event names of those that lose something: 2 MB of UIDs, 3 MB with their resourceVersions."""
+
+E = TypeVar("E", bound=Event)
+
+
+def size(events: Sequence[Event]) -> int:
+    """Bytes of these events as a payload."""
+    return len(encode_events(events))
+
+
+def first_that_fit(units: Iterable[Sequence[E]]) -> list[E]:
+    """The events of the first units that go into one commit, and of the first in any case. No more are asked for."""
+    decided: list[E] = []
+    left = DECISION_BYTES
+    for unit in units:
+        left -= size(unit)
+        if decided and left < 0:
+            break
+        decided += unit
+    return decided
