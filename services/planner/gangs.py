@@ -300,6 +300,8 @@ class Attempt:
         """Its proposal's place among the cycle's."""
         self._placed: list[tuple[int, Placed, bool]] = []
         self._needs: list[Need] = []
+        self._compact = False
+        """Whether the required pods of a node are named together, whatever step placed them."""
 
     def place(self, order: list[int], needs: list[Need]) -> bool:
         """Needs first, those of tasks before their gang's; then the rest, as far as it waits for nobody.
@@ -367,11 +369,14 @@ class Attempt:
         return None
 
     def _fit(self) -> int:
-        """Of what is optional, keep for another cycle what a commit does not take; the bytes that are too many still."""
+        """Say each node once; of what is optional, keep for another cycle what a commit does not take. The bytes that are
+        too many still."""
         while True:
             few = sum(self.used) + len(self.group.held) <= commits.SURELY_FIT
             excess = 0 if few else limits.excess(self.cycle.state, self.group, self._proposal())
-            if not excess or not self._halve_optional():
+            if excess and not self._compact:
+                self._compact = True
+            elif not excess or not self._halve_optional():
                 return excess
 
     def _halve_optional(self) -> bool:
@@ -416,7 +421,8 @@ class Attempt:
                 (must if required else may).append(NodeAssignment(names[row], tuple(uids[done[index] : end])))
                 done[index] = end
         group = self.group
-        return GangPlaced(group=group.key, partition=group.partition, required=tuple(must), optional=tuple(may))
+        whole = limits.by_node(must) if self._compact else tuple(must)
+        return GangPlaced(group=group.key, partition=group.partition, required=whole, optional=tuple(may))
 
 
 # ------------------------------------------------------------------------------------------------------ nominated room

@@ -6,13 +6,24 @@ of each nomination that it takes. What is counted here is never less than that.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from events import GangPlaced, NominationEnded
+from events.objects import NodeAssignment
 from services.state import commits
 from services.state.fold import State
 from services.state.records import Group
 
 AROUND_BYTES = 4_096
 """What else a verdict says of its group."""
+
+
+def by_node(assignments: Iterable[NodeAssignment]) -> tuple[NodeAssignment, ...]:
+    """The same with each node once, in the order in which they come."""
+    found: dict[str, list[str]] = {}
+    for one in assignments:
+        found.setdefault(one.node, []).extend(one.pods)
+    return tuple(NodeAssignment(node, tuple(uids)) for node, uids in found.items())
 
 
 def excess(state: State, group: Group, proposal: GangPlaced) -> int:

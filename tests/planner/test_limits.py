@@ -100,6 +100,28 @@ def test_a_minimum_that_no_commit_takes_is_refused_and_says_so(monkeypatch: pyte
     assert world.plan() == []
 
 
+def test_a_large_minimum_names_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is placed some hundred pods at a time, and so on each node several times."""
+    world = World()
+    for i in range(3):
+        world.node(f"n{i}" + "n" * 250, cpu=200, memory_gi=200, pods=200)
+    uids = world.gang("train", 600, 600)
+    (steps,) = world.plan_without_appending()
+    assert isinstance(steps, ev.GangPlaced)
+    assert len(steps.required) > 3
+    bound(monkeypatch, commits.size([steps]) + limits.AROUND_BYTES)
+    (proposal,) = world.plan()
+    assert isinstance(proposal, ev.GangPlaced)
+    assert sorted(one.node[:2] for one in proposal.required) == ["n0", "n1", "n2"]
+    assert sorted(pods_of(proposal)) == sorted(uids)
+    assert {(uid, one.node) for one in proposal.required for uid in one.pods} == {
+        (uid, one.node) for one in steps.required for uid in one.pods
+    }
+    (permit,) = world.judge()
+    assert isinstance(permit, ev.GangPermitted)
+    assert commits.size([permit]) <= commits.DECISION_BYTES
+
+
 def test_what_a_group_holds_already_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """NonStrict: what waits at permit is permitted together with what is proposed."""
     world = World()
