@@ -80,7 +80,7 @@ RULES: dict[int, Callable[[State], list[BinderEvent]]] = {FIRST_VERSION: _verdic
 
 
 def _judge(state: State, policy: Policy, bench: Bench) -> Iterator[tuple[Proposal, list[Verdict]]]:
-    """Proposals in log order, as many as one commit takes (`Policy.cycle_pods`, at least one)."""
+    """Proposals in log order, as many as have `Policy.cycle_pods` pods (at least one)."""
     pods = 0
     for proposal in state.proposals.values():
         if pods >= policy.cycle_pods:

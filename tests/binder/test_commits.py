@@ -69,14 +69,14 @@ def expired(pods: int) -> World:
 
 
 async def test_a_gang_that_is_too_large_for_one_commit_is_evicted_by_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound(monkeypatch, 3_000)
     world = expired(40)
-    bound(monkeypatch, 2_000)
     said = decide_all(world)
-    assert len(said) >= 4
+    assert len(said) >= 3
     assert [event.uid for event in events_of(said, ev.EvictionIntended)] == [f"train-{i}" for i in range(1, 40)]
     (ended,) = events_of(said, ev.NominationEnded)
     assert ended in said[-1]
-    assert largest(world.log) <= 2_000
+    assert largest(world.log) <= 3_000
     assert (await verify(world.log)).exit_code == 0
 
 

@@ -10,6 +10,7 @@ from events.policy import DEFAULT_POLICY
 from services.console.verify import verify
 from services.planner import limits
 from services.state import commits
+from services.state.partitions import partition_of
 from tests.bounds import bound, largest
 from tests.world import World, of_type
 
@@ -48,12 +49,15 @@ def test_another_shards_groups_are_no_part_of_the_half(monkeypatch: pytest.Monke
     bound(monkeypatch, 700)
     world = World(shards=("a", "b"))
     world.node("n", cpu=60, memory_gi=60)
-    for i in range(40):
-        world.pod(f"p{i:02}", created_s=i, priority=40 - i)
-    for _ in range(60):
-        if not [*world.plan("a"), *world.plan("b")]:
-            break
-    assert len(world.state.proposals) == 40
+    pods = [f"p{i:02}" for i in range(40)]
+    mine = [uid for uid in pods if world.state.owners[partition_of(f"pod/default/{uid}")] == "a"]
+    for uid in pods:
+        world.pod(uid, priority=0 if uid in mine else 10)
+    said: list[ev.Event] = []
+    while decided := world.plan("a"):
+        said += decided
+    assert sorted(uid for event in of_type(said, ev.GangPlaced) for uid in pods_of(event)) == mine
+    assert len(mine) > 10
     assert largest(world.log) <= 700
 
 
@@ -109,7 +113,7 @@ def test_a_large_minimum_names_each_node_once(monkeypatch: pytest.MonkeyPatch) -
     (steps,) = world.plan_without_appending()
     assert isinstance(steps, ev.GangPlaced)
     assert len(steps.required) > 3
-    bound(monkeypatch, commits.size([steps]) + limits.AROUND_BYTES)
+    bound(monkeypatch, commits.size([steps]) + len(uids) * limits.VERSION_BYTES)
     (proposal,) = world.plan()
     assert isinstance(proposal, ev.GangPlaced)
     assert sorted(one.node[:2] for one in proposal.required) == ["n0", "n1", "n2"]
