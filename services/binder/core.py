@@ -107,7 +107,10 @@ def _judged_groups(verdicts: list[Verdict]) -> set[str]:
 
 def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> Iterator[list[Kept]]:
     taken = {verdict.pod for verdict in verdicts if isinstance(verdict, ev.NominationEnded)}
-    for ended in end_nominations(state, policy):
+    judged = _judged_groups(verdicts)
+    waits = {verdict.group for verdict in verdicts if isinstance(verdict, ev.GangPermitted)}
+    waits.update(proposal.group for proposal in state.proposals.values() if proposal.group not in judged)
+    for ended in end_nominations(state, policy, waits):
         yield [event for event in ended if not (isinstance(event, ev.NominationEnded) and event.pod in taken)]
 
 

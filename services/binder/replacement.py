@@ -14,7 +14,7 @@ alike, although the gang has its minimum; and then only a pod of that task takes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 import events as ev
@@ -49,10 +49,11 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[Kept]:
     return decided
 
 
-def end_nominations(state: State, policy: Policy) -> Iterator[list[Kept]]:
+def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Iterator[list[Kept]]:
     """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too.
 
-    Of what is said together all has to stand in one commit.
+    Of what is said together all has to stand in one commit. `waits`: groups that this decision permits, or whose proposal
+    a later one judges. Their time is not over before that: whoever replaces the failed member may have his permit.
     """
     said = 0
     evicted: set[str] = set()
@@ -63,7 +64,7 @@ def end_nominations(state: State, policy: Policy) -> Iterator[list[Kept]]:
         if not _broken(state, gang, nomination.task):
             said += 1
             yield [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone")]
-        elif nomination.due:
+        elif nomination.due and (gang is None or gang.group not in waits):
             ended: list[Kept] = [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired")]
             evictions: list[Kept] = []
             if policy.replacement_policy == "evict" and gang is not None and gang.key not in evicted:

@@ -211,6 +211,44 @@ def test_when_the_time_is_over_evict_evicts_the_rest() -> None:
     assert not world.state.evictions
 
 
+def proposed_in_time(world: World, uids: list[str]) -> None:
+    """A member fails; before its room's time is over its replacement is proposed, and judged behind the tick."""
+    fail(world, uids[1], "deleted")
+    world.judge()
+    world.pass_s(29)
+    world.pod("train-new", "train", minimum=3)
+    while world.plan():
+        pass
+    world.pass_s(2)
+    assert world.state.nominations[uids[1]].due
+
+
+def test_a_gang_whose_replacement_is_permitted_is_not_evicted_by_a_late_tick() -> None:
+    """Proposals are judged before timeouts (design, section 3)."""
+    world, uids = running("evict")
+    proposed_in_time(world, uids)
+    assert [type(event) for event in world.judge()] == [ev.NominationEnded, ev.GangPermitted]
+    world.settle()
+    assert world.bound() == sorted(["train-new", uids[0], uids[2]])
+    assert not world.state.evictions
+
+
+def test_nor_where_its_proposal_is_judged_by_a_later_decision() -> None:
+    """`Policy.cycle_pods`."""
+    world, uids = running("evict")
+    assert world.state.policy is not None
+    policy = msgspec.structs.replace(world.state.policy, cycle_pods=1)
+    world.append("admin", [ev.PolicyChanged(policy=policy)], cause="admin")
+    world.pod("first", priority=1)
+    world.plan()
+    world.node("n9", cpu=1)
+    proposed_in_time(world, uids)
+    assert [one.group for one in world.state.proposals.values()] == ["pod/default/first", "default/train"]
+    world.settle()
+    assert world.bound() == sorted(["first", "train-new", uids[0], uids[2]])
+    assert not world.state.evictions
+
+
 def test_two_expired_nominations_evict_each_pod_once() -> None:
     world, uids = running("evict")
     for uid in uids[:2]:
