@@ -12,6 +12,7 @@ from services import settings
 from services.feed import service
 from tests.feed.commits import append
 from tests.feed.test_service import permit, take
+from tests.waiting import answered
 
 
 async def test_from_settings_to_a_subscriber(server: EmbeddedServer, cluster: str) -> None:
@@ -19,8 +20,11 @@ async def test_from_settings_to_a_subscriber(server: EmbeddedServer, cluster: st
     log = await JetStreamLog.open(server.url, cluster)
     await append(log, "binder", [permit("a/g")])
     serving = asyncio.create_task(service.serve(log, given))
-    while f"muster-feed-{cluster}".encode() not in await log.connection.ask("$JS.API.STREAM.NAMES"):  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+
+    async def is_made() -> bool:
+        return f"muster-feed-{cluster}".encode() in await log.connection.ask("$JS.API.STREAM.NAMES")
+
+    await answered(is_made, "the feed's stream")
     (message,) = await take(server.url, cluster, 1)
     assert message.event().subject == "a/g"
     serving.cancel()

@@ -21,6 +21,7 @@ from events.subscription import subscribe
 from services.feed import core
 from tests.feed.commits import append
 from tests.feed.test_service import expected, feeding, permit, take, tick
+from tests.waiting import answered
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "subscriber.py"
 WITHOUT_MUSTER = """
@@ -75,8 +76,7 @@ async def test_without_history_only_what_comes(server: EmbeddedServer, log: Memo
     messages = subscribe(server.url, log.cluster, "GangPermitted", "late", history=False)
     arriving = asyncio.create_task(anext(messages))
     feed = await Feed.open(server.url, log.cluster)
-    while not await feed.consumers():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await answered(feed.consumers, "the subscriber")
     await feed.position()
     sequence = await append(log, "binder", [permit("team-a/late")])
     await feed.publish(core.messages(log.commits[sequence - 1], log.cluster))

@@ -45,6 +45,7 @@ from tests.federator.backends.sites import (
     Site,
     submission,
 )
+from tests.waiting import answered, until
 
 NAME = "train-v100"
 
@@ -77,15 +78,14 @@ async def listed(backend: Backend) -> dict[str, Run]:
     return {run.name: run for run in seen.runs}
 
 
-async def seen(backend: Backend, name: str, *states: str, within_s: float = 60.0) -> Run:
+async def seen(backend: Backend, name: str, *states: str) -> Run:
     """The run when it is in one of these states."""
-    deadline = asyncio.get_running_loop().time() + within_s
-    while True:
+
+    async def look() -> Run | None:
         run = (await listed(backend)).get(name)
-        if run is not None and run.state in states:
-            return run
-        assert asyncio.get_running_loop().time() < deadline, f"waited for {states}, found {run}"
-        await asyncio.sleep(0.01)
+        return run if run is not None and run.state in states else None
+
+    return await answered(look, f"{name} to be {' or '.join(states)}")
 
 
 async def accepted(backend: Backend, name: str = NAME) -> Accepted:
@@ -107,10 +107,8 @@ async def running(site: Site, backend: Backend, name: str = NAME) -> Run:
 
 async def pods_made(site: Site, backend: Backend, name: str) -> None:
     """Until there is something to start."""
-    deadline = asyncio.get_running_loop().time() + 60.0
-    while isinstance(site, KubernetesSite) and len(site.pods(name)) < 2 * sites.ROLES:
-        assert asyncio.get_running_loop().time() < deadline, "waited for the Job's pods"
-        await asyncio.sleep(0.01)
+    if isinstance(site, KubernetesSite):
+        await until(lambda: len(site.pods(name)) >= 2 * sites.ROLES, "the Job's pods")
 
 
 # -------------------------------------------------------------------------------------------------------------- submit

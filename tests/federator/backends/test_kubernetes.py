@@ -31,7 +31,7 @@ from services.federator.specialize import to_yaml
 from services.kubernetes.access import direct
 from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import OWNER, KubernetesSite, job, submission
-from tests.waiting import until
+from tests.waiting import answered, until
 
 NAME, ROLES = "train", 3
 FIRST, OTHERS = job_names(NAME, OWNER)
@@ -74,13 +74,11 @@ async def run(backend: Kubernetes) -> Run | None:
 
 
 async def seen(backend: Kubernetes, state: str) -> Run:
-    deadline = asyncio.get_running_loop().time() + 60.0
-    while True:
+    async def look() -> Run | None:
         now = await run(backend)
-        if now is not None and now.state == state:
-            return now
-        assert asyncio.get_running_loop().time() < deadline, f"waited for {state}, found {now}"
-        await asyncio.sleep(0.01)
+        return now if now is not None and now.state == state else None
+
+    return await answered(look, f"a run that is {state}")
 
 
 def jobs(site: KubernetesSite) -> dict[str, dict[str, Any]]:
