@@ -204,13 +204,16 @@ def copy(log: MemoryLog) -> MemoryLog:
 
 
 def folding(log: MemoryLog) -> tuple[float, int]:
-    """Fold the whole log again, five events for each pod's life; decoding is not on the clock."""
-    commits = [envelope.decode(stored) for stored in log.commits]
-    state = State()
-    began_s = time.process_time()
-    for commit in commits:
+    """Fold the whole log again, five events for each pod's life. Each commit is decoded right before, as in the services;
+    decoding is not on the clock."""
+    state, folded, fold_s = State(), 0, 0.0
+    for stored in log.commits:
+        commit = envelope.decode(stored)
+        began_s = time.process_time()
         state.apply(commit.sequence, commit.header, commit.events)
-    return time.process_time() - began_s, sum(len(commit.events) for commit in commits)
+        fold_s += time.process_time() - began_s
+        folded += len(commit.events)
+    return fold_s, folded
 
 
 def best(runs: list[dict[str, object]]) -> dict[str, object]:

@@ -32,6 +32,8 @@ def pod_group_key(dialect: str, namespace: str, name: str) -> str:
 
 def pod_groups(state: State, key: str, dialect: str = "") -> list[str]:
     """Keys of the PodGroups that may declare the gang for a member of `dialect`, best first; of any if that is empty."""
+    if not state.pod_groups:
+        return []
     namespace, name = dialects.name_of(key)
     found = (f"{group}/{namespace}/{name}" for group in dialects.declared_in(key, dialect))
     return [one for one in found if one in state.pod_groups]
@@ -69,8 +71,9 @@ def declare(state: State, gang: Gang) -> None:
 
 
 def _settle(state: State, gang: Gang) -> None:
-    speaker = _membership(state, gang, next(iter(gang.members), ""))
-    own = _membership(state, gang, gang.declarer)
+    oldest = next(iter(gang.members), "")
+    speaker = _membership(state, gang, oldest)
+    own = speaker if gang.declarer == oldest else _membership(state, gang, gang.declarer)
     found = pod_groups(state, gang.key, speaker.dialect if speaker is not None else "")
     gang.pod_group = found[0] if found else ""
     if not found:

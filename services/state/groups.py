@@ -102,7 +102,7 @@ def leave(state: State, uid: str, pod: Pod) -> None:
     declarations.left(state, gang, uid)
     _declared(state, gang, before)
     gangs = [state.gangs[key] for key in group.gangs]
-    if any(one.members for one in gangs):
+    if gang.members or any(one.members for one in gangs):
         pods, highest = state.pods, group.priority
         if pod.fact.priority == highest and not any(
             pods[member].fact.priority == highest for one in gangs for member in one.members
@@ -311,17 +311,21 @@ def _redeclare(state: State, gang: Gang) -> None:
 
 def _declared(state: State, gang: Gang, before: tuple[str, ...]) -> None:
     """The gang's declaration was settled anew; `before` is what it named."""
-    names_changed(state, gang, before)
-    may_have_reached(state, gang)
+    if named_by(gang) != before:
+        names_changed(state, gang, before)
+    if state.named:
+        may_have_reached(state, gang)
 
 
 def started(state: State, gang: Gang) -> None:
     """A pod of the gang is bound, by whomever. With the first its rules may be off for the others."""
-    group = state.groups.get(gang.group)
-    if not gang.started and group is not None:
-        gang.started = True
-        wake(state, group)
-    may_have_reached(state, gang)
+    if not gang.started:
+        group = state.groups.get(gang.group)
+        if group is not None:
+            gang.started = True
+            wake(state, group)
+    if state.named:
+        may_have_reached(state, gang)
 
 
 def may_have_reached(state: State, gang: Gang) -> None:

@@ -21,16 +21,13 @@ def named_by(gang: Gang) -> tuple[str, ...]:
 
 
 def names_changed(state: State, gang: Gang, before: tuple[str, ...]) -> None:
-    """The gang's declaration was settled anew, and `before` is what it named: who waits for whom may have changed."""
-    names = named_by(gang)
-    if names == before:
-        return
+    """The gang named `before`, and names others now: who waits for whom may have changed."""
     for key in before:
         named = state.named[key]
         named.pop(gang.key, None)
         if not named:
             del state.named[key]
-    for key in names:
+    for key in named_by(gang):
         state.named.setdefault(key, {})[gang.key] = None
     state.regrouping[gang.key] = None
 
