@@ -20,6 +20,7 @@ from events.envelope import FIRST_VERSION
 from events.objects import NodeAssignment
 from events.policy import Policy
 from services.planner import gangs
+from services.planner.attempt import Attempt
 from services.planner.kept import Kept
 from services.planner.placement import Room
 from services.planner.rules.queue_orders import QUEUE_ORDERS
@@ -47,8 +48,10 @@ def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
     queue = cycle_queue(state, state.policy, shard)
     while True:
         events = (yield from _plan(state, state.policy, shard, queue)) if queue else []
+        if commits.size(events) <= commits.DECISION_BYTES:
+            return events
         own = [at for at, group in enumerate(queue) if state.owner(group) == shard]
-        if len(own) < 2 or commits.size(events) <= commits.DECISION_BYTES:
+        if len(own) < 2:
             return events
         queue = queue[: own[len(own) // 2]]
 
@@ -95,7 +98,7 @@ class Cycle:
         self.room = Room(state.table, policy.profile.node_score)
         self.kept = Kept(state, self.room)
         self.placed: list[GangPlaced] = []
-        self.begun: dict[str, gangs.Attempt | None] = {}
+        self.begun: dict[str, Attempt | None] = {}
         """Of groups that come twice, those that had their first turn → what placed their minimum; None: nothing did."""
         self.requests: list[RoomRequested] = []
         self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}

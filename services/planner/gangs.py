@@ -1,8 +1,7 @@
 """Planning a group of gangs: what keeps it from being tried, what each gang needs, and a node for all of that or none.
 
 A *part* is what of one gang may be proposed now and is of one scheduling class. A *need* is how many pods of some parts
-must have a node before any of the group is bound. Needs are placed first, so that what is beyond a minimum takes no room
-from another gang's.
+must have a node before any of the group is bound. `attempt` places them.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from events import GangPlaced, RoomRequested
-from events.objects import NodeAssignment
-from services.planner import limits
-from services.planner.placement import Placed, split
+from events import RoomRequested
+from services.planner.attempt import Attempt, Need, Part, Refusal, Taken, name_of
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import after_gang, gang_group, non_strict, schedule_cycle
 from services.planner.rules.koordinator.pre_filter import timed_out
@@ -23,33 +20,11 @@ from services.planner.rules.volcano import task_minimums
 from services.state import commits, fits, membership
 from services.state.fold import State
 from services.state.membership import Census
-from services.state.nodes import ClassInfo
 from services.state.nominations import claim_key, only_task
 from services.state.records import Gang, Group
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
-
-
-class Part(NamedTuple):
-    """Pods of one gang and one scheduling class that may be proposed now, in the order in which the log saw them."""
-
-    gang: str
-    info: ClassInfo
-    uids: list[str]
-    free: bool
-    """Whether its gang's rules are off: it is placed whatever others lack."""
-    task: str = ""
-    """That its pods are of, where tasks of the gang have minimums."""
-
-
-class Need(NamedTuple):
-    """So many pods of these parts (by index) must have a node: `together` now, or as they find one."""
-
-    parts: tuple[int, ...]
-    pods: int
-    together: bool
-    of_task: bool = False
 
 
 class Quota(NamedTuple):
@@ -92,20 +67,6 @@ class Roll(NamedTuple):
     @property
     def all_or_none(self) -> bool:
         return self.constrained and self.together
-
-
-class Refusal(NamedTuple):
-    """Why the group is not placed now, as `GroupsRefused` says it."""
-
-    reason: str
-    detail: str
-    needed: int = 0
-    placeable: int = 0
-    node_reasons: dict[str, int] | None = None
-
-
-Taken = list[tuple[str, int, str]]
-"""(node, part, UID) of pods that go where room is nominated for them."""
 
 
 def plan(cycle: Cycle, group: Group) -> None:
@@ -170,7 +131,7 @@ def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | Non
             return _not_supported(unsupported[0])
     pods = sum(roll.whole.placeable for roll in rolls)
     if pods > cycle.policy.gang_pods:
-        detail = f"{_name(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
+        detail = f"{name_of(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
         return Refusal("GangTooLarge", detail, pods)
     for roll in rolls:
         for quota in (roll.whole, *roll.tasks) if roll.all_or_none or not pods else ():
@@ -188,12 +149,6 @@ def _unsupported(cycle: Cycle, digest: str) -> tuple[str, ...]:
 
 def _not_supported(unsupported: tuple[str, ...]) -> Refusal:
     return Refusal("UnsupportedConstraint", f"not supported yet: {', '.join(unsupported)}")
-
-
-def _name(group: Group) -> str:
-    shown = ", ".join(group.gangs[:3])
-    more = len(group.gangs) - 3
-    return f"gang {shown}" if len(group.gangs) == 1 else f"gang group {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 # ----------------------------------------------------------------------------------------------------------- placement
@@ -248,7 +203,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
         attempt = Attempt(cycle, group, parts, taken)
         attempt.place(partial, needs)
         return attempt.propose()
-    detail = f"{_name(group)}: {best} of the {needed} pods that must start together have a node."
+    detail = f"{name_of(group)}: {best} of the {needed} pods that must start together have a node."
     detail += schedule_cycle.unfinished(cycle.state, group)
     if needs and not taken:
         detail += _ask_for_room(cycle, group, parts, needs, orders)
@@ -279,150 +234,6 @@ def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:
     sizes = fits.sizes(cycle.state.table, [part.info for part in parts])
     largest_first = sorted(range(len(parts)), key=sizes.__getitem__, reverse=True)
     return [largest_first, largest_first[::-1]]
-
-
-class Attempt:
-    """The parts' pods in one order, as far as they found a node."""
-
-    def __init__(self, cycle: Cycle, group: Group, parts: list[Part], taken: Taken) -> None:
-        self.cycle, self.group, self.parts, self.taken = cycle, group, parts, taken
-        self.used = [0] * len(parts)
-        """Of each part, how many pods have a node."""
-        for _, index, _ in taken:
-            self.used[index] += 1
-        self.full = [False] * len(parts)
-        """Of each part, whether one of its pods found none."""
-        self.complete = True
-        """Whether all needs are met."""
-        self._comes_again = group.key in cycle.begun
-        self._order: list[int] = []
-        self._at = 0
-        """Its proposal's place among the cycle's."""
-        self._placed: list[tuple[int, Placed, bool]] = []
-        self._needs: list[Need] = []
-        self._compact = False
-        """Whether the required pods of a node are named together, whatever step placed them."""
-
-    def place(self, order: list[int], needs: list[Need]) -> bool:
-        """Needs first, those of tasks before their gang's; then the rest, as far as it waits for nobody.
-
-        Whether those needs are met that must be together, and any pod has a node.
-        """
-        self._order, self._needs = order, needs
-        place = {index: at for at, index in enumerate(order)}
-        unmet: set[int] = set()
-        broken = False
-        for need in sorted(
-            needs, key=lambda need: (not need.of_task, min(map(place.__getitem__, need.parts), default=0))
-        ):
-            if not unmet.isdisjoint(need.parts):
-                continue  # a task of the gang lacks what its other pods cannot stand in for
-            left = need.pods - sum(self.used[index] for index in need.parts)
-            for index in sorted(need.parts, key=place.__getitem__):
-                left -= self._put(index, left, required=need.together)
-            if left > 0:
-                unmet.update(need.parts)
-                self.complete = False
-                broken = broken or need.together
-        if broken:
-            return False
-        if not (self._comes_again and self.complete and any(self.used)):
-            self._put_rest()
-        return any(self.used)
-
-    def _put_rest(self) -> None:
-        for index in self._order:
-            if self.complete or self.parts[index].free:
-                self._put(index, len(self.parts[index].uids), required=False)
-
-    def _put(self, index: int, pods: int, *, required: bool) -> int:
-        """Up to so many more pods of the part; how many found a node."""
-        part = self.parts[index]
-        pods = min(pods, len(part.uids) - self.used[index])
-        if pods <= 0 or self.full[index]:
-            return 0
-        rows = self.cycle.room.place(part.info, pods, self.cycle.seed(self.group))
-        done = sum(count for _, count in rows)
-        self.full[index] = done < pods
-        self.used[index] += done
-        self._placed.append((index, rows, required))
-        return done
-
-    def undo(self) -> None:
-        for index, rows, _ in self._placed:
-            self.cycle.room.undo(self.parts[index].info, rows)
-
-    def propose(self) -> Refusal | None:
-        """Propose what was placed; or else why it is not proposed."""
-        excess = self._fit()
-        if excess or not any(self.used):
-            self.undo()
-            detail = (
-                f"a permit for {sum(self.used)} pods of {_name(self.group)} is {excess} bytes too large for a commit"
-            )
-            return Refusal("GangTooLarge", detail, sum(self.used))
-        if self._comes_again:
-            self.cycle.begun[self.group.key] = self
-        if not self.cycle.silent:
-            self._at = len(self.cycle.placed)
-            self.cycle.placed.append(self._proposal())
-        return None
-
-    def _fit(self) -> int:
-        """Say each node once; of what is optional, keep for another cycle what a commit does not take. The bytes that are
-        too many still."""
-        while True:
-            few = sum(self.used) + len(self.group.held) <= commits.SURELY_FIT
-            excess = 0 if few else limits.excess(self.cycle.state, self.group, self._proposal())
-            if excess and not self._compact:
-                self._compact = True
-            elif not excess or not self._halve_optional():
-                return excess
-
-    def _halve_optional(self) -> bool:
-        """Give back the room of the last half of the optional pods; whether there were any."""
-        optional = sum(pods for _, rows, required in self._placed if not required for _, pods in rows)
-        left = optional // 2
-        for at, (index, rows, required) in enumerate(self._placed):
-            if not required:
-                kept, given_back = split(rows, left)
-                left -= sum(pods for _, pods in kept)
-                self.used[index] -= sum(pods for _, pods in given_back)
-                self.cycle.room.undo(self.parts[index].info, given_back)
-                self._placed[at] = (index, kept, required)
-        return optional > 0
-
-    def go_on(self) -> None:
-        """The rest, as far as there is room behind those who came in between."""
-        before = sum(self.used)
-        self._put_rest()
-        self._fit()
-        if sum(self.used) > before and not self.cycle.silent:
-            self.cycle.placed[self._at] = self._proposal()
-
-    def _proposal(self) -> GangPlaced:
-        """What must be together is required; the rest is optional, one by one."""
-        must: list[NodeAssignment] = []
-        may: list[NodeAssignment] = []
-        left = [need.pods for need in self._needs]
-        done = [0] * len(self.parts)
-        for node, index, uid in self.taken:
-            wanted = [at for at, need in enumerate(self._needs) if index in need.parts and left[at] > 0]
-            for at in wanted:
-                left[at] -= 1
-            together = any(self._needs[at].together for at in wanted)
-            (must if together else may).append(NodeAssignment(node, (uid,)))
-            done[index] += 1
-        names = self.cycle.state.table.names
-        for index, rows, required in self._placed:
-            uids = self.parts[index].uids
-            for row, pods in rows:
-                end = done[index] + pods
-                (must if required else may).append(NodeAssignment(names[row], tuple(uids[done[index] : end])))
-                done[index] = end
-        group = self.group
-        whole = limits.by_node(must) if self._compact else tuple(must)
-        return GangPlaced(group=group.key, partition=group.partition, required=whole, optional=tuple(may))
 
 
 # ------------------------------------------------------------------------------------------------------ nominated room
