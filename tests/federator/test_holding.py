@@ -334,7 +334,7 @@ async def ending(field: Field, alias: str) -> None:
     """What runs there succeeds."""
     site = field.sites[alias]
     while True:
-        pods = site.pods(f"train-{alias}")
-        if pods and all(pod["status"].get("phase") == "Running" for pod in pods):
+        phases = {pod["status"].get("phase") for pod in site.pods(f"train-{alias}")}
+        if "Running" in phases and phases <= {"Running", "Succeeded"}:  # some may have come behind the others' end
             site.finish(f"train-{alias}", 0)
         await asyncio.sleep(0.05)
