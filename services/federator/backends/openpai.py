@@ -195,9 +195,12 @@ class OpenPai:
     # --------------------------------------------------------------------------------------------------------- queries
 
     async def observe(self) -> Listing | Silent:
+        """All pages. A full one with nothing new ends it: who does not know `offset` would give it for ever."""
         runs: dict[str, Run] = {}
+        seen: set[tuple[str, str]] = set()
         offset = clock_ms = 0
         while True:
+            before = len(seen)
             asked = {"username": self._user, "order": "jobName,ASC", "offset": offset, "limit": self._page}
             heard = await self._read("list", f"?{urlencode(asked)}")
             if not isinstance(heard, _Answer):
@@ -207,12 +210,15 @@ class OpenPai:
             except UNDECODABLE as error:
                 return Silent(reason=f"expected a list of jobs: {cut(str(error))}")
             for job in jobs:
+                seen.add((job.username, job.name))
                 if job.username == self._user:
                     runs[job.name] = _run(job.name, job)
             clock_ms = heard.clock_ms
             offset += len(jobs)
             if len(jobs) < self._page:
                 return Listing(runs=tuple(runs.values()), clock_ms=clock_ms)
+            if len(seen) == before:
+                return Silent(reason=f"expected other jobs before offset {offset}: they came already")
 
     async def describe(self, name: str) -> Described | Absent | Silent:
         path = f"/{self._framework(name)}"

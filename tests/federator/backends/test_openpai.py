@@ -165,6 +165,16 @@ async def test_what_comes_between_two_pages_hides_nothing(served: Served, opened
     assert {f"j{number:02}" for number in range(0, 20, 2)} <= set(names)
 
 
+async def test_a_server_that_gives_the_same_page_for_ever_is_asked_no_more(served: Served, opened: Opened) -> None:
+    for number in range(5):
+        served.submit("alice", msgspec.json.encode(job(f"j{number:02}")).decode())
+    listed = served.listed
+    served.listed = lambda query: listed({**query, "offset": "0"})  # type: ignore[method-assign]
+    silent = await opened(page=3).observe()
+    assert isinstance(silent, Silent)
+    assert "offset 6" in silent.reason
+
+
 async def test_a_late_submission_takes_its_name_and_the_earlier_one_fails(
     served: Served, opened: Opened, clock: Clock
 ) -> None:
