@@ -265,7 +265,7 @@ PLANTS: dict[str, Plant] = {
     "deadline on the wrong clock": Plant(
         "nominated room waits for a clock that nobody moves",
         "services.state.verdicts",
-        (('set_deadline(state.clock("binder"), "nomination"', 'set_deadline(state.clock("ingest"), "nomination"'),),
+        (('set_deadline(state.clock("binder"), NOMINATION', 'set_deadline(state.clock("ingest"), NOMINATION'),),
     ),
     "time of day for log time": Plant(
         "a service's log time is its wall clock, which jumps",
@@ -336,7 +336,7 @@ PLANTS: dict[str, Plant] = {
     "nomination for ever": Plant(
         "the room of a failed member is kept although its time is over",
         "services.binder.replacement",
-        (("        elif nomination.due:", "        elif False:"),),
+        (("        elif nomination.due and (", "        elif False and ("),),
     ),
     "free from the start": Plant(
         "a gang's pods are as ordinary ones before it ever had its minimum",
