@@ -22,7 +22,7 @@ check: $(READY)  ## lint, types, import contracts
 	$(BIN)/lint-imports
 
 # One worker more than CI has cores: while one waits for a server, the others compute.
-WORKERS := -n 3
+WORKERS := -n 4
 
 # The processes that tests start by the hundred compile nothing anew, whatever the shell says.
 test: export PYTHONDONTWRITEBYTECODE :=

@@ -364,5 +364,6 @@ def timeout_marked(state: State, event: ev.TimeoutMarked) -> None:
     for uid, resource_version in event.pods:
         pod = state.pods.get(uid)
         if pod is not None:
-            timeouts.written(state, uid, pod, resource_version)
+            if timeouts.written(state, uid, pod, resource_version) and pod.group in state.groups:
+                groups.wake(state, state.groups[pod.group])
             seen(pod, resource_version)

@@ -89,21 +89,24 @@ def observed_again(state: State, uid: str, pod: Pod, before: ev.PodObserved) -> 
         gang.timed_out[uid] = None
 
 
-def written(state: State, uid: str, pod: Pod, resource_version: str) -> None:
+def written(state: State, uid: str, pod: Pod, resource_version: str) -> bool:
     """The binder wrote it. A fact that shows it may have been here first: then nothing is open any more, or what is open
-    is of a later timeout, which began at a later version."""
+    is of a later timeout, which began at a later version. Whether its user has acted since."""
     mark = state.marks.get(uid)
-    if mark is not None and objects.version(resource_version) >= objects.version(mark.resource_version):
-        mark.written = resource_version
-        _compare(state, uid, pod)
+    if mark is None or objects.version(resource_version) < objects.version(mark.resource_version):
+        return False
+    mark.written = resource_version
+    return _compare(state, uid, pod)
 
 
-def _compare(state: State, uid: str, pod: Pod) -> None:
+def _compare(state: State, uid: str, pod: Pod) -> bool:
     """A fact without it that is newer than our write: somebody removed it before anyone saw it."""
     mark = state.marks.get(uid)
     version = objects.version
-    if mark is not None and mark.written and version(pod.fact.resource_version) >= version(mark.written):
-        _act(state, uid, state.gangs.get(pod.gang))
+    if mark is None or not mark.written or version(pod.fact.resource_version) < version(mark.written):
+        return False
+    _act(state, uid, state.gangs.get(pod.gang))
+    return True
 
 
 def _act(state: State, uid: str, gang: Gang | None) -> None:

@@ -287,10 +287,12 @@ class Witness:
         )
 
     def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
-        """A refusal is definite: the intent did not take hold, unless the pod is gone since."""
-        ours = event.uid in self.bound_by and self.bound[event.uid] == event.node
+        """A refusal is definite: the intent did not take hold, unless the pod is gone since, whatever the reason is:
+        admission is asked before anybody looks for the pod."""
+        if event.uid not in self.bound_by or self.bound[event.uid] != event.node:
+            return
         _require(
-            event.reason == "PodGone" or not ours,
+            all(event.uid != entry.object["metadata"]["uid"] for entry in self._cluster.pods.entries.values()),
             f"{commit.sequence}: {event.uid} was refused on {event.node}, {event.reason}, and is bound there (rule 5)",
         )
 

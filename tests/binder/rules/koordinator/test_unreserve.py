@@ -408,6 +408,21 @@ def test_an_annotation_that_was_removed_before_it_was_seen_is_removed() -> None:
     assert world.where(*uids) == ["n0"] * 3
 
 
+def test_an_annotation_that_was_removed_before_our_word_of_it_is_removed() -> None:
+    """The facts without it came first, and the gang was refused: nothing but this word can have it tried again."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    ours = tuple((uid, world.version()) for uid in uids)
+    for uid in uids:
+        world.says(uid, timed_out=False)
+    assert not world.plan_would()
+    world.append("binder", [ev.TimeoutMarked(pods=ours)], cause="outcome")
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 3
+
+
 def test_a_pod_that_goes_leaves_no_intent_behind() -> None:
     """Nothing leaks (design, 7.13)."""
     world, uids = waiting()
