@@ -21,7 +21,7 @@ check: $(READY)  ## lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One worker more than CI has cores: while one waits for a server, the others compute.
+# Twice as many as CI has cores: while some wait for servers, the others compute.
 WORKERS := -n 4
 
 # The processes that tests start by the hundred compile nothing anew, whatever the shell says.
