@@ -180,7 +180,9 @@ class Witness:
         for where in (was, now):
             if where and (where[0] or isinstance(event, ev.PodAssigned)):
                 self._begun.add(where[2])
-        for key in (*was, *now):
+        gangs = (self.state.gangs.get(key) for key in (*was[2:], *now[2:]))
+        groups = [gang.group for gang in gangs if gang is not None]  # formed since the last fact about the pod, perhaps
+        for key in (*was, *now, *groups):
             self._touched[key] = sequence
         self._where[uid] = now
         if pod is not None:
