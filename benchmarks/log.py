@@ -29,6 +29,7 @@ from events.jetstream import JetStreamLog
 from events.log import EventLog
 from events.objects import Membership
 from events.server import EmbeddedServer
+from tests import facts
 
 CLUSTER = "bench"
 EVENTS_PER_COMMIT = 100
@@ -44,19 +45,14 @@ def pods(commit: int) -> bytes:
 
 
 def pod(number: int) -> PodObserved:
-    return PodObserved(
+    return facts.pod(
+        f"resnet-{number // 20:06d}-worker-{number % 20}",
+        "5f0d3a9c1b2e4d67",
         uid=f"0b7c6f0e-7d1a-4c6e-9d57-{number:012x}",
+        version=str(1_000_000 + number),
         namespace="training",
-        name=f"resnet-{number // 20:06d}-worker-{number % 20}",
-        resource_version=str(1_000_000 + number),
-        scheduling_class="5f0d3a9c1b2e4d67",
         gang=Membership(gang=f"training/resnet-{number // 20:06d}", dialect="coscheduling/v1alpha1", declared=None),
-        priority=0,
         created_ns=1_700_000_000_000_000_000 + number,
-        candidate=True,
-        gated=False,
-        status="pending",
-        node="",
     )
 
 

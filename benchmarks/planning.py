@@ -25,7 +25,7 @@ from services.binder import core as binder
 from services.console.verify import verify
 from services.planner import core as planner
 from services.state.fold import State
-from tests.facts import scheduling_class
+from tests.facts import pod, scheduling_class
 
 GI = 1 << 30
 NODES = 5_000
@@ -92,19 +92,13 @@ def _class(digest: str, cpu_milli: int) -> ev.SchedulingClassObserved:
 
 
 def _pod(i: int, digest: str, gang: Membership | None) -> ev.PodObserved:
-    return ev.PodObserved(
+    return pod(
+        f"pod-{i:06}",
+        digest,
         uid=f"00000000-0000-4000-8000-{i:012}",
-        namespace="default",
-        name=f"pod-{i:06}",
-        resource_version=str(10_000 + i),
-        scheduling_class=digest,
+        version=str(10_000 + i),
         gang=gang,
-        priority=0,
         created_ns=i,
-        candidate=True,
-        gated=False,
-        status="pending",
-        node="",
     )
 
 

@@ -55,7 +55,7 @@ from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.partitions import PARTITIONS
 from services.state.records import Group, Proposal
-from tests.facts import node, scheduling_class
+from tests.facts import node, pod, scheduling_class
 
 GI = 1 << 30
 SLOTS = 8
@@ -189,18 +189,14 @@ def _class(slots: int) -> ev.SchedulingClassObserved:
 
 
 def _pod(name: str, gang: Membership | None, priority: int, created: int, *, node: str = "") -> ev.PodObserved:
-    return ev.PodObserved(
+    return pod(
+        f"pod-{name}",
+        f"gpu-{SLOTS if node else 1}",
         uid=f"uid-{name}",
-        namespace="default",
-        name=f"pod-{name}",
-        resource_version="1",
-        scheduling_class=f"gpu-{SLOTS if node else 1}",
         gang=gang,
         priority=priority,
         created_ns=created,
         candidate=not node,
-        gated=False,
-        status="bound" if node else "pending",
         node=node,
     )
 

@@ -43,7 +43,7 @@ from services.settings import Settings
 from services.start import restored
 from services.state import snapshot
 from services.state.fold import State
-from tests.facts import scheduling_class
+from tests.facts import pod, scheduling_class
 
 NODES = (1_000, 5_000, 10_000)
 PODS_PER_NODE = 20
@@ -136,19 +136,13 @@ def _pod(i: int, source: random.Random) -> ev.PodObserved:
     if i % 2_000 < 1_000:
         declared = Declaration(min_member=GANG, waiting_time_ms=0)
         gang = Membership(gang=f"default/train-{i // GANG:05}", dialect="coscheduling/2020", declared=declared)
-    return ev.PodObserved(
+    return pod(
+        f"train-{i // GANG:05}-worker-{i % GANG}",
+        _class("fits" if i % 1_000 < 900 else "does not", 0).digest,
         uid=str(uuid.UUID(int=source.getrandbits(128), version=4)),
-        namespace="default",
-        name=f"train-{i // GANG:05}-worker-{i % GANG}",
-        resource_version=str(1_000_000 + i),
-        scheduling_class=_class("fits" if i % 1_000 < 900 else "does not", 0).digest,
+        version=str(1_000_000 + i),
         gang=gang,
-        priority=0,
         created_ns=1_767_225_600_000_000_000 + i,
-        candidate=True,
-        gated=False,
-        status="pending",
-        node="",
     )
 
 

@@ -27,7 +27,7 @@ from services.state.fold import State
 from services.state.form import UnknownVersion
 from services.state.records import Clock
 from services.state.versions import UNSAID
-from services.writer import GATHERED_BYTES, Spacing, SteppedDown, Writer
+from services.writer import Outbox, Spacing, SteppedDown, Writer
 
 if TYPE_CHECKING:
     from services.tracing import Traces
@@ -75,7 +75,7 @@ class Decider:
         self.state = State()
         self.tail_bytes = 0
         """What was folded since the snapshot from which the state was restored."""
-        self.outcomes: deque[Event] = deque()
+        self.outcomes = Outbox(max_events=GATHERED_OUTCOMES)
         self.active = False
         """Whether the subject is taken and everything up to that is folded."""
         self._last_word: Event | None = None
@@ -94,7 +94,7 @@ class Decider:
 
     def report(self, outcome: Event) -> None:
         """Append an outcome soon, under load with those that come meanwhile; only the first wakes the loop."""
-        self.outcomes.append(outcome)
+        self.outcomes.add((outcome,))
         if len(self.outcomes) == 1:
             self._stirred.set()
 
@@ -252,25 +252,13 @@ class Decider:
                 return True
             self._news = False
         if self.outcomes and time.monotonic() >= self._outcomes.due_s:
-            gathered = self._gathered()
             self._outcomes.sent(time.monotonic())
-            await self._append(gathered, "outcome")
+            await self._append_payload(*self.outcomes.cut(), "outcome")
             return True
         if time.monotonic() >= self.writer.renew_at_s:
             await self._append([Renewed()], "renew")
             return True
         return False
-
-    def _gathered(self) -> list[Event]:
-        """The next commit's outcomes, off the queue; what the API server says in them may be long."""
-        gathered: list[Event] = []
-        size = 0
-        while self.outcomes and len(gathered) < GATHERED_OUTCOMES:
-            size += len(encode_events([self.outcomes[0]]))
-            if gathered and size > GATHERED_BYTES:
-                break
-            gathered.append(self.outcomes.popleft())
-        return gathered
 
     async def _think(self) -> Sequence[Event]:
         """What the core says of the state, in slices; nothing is folded meanwhile."""
@@ -284,9 +272,12 @@ class Decider:
             await asyncio.sleep(0)
 
     async def _append(self, decided: Sequence[Event], cause: str) -> None:
+        await self._append_payload(encode_events(decided), len(decided), cause)
+
+    async def _append_payload(self, payload: bytes, events: int, cause: str) -> None:
         """Append a commit. Acknowledged, it stands in the log: where nothing else came in between it is folded from
         here, a wake-up earlier than the reader brings it."""
-        await self.writer.append(decided, basis=self.state.sequence, cause=cause)
+        await self.writer.append_payload(payload, events, basis=self.state.sequence, cause=cause)
         own = self.writer.stored
         if own is not None and own.sequence == self._read_to + 1:
             self._unread.append(own)

@@ -53,8 +53,8 @@ class TracedGather(Gather):
                 self._leave(event.uid)
         super().add(events)
 
-    async def _send(self, encoded: list[bytes]) -> None:
-        await super()._send(encoded)
+    async def _send(self, payload: bytes, events: int) -> None:
+        await super()._send(payload, events)
         now_ns = time.time_ns()
         while self._begun and self._begun[0][0] < self._sent:
             _, group, seen_ns = self._begun.popleft()

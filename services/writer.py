@@ -1,8 +1,8 @@
 """How a service appends to the log: taking its subject over, one commit in flight, stepping down when replaced.
 
 `Writer` knows the last sequence on its own subject and appends behind exactly that; the log refuses whoever is not the
-last writer any more (`events.log`). `Gather` is for what need not be one commit: alone, an event goes out at once; under
-load, what arrives within a gap of `Spacing` shares a commit.
+last writer any more (`events.log`). `Outbox` is what need not be one commit, and is cut where one would be too large.
+`Gather` sends it: alone, an event goes out at once; under load, what arrives within a gap of `Spacing` shares a commit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -151,20 +151,38 @@ class Spacing:
         self.due_s = now_s + self._gap_s
 
 
+class Outbox:
+    """Events that may share commits or not, encoded, in the order in which they were added."""
+
+    def __init__(self, *, max_events: int = GATHERED_EVENTS, max_bytes: int = GATHERED_BYTES) -> None:
+        """Commits of at most `max_events` and (but for one large event) `max_bytes`."""
+        self.max_events, self._max_bytes = max_events, max_bytes
+        self._encoded: deque[bytes] = deque()
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+    def add(self, events: Iterable[Event]) -> None:
+        self._encoded.extend(map(_encode, events))
+
+    def cut(self) -> tuple[bytes, int]:
+        """The next commit, off the queue: its payload, and of how many events that is."""
+        chosen: list[bytes] = []
+        size = 2
+        while self._encoded and len(chosen) < self.max_events:
+            size += len(self._encoded[0]) + 1
+            if chosen and size > self._max_bytes:
+                break
+            chosen.append(self._encoded.popleft())
+        return b"[" + b",".join(chosen) + b"]", len(chosen)
+
+
 class Gather:
     """Facts, which may share commits, in the order in which they were added. `run` sends them until it is cancelled."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        *,
-        max_events: int = GATHERED_EVENTS,
-        max_bytes: int = GATHERED_BYTES,
-    ) -> None:
-        """Commits of at most `max_events` and (but for one large event) `max_bytes`."""
+    def __init__(self, writer: Writer, outbox: Outbox | None = None) -> None:
         self._writer = writer
-        self._max_events, self._max_bytes = max_events, max_bytes
-        self._pending: deque[bytes] = deque()
+        self._outbox = Outbox() if outbox is None else outbox
         self._added = self._sent = 0
         self._more = asyncio.Event()
         self._progress = asyncio.Condition()
@@ -178,7 +196,7 @@ class Gather:
     def add(self, events: Sequence[Event]) -> None:
         """Queue them. Order is kept."""
         if events:
-            self._pending.extend(map(_encode, events))
+            self._outbox.add(events)
             self._added += len(events)
             self._more.set()
 
@@ -204,27 +222,15 @@ class Gather:
         spacing = Spacing()
         while True:
             await self._more.wait()
-            if (wait_s := spacing.due_s - time.monotonic()) > 0 and len(self._pending) < self._max_events:
+            if (wait_s := spacing.due_s - time.monotonic()) > 0 and len(self._outbox) < self._outbox.max_events:
                 await asyncio.sleep(wait_s)
             spacing.sent(time.monotonic())
-            await self._send(self._cut())
+            await self._send(*self._outbox.cut())
 
-    def _cut(self) -> list[bytes]:
-        """The next commit's events, off the queue."""
-        chosen: list[bytes] = []
-        size = 2
-        while self._pending and len(chosen) < self._max_events:
-            size += len(self._pending[0]) + 1
-            if chosen and size > self._max_bytes:
-                break
-            chosen.append(self._pending.popleft())
-        if not self._pending:
+    async def _send(self, payload: bytes, events: int) -> None:
+        if not self._outbox:
             self._more.clear()
-        return chosen
-
-    async def _send(self, encoded: list[bytes]) -> None:
-        payload = b"[" + b",".join(encoded) + b"]"
-        await self._writer.append_payload(payload, len(encoded), basis=0, cause="facts")
+        await self._writer.append_payload(payload, events, basis=0, cause="facts")
         async with self._progress:
-            self._sent += len(encoded)
+            self._sent += events
             self._progress.notify_all()

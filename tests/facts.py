@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import events as ev
-from events.objects import Declaration, HostPort, PreferredTerm, SelectorTerm, Taint, Toleration
+from events.objects import Declaration, HostPort, Membership, PreferredTerm, SelectorTerm, Taint, Toleration
 
 
 def node(
@@ -27,6 +27,38 @@ def node(
         taints=taints,
         unschedulable=unschedulable,
         allocatable=allocatable,
+    )
+
+
+def pod(
+    name: str,
+    scheduling_class: str,
+    *,
+    uid: str = "",
+    version: str = "1",
+    namespace: str = "default",
+    gang: Membership | None = None,
+    priority: int = 0,
+    created_ns: int = 0,
+    candidate: bool = True,
+    gated: bool = False,
+    status: str = "",
+    node: str = "",
+) -> ev.PodObserved:
+    """Its UID is its name, unless another is given; with a node it is bound."""
+    return ev.PodObserved(
+        uid=uid or name,
+        namespace=namespace,
+        name=name,
+        resource_version=version,
+        scheduling_class=scheduling_class,
+        gang=gang,
+        priority=priority,
+        created_ns=created_ns,
+        candidate=candidate,
+        gated=gated,
+        status=status or ("bound" if node else "pending"),
+        node=node,
     )
 
 

@@ -57,5 +57,5 @@ async def test_outcomes_share_commits_that_are_bounded_whatever_the_api_server_s
     gathered = [envelope.decode(stored) for stored in log.commits if b'"cause":"outcome"' in stored.header]
     assert [event.uid for commit in gathered for event in commit.events] == [str(n) for n in range(len(texts))]
     assert max(len(commit.events) for commit in gathered) == GATHERED_OUTCOMES
-    assert max(len(stored.payload) for stored in log.commits) < GATHERED_BYTES + 30_000
+    assert max(len(stored.payload) for stored in log.commits) <= GATHERED_BYTES
     assert len(gathered) < 20

@@ -10,7 +10,7 @@ import pytest
 from events import Event, IngestTaken, PodDeleted, envelope
 from events.log import LogError, Unavailable
 from events.memory import MemoryLog
-from services.writer import Gather, Spacing, SteppedDown, Writer
+from services.writer import Gather, Outbox, Spacing, SteppedDown, Writer
 
 
 def deleted(number: int, text: str = "") -> PodDeleted:
@@ -103,7 +103,7 @@ async def test_the_payload_is_what_encoding_the_events_together_gives() -> None:
 
 async def test_commits_are_split_by_events_and_by_bytes() -> None:
     log = MemoryLog("c")
-    gather = Gather(await taken(log), max_events=10, max_bytes=1_000)
+    gather = Gather(await taken(log), Outbox(max_events=10, max_bytes=1_000))
     task = asyncio.create_task(gather.run())
     gather.add([deleted(number) for number in range(25)])
     gather.add([deleted(number, "x" * 300) for number in range(4)])

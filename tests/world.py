@@ -201,18 +201,16 @@ class World:
         if digest not in self.state.classes:
             self.facts(self.classes[digest])
         self.facts(
-            ev.PodObserved(
-                uid=name,
+            facts.pod(
+                name,
+                digest,
+                version=self.version(),
                 namespace=namespace,
-                name=name,
-                resource_version=self.version(),
-                scheduling_class=digest,
                 gang=membership,
                 priority=priority,
                 created_ns=created_s * SECOND_NS,
                 candidate=candidate,
                 gated=gated,
-                status="bound" if node else "pending",
                 node=node,
             )
         )

@@ -18,7 +18,7 @@ JobName = Annotated[str, typer.Argument(metavar="NAME")]
 Alias = Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")]
 
 
-@app.command("specialize")
+@app.command()
 def specialize(file: JobFile, alias: Alias, as_json: Json = False) -> None:
     """The job as it would be submitted to one of its clusters. Submits nothing."""
     from services.console import jobs
@@ -26,7 +26,7 @@ def specialize(file: JobFile, alias: Alias, as_json: Json = False) -> None:
     raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
 
 
-@app.command("submit")
+@app.command()
 def submit(
     file: JobFile,
     nats: Nats = None,
@@ -40,7 +40,7 @@ def submit(
     raise typer.Exit(jobs.submit(file, nats, federation, watch=watch, as_json=as_json))
 
 
-@app.command("status")
+@app.command()
 def status(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
     """How a job stands on each of its clusters. Exit code 2: there is none of this name, or it is forgotten."""
     from services.console import jobs
@@ -56,7 +56,7 @@ def listed(nats: Nats = None, federation: Federation = "federation", as_json: Js
     raise typer.Exit(jobs.listed(nats, federation, as_json=as_json))
 
 
-@app.command("cancel")
+@app.command()
 def cancel(name: JobName, nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
     """End a job on every cluster. Exit code 1: nothing of it was left."""
     from services.console import jobs
@@ -64,7 +64,7 @@ def cancel(name: JobName, nats: Nats = None, federation: Federation = "federatio
     raise typer.Exit(jobs.cancel(name, nats, federation, as_json=as_json))
 
 
-@app.command("give-up")
+@app.command()
 def give_up(
     name: JobName,
     alias: Alias,
@@ -86,7 +86,7 @@ def give_up(
     raise typer.Exit(jobs.give_up(name, alias, nats, federation, by=said_by, reason=reason, as_json=as_json))
 
 
-@app.command("explain")
+@app.command()
 def explain(
     name: JobName,
     nats: Nats = None,

@@ -14,7 +14,7 @@ NO_CHANGES = ("log", "cluster", "as_json")
 """Parameters of `change` that are no fields of the policy or of its profile, as all the others are."""
 
 
-@app.command("show")
+@app.command()
 def show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
     """The policy as of the log's end."""
     from services.console import commands

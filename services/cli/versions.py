@@ -11,7 +11,7 @@ from services.cli.options import Cluster, Json, Log
 app = typer.Typer(help="Versions of the rules and of the state: what is in force, who has the code for what.")
 
 
-@app.command("show")
+@app.command()
 def show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
     """What is in force at the log's end, and what each writer supports."""
     from services.console import commands
@@ -19,7 +19,7 @@ def show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
     raise typer.Exit(commands.show_versions(log, cluster, as_json=as_json))
 
 
-@app.command("switch")
+@app.command()
 def switch(
     log: Log,
     cluster: Cluster = None,

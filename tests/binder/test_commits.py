@@ -13,6 +13,7 @@ from events.policy import DEFAULT_POLICY
 from services.console.verify import verify
 from services.state import commits
 from tests.bounds import bound, largest
+from tests.facts import pod
 from tests.world import World, of_type
 
 EVICT = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", cycle_pods=4)
@@ -122,18 +123,13 @@ def test_ten_thousand_pods_with_the_longest_names_are_evicted() -> None:
         gang=gang, dialect="coscheduling/2020", declared=Declaration(min_member=pods, waiting_time_ms=0)
     )
     facts = [
-        ev.PodObserved(
+        pod(
+            f"{i:05}" + "n" * 248,
+            digest,
             uid=f"{i:08}-0000-0000-0000-000000000000",
+            version="9" * 19,
             namespace=namespace,
-            name=f"{i:05}" + "n" * 248,
-            resource_version="9" * 19,
-            scheduling_class=digest,
             gang=declared,
-            priority=0,
-            created_ns=0,
-            candidate=True,
-            gated=False,
-            status="bound",
             node="n",
         )
         for i in range(pods)

@@ -322,6 +322,16 @@ async def test_a_replaced_federator_steps_down(field: Field) -> None:
     running.cancel()
 
 
+async def go_on(field: Field, rng: random.Random, waiting: list[str], *, killed: float) -> None:
+    """One more of the jobs that wait, some time, and perhaps another process."""
+    if waiting:
+        await field.federate(waiting.pop(), a=rng.randrange(3), b=rng.randrange(3), c=rng.randrange(3))
+    await asyncio.sleep(rng.random() * 0.1)
+    if rng.random() < killed:
+        await field.kill()
+        await field.start()
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_whatever_happens_one_survives(field: Field, seed: int) -> None:
     """Processes killed at random moments, answers lost, submissions late, stops refused, a cluster cut off."""
@@ -340,12 +350,7 @@ async def test_whatever_happens_one_survives(field: Field, seed: int) -> None:
         cluster.faults.plan(verb=rng.choice(("submit", "stop", "list")), hang_up=True, applied=True)
         cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=rng.randrange(500)))
         cluster.faults.plan(verb="stop", status=rng.choice((403, 500)))
-        if waiting:
-            await field.federate(waiting.pop(), a=rng.randrange(3), b=rng.randrange(3), c=rng.randrange(3))
-        await asyncio.sleep(rng.random() * 0.1)
-        if rng.random() < 0.4:
-            await field.kill()
-            await field.start()
+        await go_on(field, rng, waiting, killed=0.4)
     for cluster in clusters:
         cluster.cut_off = False
         cluster.faults.lift()
@@ -404,12 +409,7 @@ async def test_whatever_happens_all_that_is_over_is_forgotten(
         cluster = rng.choice(clusters)
         cluster.faults.plan(verb=rng.choice(("submit", "stop", "list")), hang_up=True, applied=True)
         cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=rng.randrange(500)))
-        if waiting:
-            await field.federate(waiting.pop(), a=rng.randrange(3), b=rng.randrange(3), c=rng.randrange(3))
-        await asyncio.sleep(rng.random() * 0.1)
-        if rng.random() < 0.2:
-            await field.kill()
-            await field.start()
+        await go_on(field, rng, waiting, killed=0.2)
     for cluster in clusters:
         cluster.faults.lift()
     await field.until(lambda: not field.federator.state.jobs, "all to be forgotten")

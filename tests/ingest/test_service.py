@@ -40,6 +40,7 @@ from services.kubernetes.errors import Forbidden, Unreachable
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
+from tests import facts
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
 
@@ -388,21 +389,8 @@ async def test_a_relist_that_finds_everything_gone_costs_many_commits() -> None:
     writer = Writer(log, "ingest")
     await writer.take(IngestTaken(holder="test"))
     for number in range(3_000):
-        observed = PodObserved(
-            uid=f"{number:08}-0000-0000-0000-000000000000",
-            namespace="s" * 63,
-            name=f"{number:05}" + "n" * 248,
-            resource_version="1",
-            scheduling_class="c",
-            gang=None,
-            priority=0,
-            created_ns=0,
-            candidate=True,
-            gated=False,
-            status="pending",
-            node="",
-        )
-        core.fold(observed)
+        uid, name = f"{number:08}-0000-0000-0000-000000000000", f"{number:05}" + "n" * 248
+        core.fold(facts.pod(name, "c", uid=uid, namespace="s" * 63))
     gather = Gather(writer)
     gone = core.missing(POD.name, set())
     gather.add(gone)

@@ -77,13 +77,18 @@ def test_what_is_optional_and_does_not_fit_is_placed_in_later_cycles(monkeypatch
     assert largest(world.log) <= 1_500
 
 
+def gang_and_late(*, room: int, minimum: int) -> tuple[World, str]:
+    """A gang of 60, and a pod behind it."""
+    world = World()
+    world.node("n", cpu=room, memory_gi=room)
+    world.gang("train", 60, minimum, created_s=1)
+    return world, world.pod("late", created_s=2)
+
+
 def test_the_room_of_what_does_not_fit_is_for_those_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the same cycle: it would be refused for lack of it, and nothing would wake it."""
     bound(monkeypatch, 1_200)
-    world = World()
-    world.node("n", cpu=60, memory_gi=60)
-    world.gang("train", 60, 5, created_s=1)
-    late = world.pod("late", created_s=2)
+    world, late = gang_and_late(room=60, minimum=5)
     events = world.plan()
     assert [event.group for event in of_type(events, ev.GangPlaced)] == ["default/train", f"pod/default/{late}"]
     assert not of_type(events, ev.GroupsRefused)
@@ -91,10 +96,7 @@ def test_the_room_of_what_does_not_fit_is_for_those_behind(monkeypatch: pytest.M
 
 def test_a_minimum_that_no_commit_takes_is_refused_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     bound(monkeypatch, 1_000)
-    world = World()
-    world.node("n", cpu=61, memory_gi=61)
-    world.gang("train", 60, 60, created_s=1)
-    late = world.pod("late", created_s=2)
+    world, late = gang_and_late(room=61, minimum=60)
     events = world.plan()
     (refused,) = of_type(events, ev.GroupsRefused)
     assert (refused.reason, refused.needed) == ("GangTooLarge", 60)

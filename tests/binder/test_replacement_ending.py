@@ -1,0 +1,139 @@
+"""When the time of a failed member's room is over (design, section 4): the rest of its gang is kept or evicted."""
+
+from __future__ import annotations
+
+import msgspec
+
+import events as ev
+from events.policy import DEFAULT_POLICY
+from tests.binder.failing import fail, running
+from tests.world import World, of_type
+
+
+def test_when_the_time_is_over_keep_leaves_the_rest_as_it_is() -> None:
+    """Seed 002, After Gang: if some pods have been pulled up, then the subsequent Gang behavior is meaningless."""
+    world, uids = running("keep")
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.pod("stranger")
+    world.plan()
+    world.pass_s(29)
+    assert world.judge() == []
+    world.pass_s(2)
+    assert world.judge() == [ev.NominationEnded(gang="default/train", pod=uids[1], reason="Expired")]
+    world.settle()
+    assert world.where("stranger") == [node]
+    assert len(world.bound()) == 3
+
+
+def test_when_the_time_is_over_evict_evicts_the_rest() -> None:
+    world, uids = running("evict")
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.pass_s(31)
+    ended, *evictions = world.judge()
+    assert isinstance(ended, ev.NominationEnded)
+    assert [(event.uid, event.resource_version) for event in of_type(evictions, ev.EvictionIntended)] == [
+        (uid, world.state.pods[uid].resource_version) for uid in (uids[0], uids[2])
+    ]
+    assert sorted(world.state.evictions) == [uids[0], uids[2]]
+    assert world.judge() == []
+    done = [ev.PodEvicted(uid=uid, namespace="default", name=uid) for uid in (uids[0], uids[2])]
+    world.append("binder", done, cause="outcome")
+    assert not world.state.evictions
+
+
+def proposed_in_time(world: World, uids: list[str]) -> None:
+    """A member fails; before its room's time is over its replacement is proposed, and judged behind the tick."""
+    fail(world, uids[1], "deleted")
+    world.judge()
+    world.pass_s(29)
+    world.pod("train-new", "train", minimum=3)
+    while world.plan():
+        pass
+    world.pass_s(2)
+    assert world.state.nominations[uids[1]].due
+
+
+def test_a_gang_whose_replacement_is_permitted_is_not_evicted_by_a_late_tick() -> None:
+    """Proposals are judged before timeouts (design, section 3)."""
+    world, uids = running("evict")
+    proposed_in_time(world, uids)
+    assert [type(event) for event in world.judge()] == [ev.NominationEnded, ev.GangPermitted]
+    world.settle()
+    assert world.bound() == sorted(["train-new", uids[0], uids[2]])
+    assert not world.state.evictions
+
+
+def test_nor_where_its_proposal_is_judged_by_a_later_decision() -> None:
+    """`Policy.cycle_pods`."""
+    world, uids = running("evict")
+    assert world.state.policy is not None
+    policy = msgspec.structs.replace(world.state.policy, cycle_pods=1)
+    world.append("admin", [ev.PolicyChanged(policy=policy)], cause="admin")
+    world.pod("first", priority=1)
+    world.plan()
+    world.node("n9", cpu=1)
+    proposed_in_time(world, uids)
+    assert [one.group for one in world.state.proposals.values()] == ["pod/default/first", "default/train"]
+    world.settle()
+    assert world.bound() == sorted(["first", "train-new", uids[0], uids[2]])
+    assert not world.state.evictions
+
+
+def test_two_expired_nominations_evict_each_pod_once() -> None:
+    world, uids = running("evict")
+    for uid in uids[:2]:
+        fail(world, uid, "OutOfcpu")
+    world.judge()
+    world.pass_s(31)
+    assert [event.uid for event in of_type(world.judge(), ev.EvictionIntended)] == [uids[2]]
+
+
+def rack(gangs: int, cycle_pods: int) -> tuple[World, list[str]]:
+    """Gangs of three that run under the policy *evict*, each of which loses a pod in the same commit; those pods."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", cycle_pods=cycle_pods)
+    world = World(policy)
+    for i in range(gangs):
+        world.node(f"n{i}", cpu=3)
+        world.gang(f"train{i}", 3, 3)
+    world.settle()
+    lost = [f"train{i}-0" for i in range(gangs)]
+    world.facts(*(ev.PodDeleted(uid=uid, namespace="default", name=uid) for uid in lost))
+    return world, lost
+
+
+def test_one_decision_keeps_no_more_room_than_a_cycle_has_pods() -> None:
+    world, lost = rack(gangs=5, cycle_pods=2)
+    said = [world.judge() for _ in range(4)]
+    assert [len(decided) for decided in said] == [2, 2, 1, 0]
+    assert [event.pod for decided in said for event in of_type(decided, ev.RoomNominated)] == lost
+
+
+def test_one_decision_evicts_no_more_gangs_than_it_takes_for_a_cycles_pods() -> None:
+    """A commit is one message: a rack whose gangs are all evicted at the same tick would be too large for it."""
+    world, lost = rack(gangs=5, cycle_pods=6)
+    world.judge()
+    world.pass_s(61)
+    said = [world.judge() for _ in range(4)]
+    assert [len(of_type(decided, ev.NominationEnded)) for decided in said] == [2, 2, 1, 0]
+    assert sorted(event.uid for decided in said for event in of_type(decided, ev.EvictionIntended)) == sorted(
+        uid for uid in world.state.pods if uid not in lost
+    )
+
+
+def test_two_nominations_of_a_gang_end_together_however_full_the_decision_is() -> None:
+    """Whom the first evicts the second does not evict again."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", cycle_pods=2)
+    world = World(policy)
+    world.node("n", cpu=4)
+    uids = world.gang("train", 4, 4)
+    world.settle()
+    world.facts(*(ev.PodDeleted(uid=uid, namespace="default", name=uid) for uid in uids[:2]))
+    world.judge()
+    world.pass_s(61)
+    decided = world.judge()
+    assert [event.pod for event in of_type(decided, ev.NominationEnded)] == uids[:2]
+    assert [event.uid for event in of_type(decided, ev.EvictionIntended)] == uids[2:]
+    assert world.judge() == []

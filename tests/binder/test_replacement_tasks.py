@@ -1,0 +1,86 @@
+"""The room of a member that its task needs (Volcano's minimums of tasks), although its gang does not."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import events as ev
+from events.policy import DEFAULT_POLICY
+from tests.binder.failing import FAILURES, fail
+from tests.world import World, of_type
+
+
+def running_job() -> World:
+    """A job of one ps and three workers on nodes of their own; its minimum is 3, its ps' 1, its workers' 2."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, replacement_hold_ms=30_000))
+    for i in range(4):
+        world.node(f"n{i}", cpu=1)
+    world.pod_group("job", 3, dialect="volcano/v1beta1", task_minimums={"worker": 2, "ps": 1})
+    for name in ("ps-0", "worker-0", "worker-1", "worker-2"):
+        world.volcano(name, "job", name.partition("-")[0])
+    world.settle()
+    assert len(world.bound()) == 4
+    return world
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_the_room_of_a_task_below_its_minimum_is_kept_although_the_gang_has_its_own(how: str) -> None:
+    world = running_job()
+    (node,) = world.where("ps-0")
+    fail(world, "ps-0", how)
+    world.pod("stranger", priority=100)
+    world.settle()
+    assert world.where("stranger") == [""]
+    world.volcano("ps-1", "job", "ps")
+    world.settle()
+    assert world.where("ps-1", "stranger") == [node, ""]
+    assert not world.state.nominations
+
+
+def test_a_member_that_neither_its_gang_nor_its_task_needs_leaves_its_room_to_others() -> None:
+    world = running_job()
+    (node,) = world.where("worker-0")
+    world.deleted("worker-0")
+    world.pod("stranger")
+    world.settle()
+    assert world.where("stranger") == [node]
+
+
+def test_only_a_pod_of_the_task_takes_the_place_that_its_task_lacks() -> None:
+    """A worker is of the same class, waits longer, and its task is named first."""
+    world = running_job()
+    (node,) = world.where("ps-0")
+    world.volcano("worker-3", "job", "worker")
+    world.settle()
+    world.deleted("ps-0")
+    world.pass_s(2)
+    world.settle()
+    assert world.where("worker-3") == [""]
+    world.volcano("ps-1", "job", "ps")
+    world.settle()
+    assert world.where("ps-1", "worker-3") == [node, ""]
+
+
+def test_a_proposal_of_another_task_does_not_spend_the_room() -> None:
+    """The binder, whatever planners propose."""
+    world = running_job()
+    (node,) = world.where("ps-0")
+    world.deleted("ps-0")
+    world.judge()
+    world.volcano("worker-3", "job", "worker")
+    world.propose("default/job@batch", {}, {"worker-3": node})
+    [refused] = of_type(world.judge(), ev.ProposalRefused)
+    assert refused.reason == "NoRoom"
+    assert list(world.state.nominations) == ["ps-0"]
+
+
+def test_when_its_time_is_over_the_room_of_a_task_is_for_everybody() -> None:
+    world = running_job()
+    world.deleted("ps-0")
+    world.pod("stranger")
+    world.settle()
+    world.pass_s(40)
+    world.settle()
+    assert world.where("stranger") != [""]
+    assert not world.state.nominations
