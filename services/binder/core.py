@@ -16,7 +16,7 @@ from events.policy import DEFAULT_POLICY, Policy
 from services.binder.assignment import assign_partitions
 from services.binder.judge import Bench, Fault, Verdict, refusal
 from services.binder.nominations import end_group_nominations
-from services.binder.replacement import Kept, end_nominations, keep_room
+from services.binder.replacement import AboutRoom, end_nominations, keep_room
 from services.binder.rules.coscheduling.unreserve import unreserve
 from services.binder.rules.koordinator import deadlock
 from services.binder.rules.koordinator.unreserve import timed_out
@@ -105,7 +105,7 @@ def _judged_groups(verdicts: list[Verdict]) -> set[str]:
     return {verdict.group for verdict in verdicts if not isinstance(verdict, ev.NominationEnded)}
 
 
-def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> Iterator[list[Kept]]:
+def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> Iterator[list[AboutRoom]]:
     taken = {verdict.pod for verdict in verdicts if isinstance(verdict, ev.NominationEnded)}
     judged = _judged_groups(verdicts)
     waits = {verdict.group for verdict in verdicts if isinstance(verdict, ev.GangPermitted)}

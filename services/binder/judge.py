@@ -14,7 +14,7 @@ from typing import NamedTuple
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from services.binder import quorum
-from services.binder.kept import Kept
+from services.binder.reserved import ReservedRoom
 from services.binder.rules.coscheduling import permit
 from services.state import fits, reservations, timeouts
 from services.state.fold import State
@@ -64,9 +64,9 @@ class Bench:
         """node → ports that these verdicts open."""
         self.spare_ports: dict[str, Counter[tuple[str, int, str]]] = {}
         """node → ports that the state counts and these verdicts give back."""
-        self._kept: Kept | None = None
+        self._kept: ReservedRoom | None = None
         """What is reserved, and kept from the group that is being judged; None: nothing."""
-        self._kept_by: dict[tuple[str, ...], Kept] = {}
+        self._kept_by: dict[tuple[str, ...], ReservedRoom] = {}
         """By the groups for which it is reserved."""
 
     # ------------------------------------------------------------------------------------------------------- proposals
@@ -273,20 +273,20 @@ class Bench:
                     lacking.append(row)
         return lacking
 
-    def _kept_from(self, wanted: Wanted, kept: Kept) -> str:
+    def _kept_from(self, wanted: Wanted, kept: ReservedRoom) -> str:
         """The first node on which these would take what is reserved for somebody whom they must not delay."""
         classes, names = self.state.table.classes, self.state.table.names
         places = [(row, classes[digest]) for digest, of_class in wanted.items() for row in of_class]
         held_off = [names[row] for row, info in places if kept.keeps(row, info, self._room(row))]
         return min(held_off, default="")
 
-    def _kept_from_group(self, group: Group) -> Kept | None:
+    def _kept_from_group(self, group: Group) -> ReservedRoom | None:
         against = reservations.against(self.state, group)
         if not against:
             return None
         key = tuple(one.group for one in against)
         if key not in self._kept_by:
-            self._kept_by[key] = Kept(self.state.table, against)
+            self._kept_by[key] = ReservedRoom(self.state.table, against)
         return self._kept_by[key]
 
     def _room(self, row: int) -> list[int]:

@@ -24,7 +24,7 @@ from services.state import commits, membership
 from services.state.fold import State
 from services.state.records import BOUND, Gang
 
-Kept = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
+AboutRoom = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 
 
 def _broken(state: State, gang: Gang | None, task: str) -> bool:
@@ -35,9 +35,9 @@ def _broken(state: State, gang: Gang | None, task: str) -> bool:
     return bool(live) and membership.below_minimum(state, gang, going, task)
 
 
-def keep_room(state: State, bench: Bench, policy: Policy) -> list[Kept]:
+def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
     """For each member that was lost: its room is nominated, or there is nobody to keep it for."""
-    decided: list[Kept] = []
+    decided: list[AboutRoom] = []
     hold_ms = policy.replacement_hold_ms
     for lost in islice(state.lost.values(), policy.cycle_pods):
         info = state.table.classes[lost.scheduling_class]
@@ -49,7 +49,7 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[Kept]:
     return decided
 
 
-def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Iterator[list[Kept]]:
+def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Iterator[list[AboutRoom]]:
     """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too.
 
     Of what is said together all has to stand in one commit. `waits`: groups that this decision permits, or whose proposal
@@ -65,8 +65,8 @@ def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Ite
             said += 1
             yield [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone")]
         elif nomination.due and (gang is None or gang.group not in waits):
-            ended: list[Kept] = [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired")]
-            evictions: list[Kept] = []
+            ended: list[AboutRoom] = [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired")]
+            evictions: list[AboutRoom] = []
             if policy.replacement_policy == "evict" and gang is not None and gang.key not in evicted:
                 evicted.add(gang.key)
                 evictions = _evictions(state, gang)
@@ -79,7 +79,7 @@ def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Ite
                 yield ended
 
 
-def _evictions(state: State, gang: Gang) -> list[Kept]:
+def _evictions(state: State, gang: Gang) -> list[AboutRoom]:
     reason = f"gang {gang.key} stayed below its minimum and its policy is evict"
     return [
         ev.EvictionIntended(

@@ -21,8 +21,8 @@ from events.objects import NodeAssignment
 from events.policy import Policy
 from services.planner import gangs
 from services.planner.attempt import Attempt
-from services.planner.kept import Kept
 from services.planner.placement import Room
+from services.planner.reserved import ReservedRoom
 from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.planner.sharing import cycle_queue, own_nodes
 from services.state import cohorts, commits, reservations
@@ -96,7 +96,7 @@ class Cycle:
         self.silent = False
         """Whether the group that is being placed is another shard's."""
         self.room = Room(state.table, policy.profile.node_score)
-        self.kept = Kept(state, self.room)
+        self.kept = ReservedRoom(state, self.room)
         self.placed: list[GangPlaced] = []
         self.begun: dict[str, Attempt | None] = {}
         """Of groups that come twice, those that had their first turn → what placed their minimum; None: nothing did."""

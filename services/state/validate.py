@@ -1,6 +1,6 @@
 """What must hold of any state, after every commit: run after every test, by the simulator and by ``muster verify``.
 
-Raises `Violated` with the first sentence that does not hold; the numbers are those of the design's section 7.
+Raises `Violated` with the first sentence that does not hold; the numbers are those of section 7 in docs/design.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random walks, bounded by counts: whatever a cluster does, the invariants of the design's section 7 hold."""
+"""Random walks, bounded by counts: whatever a cluster does, the invariants of docs/design.md, section 7, hold."""
 
 import pytest
 

@@ -7,7 +7,7 @@ import msgspec
 import events as ev
 from events.objects import ClassRoom, HostPort
 from events.policy import DEFAULT_POLICY
-from services.binder.kept import Kept
+from services.binder.reserved import ReservedRoom
 from services.state.records import Reservation
 from tests.world import World, of_type
 
@@ -212,7 +212,7 @@ def test_host_ports_are_kept_as_well() -> None:
     digest = world.scheduling_class(ports=WEB)
     other = world.scheduling_class(0, ports=WEB)
     table = world.state.table
-    kept = Kept(table, [Reservation("default/train", 1, 0, (ClassRoom(digest, {"n0": 1}),))])
+    kept = ReservedRoom(table, [Reservation("default/train", 1, 0, (ClassRoom(digest, {"n0": 1}),))])
     row = table.rows["n0"]
     assert kept.keeps(row, table.classes[other], [1 << 40] * len(table.resources))
     assert not kept.keeps(row, table.classes[world.scheduling_class()], [1 << 40] * len(table.resources))

@@ -1,4 +1,4 @@
-"""What is reserved for starving gangs, as one proposal is judged: it may not take what is kept from its group."""
+"""Room that is reserved for starving gangs, while a proposal is judged that must leave it alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from services.state.nodes import ClassInfo, NodeTable
 from services.state.records import Reservation
 
 
-class Kept:
-    """The sum of some reservations, by row."""
+class ReservedRoom:
+    """What some reservations keep, summed by row of the table of nodes."""
 
     def __init__(self, table: NodeTable, reserved: Iterable[Reservation]) -> None:
         self._amounts: dict[int, dict[int, int]] = {}
@@ -29,7 +29,7 @@ class Kept:
             self._ports.setdefault(row, []).append((port.protocol, port.port, port.host_ip))
 
     def keeps(self, row: int, info: ClassInfo, left: Sequence[int]) -> bool:
-        """Whether pods of the class, with whom so much is `left` there, take of what is kept."""
+        """Whether pods of the class take reserved room or ports of this row; `left` is what it has with them there."""
         amounts = self._amounts.get(row)
         if amounts is None:
             return False

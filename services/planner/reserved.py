@@ -1,4 +1,4 @@
-"""What is reserved for starving gangs, in one cycle: taken off the room while a group is placed that it is kept from.
+"""Room that is reserved for starving gangs, taken off a cycle's room while a group is placed that must leave it alone.
 
 Groups see different reservations (`services.state.reservations.against`), so what is taken off changes with the group.
 While nobody has room reserved, nothing here costs anything.
@@ -15,8 +15,8 @@ from services.state.nodes import ClassInfo, Ints
 from services.state.records import Group, Reservation
 
 
-class Kept:
-    """Which reservations are taken off the cycle's room now."""
+class ReservedRoom:
+    """The reservations that are taken off the cycle's room now, for the group that is being placed."""
 
     def __init__(self, state: State, room: Room) -> None:
         self._state = state
@@ -38,7 +38,7 @@ class Kept:
         self._room.kept = self._sum() if seen else None
 
     def why_not(self, info: ClassInfo) -> dict[str, int]:
-        """As `fits.why_not`; a node that has room but for what is kept is counted for whom it is kept."""
+        """As `fits.why_not`; a node that would have room but for reservations is counted under the gang they are for."""
         table, free, kept = self._state.table, self._room.free, self._room.kept
         if kept is None:
             return fits.why_not(table, free, info)
