@@ -103,6 +103,10 @@ class Room:
                 break
         return placed
 
+    def ports_free(self, info: ClassInfo) -> Mask | None:
+        """Rows whose ports are free for the class, what this cycle opened counted; None when it asks for none."""
+        return self._ports.free(info) if info.fact.host_ports else None
+
     def overdrawn(self, info: ClassInfo, row: int) -> bool:
         """Whether less than nothing is left there of something that the class asks for, whatever is reserved."""
         free = self.free[row] if self.kept is None else self.free[row] + self.kept[row]
@@ -156,8 +160,9 @@ class Room:
         roomy = self._has_room(info)
         if roomy is not None:
             usable = usable & roomy
-        if info.fact.host_ports:
-            usable = usable & self._ports.free(info)
+        ports = self.ports_free(info)
+        if ports is not None:
+            usable = usable & ports
         keys = np.where(usable, self._keys(info, seed, 1, None), _TAKEN)
         if pods == 1:
             row = int(keys.argmin()) if len(keys) else 0

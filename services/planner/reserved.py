@@ -40,10 +40,13 @@ class ReservedRoom:
     def why_not(self, info: ClassInfo) -> dict[str, int]:
         """As `fits.why_not`; a node that would have room but for reservations is counted under the gang they are for."""
         table, free, kept = self._state.table, self._room.free, self._room.kept
+        ports = self._room.ports_free(info)
         if kept is None:
-            return fits.why_not(table, free, info)
+            return fits.why_not(table, free, info, ports)
         held_off = fits.feasible(table, info) & fits.has_room(free + kept, info) & ~fits.has_room(free, info)
-        counts = fits.why_not(table, np.where(held_off[:, None], free + kept, free), info)
+        if ports is not None:
+            held_off &= ports
+        counts = fits.why_not(table, np.where(held_off[:, None], free + kept, free), info, ports)
         for one in self._shown:
             rows = [row for row in self._rows(one) if held_off[row]]
             held_off[rows] = False

@@ -223,10 +223,11 @@ RESOURCE_WORDS = {
 }
 
 
-def why_not(table: NodeTable, free: Ints, info: ClassInfo) -> dict[str, int]:
+def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -> dict[str, int]:
     """Reason → number of nodes, in the kube-scheduler's words and its order of filters; sorted by reason.
 
     A node is counted under the first filter that turns it down; lack of room counts under each resource that lacks.
+    `free` and `ports` (rows whose ports are free; None when the class asks for none) are as who asks sees them.
     """
     counts: dict[str, int] = {}
 
@@ -248,7 +249,6 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo) -> dict[str, int]:
     selected = _selected(table, info)
     count("node(s) didn't match Pod's node affinity/selector", int((left & ~selected).sum()))
     left &= selected
-    ports = ports_mask(table, info)
     if ports is not None:
         count("node(s) didn't have free ports for the requested pod ports", int((left & ~ports).sum()))
         left &= ports

@@ -10,12 +10,15 @@ import pytest
 import events as ev
 from events import envelope
 from events.log import MAX_COMMIT_BYTES
-from events.objects import Binding, NodeAssignment, NodeBindings, Place
+from events.objects import Binding, HostPort, NodeAssignment, NodeBindings, Place
 from events.policy import DEFAULT_POLICY, Policy
+from services.binder.report import condition
 from services.planner import core
 from services.state.fits import NO_LIMIT
 from tests.facts import pod_group, scheduling_class
 from tests.world import World, of_type
+
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
 
 
 def policy(**changes: object) -> Policy:
@@ -175,6 +178,32 @@ def test_a_refusal_has_the_kube_schedulers_words_and_numbers() -> None:
     assert cohort.message == (
         "0/5 nodes are available: 3 Insufficient cpu, 4 Insufficient memory, 1 node(s) were unschedulable."
     )
+
+
+PORTS = "node(s) didn't have free ports for the requested pod ports"
+
+
+def test_ports_that_this_very_cycle_opens_are_named() -> None:
+    world = World()
+    world.node("n0")
+    world.node("n1", unschedulable=True)
+    for name in ("first", "second"):
+        world.pod(name, ports=WEB)
+    (refused,) = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.groups == ("pod/default/second",)
+    assert refused.node_reasons == {PORTS: 1, "node(s) were unschedulable": 1}
+
+
+def test_ports_that_the_gangs_own_pods_take_are_named() -> None:
+    world = World()
+    for i in range(2):
+        world.node(f"n{i}")
+    uids = [world.pod(f"train-{i}", "train", minimum=3, ports=WEB) for i in range(3)]
+    (refused,) = of_type(world.plan(), ev.GroupsRefused)
+    assert (refused.placeable, refused.node_reasons) == (2, {PORTS: 2})
+    told = condition(world.state, uids[0])
+    assert told is not None
+    assert told.message.startswith(f"0/2 nodes are available: 2 {PORTS}. gang default/train: 2 of the 3 pods")
 
 
 def test_without_nodes_the_refusal_says_so() -> None:

@@ -170,7 +170,7 @@ def test_the_table_agrees_with_one_node_and_one_pod_at_a_time(classes: list[dict
             assert (pods[at] > 0) == room[at]
             assert (ports is None or ports[at]) == naive.ports_free(state, node, asked)
         why = Counter(reason for node in nodes.values() for reason in naive.reasons(state, node, asked))
-        assert fits.why_not(table, left, info) == dict(sorted(why.items()))
+        assert fits.why_not(table, left, info, fits.ports_mask(table, info)) == dict(sorted(why.items()))
 
 
 @given(st.lists(st.integers(-5, 30), min_size=3, max_size=3), st.lists(st.integers(0, 4), min_size=3, max_size=3))
