@@ -1,1 +1,1 @@
-"""Published rules of the binder, grouped by the document that they implement (docs/design.md has the list of documents)."""
+"""Published rules of the binder, grouped by the document that they implement (listed in docs/design.md)."""
