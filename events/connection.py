@@ -22,7 +22,14 @@ import msgspec
 import nats
 import nats.errors
 from nats.aio.msg import Msg
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, stop_never, wait_random_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_never,
+    wait_random_exponential,
+)
 
 from events import tls
 from events.client import Client, parse_header_lines
@@ -31,6 +38,8 @@ from events.wire import UNDECODABLE
 
 REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
+TOLD_AFTER_S = 1.0
+"""Who waits for so long is told what for, and until when."""
 API, AGAIN_S = "$JS.", 0.25
 """JetStream may be asked again, since a request is carried out once or changes nothing later; and after how long."""
 CLOSE_WITHIN_S = 5.0
@@ -200,14 +209,14 @@ class Connection:
     async def _settle(self, connecting: asyncio.Future[None]) -> None:
         """Until the connection is made, and its inbox heard, or it is known that it cannot be. Raises as `connect`."""
         refused = self._refused = asyncio.get_running_loop().create_future()
-        await asyncio.wait({connecting, refused}, timeout=CONNECT_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        await self._first_of({connecting, refused})
         if not connecting.done():
             connecting.cancel()
             await asyncio.wait({connecting})
             await self.close()
             if refused.done():
                 raise refused.result()
-            raise Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s: {self.last_error}")
+            raise Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s{self._why()}")
         try:
             connecting.result()
             self._inbox = self.client.new_inbox()
@@ -215,9 +224,25 @@ class Connection:
             await self.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
             raise Unavailable(f"{self.url}: {error}") from error
+        except (AttributeError, LookupError, TypeError) as error:  # nats-py takes what it is told for what it expects
+            await self.close()
+            raise Unavailable(f"{self.url}: what answers there is no NATS server: {error}") from error
         if refused.done():
             await self.close()
             raise refused.result()
+
+    async def _first_of(self, ends: set[asyncio.Future[Any]]) -> None:
+        """Until one of them is done, or the time is over."""
+        done, _ = await asyncio.wait(ends, timeout=TOLD_AFTER_S, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            left_s = max(0.0, CONNECT_WITHIN_S - TOLD_AFTER_S)
+            _logger.warning("%s: no NATS server answers yet%s; tried for %.0f s more", self.url, self._why(), left_s)
+            await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+
+    def _why(self) -> str:
+        """Of some errors there is nothing to say, such as that of a server that is silent."""
+        said = " ".join(str(self.last_error or "").split())
+        return f": {said}" if said else ""
 
     async def flush(self) -> None:
         """Everything sent so far has reached the server. Raises what nats-py raises.
@@ -403,11 +428,22 @@ def _without_credentials(url: str) -> str:
 
 
 def retrying(forever: bool = False) -> AsyncRetrying:
-    """Again while there is no answer; the last error is raised as it is."""
+    """Again while there is no answer; the last error is raised as it is. Who waits is told once."""
+    told = False
+
+    def tell(attempt: RetryCallState) -> None:
+        nonlocal told
+        waited_s = attempt.seconds_since_start or 0.0
+        if not told and waited_s >= TOLD_AFTER_S and attempt.outcome is not None:
+            told = True
+            until = "until it is answered" if forever else f"for {max(0.0, PATIENCE_S - waited_s):.0f} s more"
+            _logger.warning("%s; asked again %s", attempt.outcome.exception(), until)
+
     return AsyncRetrying(
         retry=retry_if_exception_type(Unanswered),
         wait=wait_random_exponential(multiplier=0.02, max=1.0),
         stop=stop_never if forever else stop_after_delay(PATIENCE_S),
+        before_sleep=tell,
         reraise=True,
     )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
-from events.connection import Connection
+from events.connection import Connection, Unanswered, patiently
+from events.log import Unavailable
 
 
 async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +28,83 @@ async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monke
     flushing.cancel()
     await asyncio.wait({flushing})
     assert flushing.cancelled()
+
+
+# --------------------------------------------------------------------------------------------------- who waits is told
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("TOLD_AFTER_S", 0.05), ("CONNECT_WITHIN_S", 0.4), ("PATIENCE_S", 0.4)):
+        monkeypatch.setattr(f"events.connection.{name}", value)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_who_waits_for_a_server_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As it was: ten seconds of silence."""
+    with pytest.raises(Unavailable, match="no NATS server answered within"):
+        await Connection("nats://127.0.0.1:1").connect()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert told[0].startswith("nats://127.0.0.1:1: no NATS server answers yet: ")
+    assert told[0].endswith(" s more")
+
+
+def test_who_waits_is_told_on_stderr_and_stdout_stays_empty() -> None:
+    command = [sys.executable, "-m", "services", "verify", "nats://127.0.0.1:1/prod", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stderr is not None
+        told = waiting.stderr.readline()
+        waiting.terminate()
+        assert waiting.stdout.read() == ""
+    assert told.startswith("nats://127.0.0.1:1: no NATS server answers yet: ")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("greeting", "told"),
+    [
+        (b"INFO []\r\n", r"no NATS server: 'list'"),
+        (b"INFO {\r\n", r"json parse error$"),
+        (b"", r"answered within 0 s$"),
+    ],
+)
+async def test_what_is_no_nats_server_is_told(greeting: bytes, told: str) -> None:
+    """As it was: a traceback for the first, a reason that is empty for the last."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(Unavailable, match=told):
+            await Connection(f"nats://127.0.0.1:{port}").connect()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_who_waits_for_an_answer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask() -> None:
+        raise Unanswered("prod: no answer")
+
+    with pytest.raises(Unanswered):
+        await patiently(ask)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert told[0].startswith("prod: no answer; asked again for ")
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_answer_that_comes_soon_is_worth_no_word(caplog: pytest.LogCaptureFixture) -> None:
+    asked = []
+
+    async def ask() -> int:
+        asked.append(1)
+        if len(asked) < 2:
+            raise Unanswered("prod: no answer")
+        return len(asked)
+
+    assert await patiently(ask) == 2
+    assert not caplog.records
