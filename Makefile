@@ -4,22 +4,32 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check e2e chaos fuzz bench faults schema lock clean
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
+UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
+.PHONY: demo test tests check lint types e2e chaos fuzz bench faults schema lock
+
+# uv takes seconds for what takes pip half a minute; pip may be told of a registry that uv is not.
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
+	$(PIP) --require-hashes -r $(VENV)/uv.lock
+	$(UV) --compile-bytecode --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
+	$(UV) --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: $(READY)  ## a real workload on embedded defaults
 	$(BIN)/muster demo
 
-check: $(READY)  ## lint, types, import contracts
+check: lint types  ## lint, types, import contracts
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
 
 # Twice as many as CI has cores: while some wait for servers, the others compute.
 WORKERS := -n 4
@@ -27,7 +37,11 @@ WORKERS := -n 4
 # The processes that tests start by the hundred compile nothing anew, whatever the shell says.
 test: export PYTHONDONTWRITEBYTECODE :=
 
-test: check  ## everything that needs neither Go nor a cluster
+# mypy keeps one core busy for half a minute, so tests begin beside it.
+test: lint  ## everything that needs neither Go nor a cluster
+	$(MAKE) --no-print-directory --jobs=2 types tests
+
+tests: $(READY)
 	$(BIN)/pytest $(WORKERS) --dist worksteal -m "not e2e" tests
 
 e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
@@ -42,7 +56,7 @@ chaos: $(READY)  ## real processes killed, stopped, cut off and filled up: MINUT
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED) --kills $(KILLS)
 
 $(VENV)/.fuzz: $(READY) tests/fuzz/requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock
+	$(PIP) --require-hashes -r tests/fuzz/requirements.lock
 	touch $@
 
 fuzz: $(VENV)/.fuzz  ## decoders and parsers, guided by coverage: MINUTES

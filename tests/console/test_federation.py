@@ -35,14 +35,18 @@ from tests.federator.simulation import World, world
 
 commits_of = cache(history)
 SEED = 5
-FORGETTING = next(
-    seed
-    for seed in range(200)
-    if {ev.JobForgotten, ev.StrayCleared, ev.SnapshotTaken}
-    <= {type(event) for commit in commits_of(seed, HeldWorld) for event in commit}
-)
-"""A history in which something came late of a job that was forgotten."""
 runner = CliRunner()
+
+
+@cache
+def forgetting() -> int:
+    """The seed of a history in which something came late of a job that was forgotten."""
+    wanted = {ev.JobForgotten, ev.StrayCleared, ev.SnapshotTaken}
+    return next(
+        seed
+        for seed in range(200)
+        if wanted <= {type(event) for commit in commits_of(seed, HeldWorld) for event in commit}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +95,7 @@ def test_an_event_is_a_decision_or_an_input_of_one_cause() -> None:
 
 
 async def test_forgetting_is_reproduced_and_nobody_is_forgotten_against_the_rules() -> None:
-    commits = commits_of(FORGETTING, HeldWorld)
+    commits = commits_of(forgetting(), HeldWorld)
     report = await verify(await written(commits), validate_every=1)
     assert report.verified, report
     assert report.snapshots
@@ -105,7 +109,7 @@ async def test_forgetting_is_reproduced_and_nobody_is_forgotten_against_the_rule
 async def test_a_log_of_before_jobs_were_forgotten_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its UIDs have no origin: its state is recorded as it was, and nobody is forgotten."""
     monkeypatch.setattr(world, "ORIGIN", "")
-    commits = history(FORGETTING, HeldWorld)
+    commits = history(forgetting(), HeldWorld)
     assert not any(isinstance(event, ev.JobForgotten) for commit in commits for event in commit)
     report = await verify(await written(commits), validate_every=1)
     assert (report.verified, report.snapshots > 0, fold(commits).origin) == (True, True, "")
@@ -245,7 +249,7 @@ async def test_a_purged_log_is_verified_from_its_snapshot_and_the_archive_from_t
 
 
 def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
-    commits = commits_of(FORGETTING, HeldWorld)
+    commits = commits_of(forgetting(), HeldWorld)
     file = str(tmp_path / "log.db")
 
     async def made() -> None:

@@ -1,6 +1,6 @@
 """Seeds of the simulator of faults: whatever goes wrong, what must hold does (design, section 7).
 
-Six hundred, with all kinds of users, in blocks that pytest's processes share evenly; `make faults` runs more.
+A thousand, with all kinds of users, in blocks that pytest's processes share evenly; `make faults` runs more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, BLOCK = range(400, 1_000), 25
+SEEDS, BLOCK = range(400, 1_400), 25
 SCRIPT = """
 from tests.simulation.plan import plan
 from tests.simulation.world import run
