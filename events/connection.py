@@ -52,8 +52,9 @@ EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 """Headers of a message for a stream: what it deduplicates by; whom it must follow on its subject."""
 
 STREAM_NOT_FOUND = 10059
-NO_SUITABLE_PEERS = 10005
-"""A stream of several replicas cannot be made while one of the servers is away, or has just come back."""
+NOT_NOW = (10005, 10118, 10119)
+"""No suitable peers: nothing of several replicas is made while a server is away, or has just come back. Stream or
+consumer is offline: all servers that have it are away, be it one that was made for a first request a moment ago."""
 STREAM_NAME_IN_USE = 10058
 NO_MESSAGE_FOUND = 10037
 MESSAGE_TOO_LARGE = 10054
@@ -297,7 +298,7 @@ class Connection:
         try:
             answer: bytes = (await self.request(subject, payload, headers, within_s)).data
             error = decoded(_decode_answer, subject, answer).error
-            if error is not None and (error.code == 503 or error.err_code == NO_SUITABLE_PEERS):
+            if error is not None and (error.code == 503 or error.err_code in NOT_NOW):
                 raise Unanswered(f"{subject}: {error.description}")
         except Unanswered:
             self._answers_since_s = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
 from events import envelope, subjects
 from events.connection import Connection, Unanswered
@@ -336,6 +337,33 @@ async def test_a_request_that_nobody_answers(server: EmbeddedServer) -> None:
     with pytest.raises(Unanswered, match=r"nobody\.listens"):
         await connection.request("nobody.listens", b"")
     await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "description"),
+    [
+        (503, 10008, "JetStream system temporarily unavailable"),
+        (400, 10005, "no suitable peers for placement"),
+        (500, 10118, "stream is offline"),
+        (500, 10119, "consumer is offline"),
+    ],
+)
+async def test_an_answer_that_says_not_now_is_no_refusal(
+    server: EmbeddedServer, code: int, number: int, description: str
+) -> None:
+    """A service that was refused ended, when the one server that had its new consumer was lost in that moment."""
+    one, other = await Connection(server.url).connect(), await Connection(server.url).connect()
+    error = {"code": code, "err_code": number, "description": description}
+
+    async def answer(message: Msg) -> None:
+        await message.respond(msgspec.json.encode({"error": error}))
+
+    await other.client.subscribe("api", cb=answer)
+    await other.flush()
+    with pytest.raises(Unanswered, match=description):
+        await one.ask("api")
+    await one.close()
+    await other.close()
 
 
 # ------------------------------------------------------------------------------------------------------ stale answers
