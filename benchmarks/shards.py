@@ -14,22 +14,24 @@ was known; or a group that was not proposed yet, and lacks room that a permit ju
 
 CPU seconds are of this one process: a shard on a core of its own folds everything and decides for its own groups, so all
 shards together place ``pods / (fold + the slowest shard's deciding)`` a second.
-``--processes``: one and two planner processes, alone, over one recorded log of 40,000 pods; by the clock, and by the CPU
-seconds of the slowest, which a machine that others use as well disturbs less. Besides, two *strangers*, each of which
-plans all of the log as if the other weren't there: what two cores of this machine give to two processes at once, at most.
+``--processes``: one and two planner processes, alone, over one recorded log of 40,000 pods, of each of the workloads of
+`benchmarks.planning`; by the clock, and by the CPU seconds of the slowest, which a machine that others use as well
+disturbs less. Besides, two *strangers*, each of which plans all of the log as if the other weren't there: what two cores
+of this machine give to two processes at once, at most.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import random
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +39,7 @@ from typing import NamedTuple
 import msgspec
 
 import events as ev
+from benchmarks import planning
 from benchmarks.opening import opening
 from events import envelope, subjects
 from events.envelope import Header
@@ -329,14 +332,20 @@ def contested(nodes: int, shards: int, lookahead_pods: int) -> dict[str, object]
 # ------------------------------------------------------------------------------------------------------------- processes
 
 
-async def record(path: Path, nodes: int, pods: int) -> None:
-    """Ingest's facts, and partitions for two shards."""
-    cluster = Cluster(nodes, 1)
-    for start in range(0, pods, 200):
-        facts = [pod for _ in range(start, min(start + 200, pods), 20) for pod in cluster.group(20, 0)]
-        cluster.append("ingest", [*facts], "facts")
+RECORDED: dict[str, Callable[[int], Iterator[ev.Event]]] = {
+    "gangs of 20": lambda pods: planning.gangs(pods, 20),
+    "single pods": planning.singles,
+    "single pods, each a class of its own": planning.each_its_own,
+}
+
+
+async def record(path: Path, nodes: int, facts: Iterator[ev.Event]) -> None:
+    """Ingest's facts, as they were observed."""
+    bench = planning.Bench(nodes)
+    while commit := list(itertools.islice(facts, 200)):
+        bench.append("ingest", commit, "facts")
     target = await open_log(str(path), "bench", create=True)
-    await copy(cluster.log, target)
+    await copy(bench.log, target)
     await target.close()
 
 
@@ -381,7 +390,7 @@ def _now() -> Spent:
     return Spent(time.perf_counter(), time.process_time())
 
 
-def processes(nodes: int, pods: int, count: int, path: Path, *, strangers: bool = False) -> dict[str, object]:
+def processes(path: Path, count: int, *, strangers: bool = False) -> dict[str, object]:
     """`count` planner processes over the log at once, by the clock."""
     context = multiprocessing.get_context("spawn")
     shards = tuple(str(number) for number in range(count))
@@ -401,8 +410,7 @@ def processes(nodes: int, pods: int, count: int, path: Path, *, strangers: bool 
         folding_s, planning_s = (max(getattr(one[part], f"{unit}_s") for one in found) for part in (1, 2))
         rates[f"planned_pods_per_{unit}_s"] = round(planned / planning_s)
         rates[f"planned_pods_per_{unit}_s_with_the_fold"] = round(planned / (folding_s + planning_s))
-    workload = "strangers" if strangers else "planner processes alone"
-    return {"workload": workload, "nodes": nodes, "processes": count, "pods": planned, **rates}
+    return {"workload": path.stem, "processes": "strangers" if strangers else count, "pods": planned, **rates}
 
 
 def main() -> None:
@@ -411,14 +419,16 @@ def main() -> None:
     parser.add_argument("--shards", type=int, nargs="*", default=[1, 2, 4, 8])
     parser.add_argument("--processes", action="store_true", help="one and two planner processes by the clock instead")
     parser.add_argument("--pods", type=int, default=40_000, help="of the recorded log")
+    parser.add_argument("--rounds", type=int, default=3, help="over each recorded log")
     asked = parser.parse_args()
     if asked.processes:
         with tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / "recorded.db"
-            asyncio.run(record(path, asked.nodes, asked.pods))
-            for _ in range(3):
-                _print(processes(asked.nodes, asked.pods, count, path) for count in (1, 2))
-                _print([processes(asked.nodes, asked.pods, 2, path, strangers=True)])
+            for workload, facts in RECORDED.items():
+                path = Path(directory) / f"{workload}.db"
+                asyncio.run(record(path, asked.nodes, facts(asked.pods)))
+                for _ in range(asked.rounds):
+                    _print(processes(path, count) for count in (1, 2))
+                    _print([processes(path, 2, strangers=True)])
         return
     _print(room_for_all(asked.nodes, shards, 1_000) for shards in asked.shards)
     for lookahead_pods in (DEFAULT_POLICY.lookahead_pods, 0):
