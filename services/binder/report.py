@@ -97,5 +97,6 @@ def rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
 
 
 def _event_name(name: str, uid: str, what: str = "") -> str:
-    """The same thing said twice has the same name, so that a restart repeats nothing."""
-    return f"{name[:230]}.{zlib.crc32(f'{uid}{what}'.encode()):08x}"
+    """The same thing said twice has the same name, so that a restart repeats nothing. What is cut of a name must end as
+    one may: in front of the dot there is a letter or a digit."""
+    return f"{name[:230].rstrip('-.')}.{zlib.crc32(f'{uid}{what}'.encode()):08x}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import events as ev
-from services.binder.report import condition
+from services.binder.report import condition, scheduled
 from tests.world import World
 
 
@@ -103,3 +105,13 @@ def test_a_condition_is_written_again_when_the_set_of_resources_changes_not_when
     again = condition(world.state, "alone")
     assert again is not None
     assert again.message == "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable."
+
+
+@pytest.mark.parametrize("cut", ["a", "-", ".", "..", "-."])
+def test_an_event_has_a_name_that_the_api_takes_however_long_its_pods_is(cut: str) -> None:
+    """Pods' names have up to 253 characters, and their events' names the same: what is cut may end in a dot."""
+    name = "a" * (230 - len(cut)) + cut + "b" * 23
+    bound = ev.PodBound(uid="uid", namespace="default", name=name, node="n0")
+    made = scheduled(bound, 0).name
+    assert len(made) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", made)

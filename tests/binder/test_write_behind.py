@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 
 import events as ev
 from events.envelope import decode
+from services.binder.service import write_behind
 from services.binder.service.write_behind import Rate, Rates, WriteBehind
 from services.kubernetes.discovery import Served
+from services.kubernetes.errors import Forbidden, Unreachable
 from tests.world import World
 
 
@@ -22,25 +25,37 @@ class Client:
 
     def __init__(self) -> None:
         self.conditions: list[str] = []
+        self.said: list[dict[str, str]] = []
         self.events: list[str] = []
+        self.phases: list[str] = []
         self.version = 1_000
+        self.away = False
 
     async def patch_pod_status(self, namespace: str, name: str, uid: str, version: str, status: Any) -> str:
         await asyncio.sleep(0)
+        self._answer()
         self.conditions.append(uid)
+        self.said += status["conditions"]
         self.version += 1
         return str(self.version)
 
     async def discover(self) -> Served:
         return Served({})
 
-    async def patch_pod_group_status(self, *_: Any, **__: Any) -> str:
+    async def patch_pod_group_status(self, *about: Any, **_: Any) -> str:
+        self._answer()
+        self.phases.append(about[4]["phase"])
         self.version += 1
         return str(self.version)
 
     async def create_event(self, name: str, regarding: Any, **_: Any) -> None:
         await asyncio.sleep(0)
+        self._answer()
         self.events.append(regarding.name)
+
+    def _answer(self) -> None:
+        if self.away:
+            raise Unreachable("write", "ClientConnectorError", "connection refused", sent=False)
 
 
 @pytest.fixture
@@ -83,7 +98,7 @@ async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: Worl
         writer.notice(decode(stored))
     chosen = list(writer._due_conditions(10))
     world.deleted("waits")
-    assert [await write() for write in chosen] == [0]
+    assert [await write.make() for write in chosen] == [0]
     assert client.conditions == []
 
 
@@ -103,6 +118,55 @@ async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_
         del running
         gc.collect()
     assert [str(one.message) for one in heard if "never awaited" in str(one.message)] == []
+
+
+async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fact has to come that says so once more: the gang of the last fact may be at its end."""
+    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
+    monkeypatch.setattr(write_behind, "AGAIN_S", 0.02)
+    world, client = World(), Client()
+    world.node("n0", cpu=2)
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    world.pod("waits", cpu=200)
+    world.settle()
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    client.away = True
+    running = asyncio.create_task(writer.run())
+    while len(writer._failed) < 3:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    client.away = False
+    while not (client.phases and outcomes and set(client.events) == {"train-0", "waits"}):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    running.cancel()
+    assert client.phases == ["Running"]
+    assert client.conditions == ["waits"]
+
+
+async def test_a_refusal_for_good_is_not_said_again(world: World) -> None:
+    writer, _ = behind(world, Client())
+
+    async def forbidden() -> int:
+        raise Forbidden("patch", 403, "Forbidden", "no")
+
+    assert await writer._write(write_behind.Write(forbidden, lambda: None)) == 1
+    assert not writer._failed
+
+
+async def test_a_condition_says_since_when_and_keeps_that_when_only_its_message_changes(world: World) -> None:
+    """As the kube-scheduler has it: the time is that of the status, which is False from the first word on."""
+    client = Client()
+    writer, _ = behind(world, client)
+    for reason in ("", "InsufficientRoom"):
+        world.state.pods["waits"].reported = reason
+        for stored in world.log.commits:
+            writer.notice(decode(stored))
+        await writer._round(Rate(1_000.0), writer._due_conditions)
+    first, again = client.said
+    assert datetime.fromisoformat(first["lastTransitionTime"]).tzinfo is not None
+    assert "lastTransitionTime" not in again
 
 
 async def test_what_was_written_to_a_pod_group_is_forgotten_with_it(world: World) -> None:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -33,6 +34,9 @@ ROUND_S = 0.5
 """How often something is written behind."""
 OVERDUE_S = 5.0
 """Under lasting load: how often all the same."""
+AGAIN_S = 15.0
+"""How often what failed, and may be answered otherwise later, is tried again: an API server that restarts takes seconds,
+and an object that always fails must not hold up every round."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
 
@@ -70,9 +74,13 @@ class Rate:
         self._saved -= writes
 
 
-Write = Callable[[], Coroutine[None, None, int]]
-"""Of one object, to be made when its turn comes: a round that is cancelled before leaves nothing unawaited. Returns how
-many requests it took."""
+class Write(NamedTuple):
+    """Of one object, to be made when its turn comes: a round that is cancelled before leaves nothing unawaited."""
+
+    make: Callable[[], Coroutine[None, None, int]]
+    """Returns how many requests it took."""
+    again: Callable[[], None]
+    """Puts it back into its queue."""
 
 
 class WriteBehind:
@@ -111,6 +119,8 @@ class WriteBehind:
         self._written: dict[str, tuple[str, dict[str, object]]] = {}
         """Gang → UID of the PodGroup, and what was written to it last."""
         self._statuses = GroupStatusWriter(client)
+        self._failed: deque[Callable[[], None]] = deque(maxlen=EVENTS_KEPT)
+        """What puts back into their queues the writes that failed, and may not fail later."""
 
     # ---------------------------------------------------------------------------------------------------------- notice
 
@@ -161,12 +171,15 @@ class WriteBehind:
 
         Many writes in one round cost much less than the same writes one by one: the process wakes up once for them.
         """
-        written_s = time.monotonic()
+        written_s = failed_s = time.monotonic()
         while True:
             await asyncio.sleep(ROUND_S)
-            overdue = time.monotonic() - written_s > OVERDUE_S
-            if self._decider.active and (overdue or not self._busy()):
-                written_s = time.monotonic()
+            now_s = time.monotonic()
+            if self._decider.active and (now_s - written_s > OVERDUE_S or not self._busy()):
+                written_s = now_s
+                if now_s - failed_s > AGAIN_S:
+                    failed_s = now_s
+                    self._try_again()
                 await asyncio.gather(
                     self._round(self._gang_rate, self._due_gangs),
                     self._round(self._mark_rate, self._due_marks),
@@ -174,6 +187,10 @@ class WriteBehind:
                     self._round(self._waiting_rate, self._due_conditions),
                 )
                 self._report()
+
+    def _try_again(self) -> None:
+        while self._failed:
+            self._failed.popleft()()
 
     async def _round(self, rate: Rate, due: Callable[[int], Iterator[Write]]) -> None:
         rate.spend(sum(await asyncio.gather(*map(self._write, due(rate.allowance())))))
@@ -190,7 +207,8 @@ class WriteBehind:
             status = group_status(state, gang)
             if status and self._written.get(key) != (gang.source, status):
                 most -= 1
-                yield partial(self._write_gang, key, state.pod_groups[gang.pod_group], status)
+                write = partial(self._write_gang, key, state.pod_groups[gang.pod_group], status)
+                yield Write(write, partial(_put, self._gangs, key))
 
     def _due_marks(self, most: int) -> Iterator[Write]:
         """Intents that are not settled."""
@@ -200,11 +218,13 @@ class WriteBehind:
             mark, pod = state.marks.get(uid), state.pods.get(uid)
             if mark is not None and pod is not None and not mark.written:
                 most -= 1
-                yield partial(self._write_mark, uid, pod, mark.resource_version)
+                write = partial(self._write_mark, uid, pod, mark.resource_version)
+                yield Write(write, partial(_put, self._marks, uid))
 
     def _due_events(self, most: int) -> Iterator[Write]:
         for _ in range(min(most, len(self._events))):
-            yield partial(self._write_event, self._events.popleft())
+            event = self._events.popleft()
+            yield Write(partial(self._write_event, event), partial(self._events.append, event))
 
     def _due_conditions(self, most: int) -> Iterator[Write]:
         """Conditions that the log does not know as written yet."""
@@ -213,7 +233,7 @@ class WriteBehind:
             due = condition(self._decider.state, uid)
             if due is not None:
                 most -= 1
-                yield partial(self._write_condition, uid, due)
+                yield Write(partial(self._write_condition, uid, due), partial(_put, self._pods, uid))
 
     def _report(self) -> None:
         """What was written goes into the log together: of conditions, one event for a reason."""
@@ -229,11 +249,13 @@ class WriteBehind:
     async def _write(self, write: Write) -> int:
         """How many requests it took. Its failure costs only itself."""
         try:
-            return await write()
+            return await write.make()
         except NotFound:
             return 1
         except ApiError as error:
             logger.warning("written behind, and refused: %s", error)
+            if error.retryable or isinstance(error, Conflict):
+                self._failed.append(write.again)
             return 1
 
     async def _write_condition(self, uid: str, due: Condition) -> int:
@@ -244,6 +266,8 @@ class WriteBehind:
             return 0  # a commit was folded since this was chosen
         fact, version = pod.fact, pod.resource_version
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
+        if not pod.reported:
+            said["lastTransitionTime"] = f"{datetime.fromtimestamp(time.time(), UTC):%Y-%m-%dT%H:%M:%SZ}"
         status = {"conditions": [said]}
         try:
             version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
@@ -259,7 +283,8 @@ class WriteBehind:
         if len(self._told) > EVENTS_KEPT:
             self._told.clear()
         self._told.add((pod.group, due.said))
-        return 1 + await self._write_event(failed_scheduling(fact, due.message))
+        event = failed_scheduling(fact, due.message)
+        return 1 + await self._write(Write(partial(self._write_event, event), partial(self._events.append, event)))
 
     async def _write_gang(self, key: str, fact: ev.PodGroupObserved, status: dict[str, object]) -> int:
         resource = Resource.custom(dialects.POD_GROUPS[fact.dialect], "podgroups")
@@ -309,6 +334,10 @@ class WriteBehind:
             instance=self._holder,
         )
         return 1
+
+
+def _put(queue: dict[str, None], key: str) -> None:
+    queue[key] = None
 
 
 def _first(queue: dict[str, None]) -> str:
