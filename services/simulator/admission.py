@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from services.simulator import errors, forms
+from services.simulator import errors, forms, quantities
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
@@ -169,6 +169,7 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
             raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
     pod["spec"] = spec
     default_pod_spec(spec)
+    _default_pod_requests(spec)
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -182,6 +183,22 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
         told = {"lastTransitionTime": pod["metadata"]["creationTimestamp"], "lastProbeTime": None, "message": message}
         condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", **told}
         pod["status"]["conditions"] = [condition]
+
+
+def _default_pod_requests(spec: Object) -> None:
+    """Of a pod with limits of its own: what its containers ask for together, else the limit."""
+    resources = spec.get("resources") or {}
+    limits = resources.get("limits")
+    if not limits:
+        return
+    containers = {part: spec.get(part) for part in ("containers", "initContainers")}
+    requests = resources["requests"] = dict(resources.get("requests") or {})
+    for name, amount in quantities.pod_requests(containers).items():
+        if name in ("cpu", "memory"):
+            requests.setdefault(name, f"{amount}m" if amount % 1000 else str(amount // 1000))
+    for name, limit in limits.items():
+        if name in ("cpu", "memory") or name.startswith("hugepages-"):
+            requests.setdefault(name, limit)
 
 
 def _qos_class(spec: Object) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 from events.objects import HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.state.nodes import UNSCHEDULABLE_TAINT, ClassInfo, Ints, Mask, NodeTable
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-"""What Kubernetes parses as an integer; Python's int() takes underscores and spaces, too."""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,253}", re.ASCII)
+"""What Kubernetes parses as an integer of 64 bits; Python's int() takes underscores and spaces, too."""
 NO_LIMIT = 1 << 40
 """Pods of a class that asks for nothing; larger than any gang."""
 
@@ -52,7 +52,10 @@ def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) 
 def _compares(operator: str, found: str, wanted: str) -> bool:
     if not (_INTEGER.fullmatch(found) and _INTEGER.fullmatch(wanted)):
         return False
-    return int(found) > int(wanted) if operator == "Gt" else int(found) < int(wanted)
+    numbers = one, other = int(found), int(wanted)
+    if any(not -(1 << 63) <= number < 1 << 63 for number in numbers):
+        return False
+    return one > other if operator == "Gt" else one < other
 
 
 def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:

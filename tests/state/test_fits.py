@@ -267,11 +267,15 @@ def term(key: str, operator: str, *values: str) -> SelectorTerm:
         (term("size", "Gt", "x"), False),
         (term("rack", "Lt", "5"), False),
         (term("odd", "Gt", "1"), False),
+        (term("wide", "Gt", "1"), False),
+        (term("padded", "Gt", "6"), True),
         (term("zone", "Unheard", "a"), False),
     ],
 )
 def test_node_affinity_operators(wanted: SelectorTerm, expected: bool) -> None:
-    assert nodes_for((wanted,), zone="a", size="10", odd="1_0") is expected
+    """Numbers are of 64 bits, with any zeros in front."""
+    labels = {"odd": "1_0", "wide": "9" * 20, "padded": "0" * 25 + "7"}
+    assert nodes_for((wanted,), zone="a", size="10", **labels) is expected
 
 
 def test_terms_are_alternatives_and_their_requirements_are_not() -> None:

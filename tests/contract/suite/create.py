@@ -32,6 +32,17 @@ async def test_limits_become_requests(client: Client) -> None:
     assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
 
 
+async def test_limits_of_the_pod_itself_become_requests(client: Client) -> None:
+    """What containers ask for together goes before the limit."""
+    body = pod("a", resources={"limits": {"cpu": "5", "memory": "1Gi"}})
+    body["spec"]["containers"] = [
+        {"name": name, "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+        for name, cpu in (("a", "500m"), ("b", "250m"))
+    ]
+    made = (await client.post(client.pods, body)).ok(201)
+    assert made["spec"]["resources"]["requests"] == {"cpu": "750m", "memory": "1Gi"}
+
+
 async def test_the_default_scheduler_is_named(client: Client) -> None:
     body = pod("a")
     del body["spec"]["schedulerName"]
