@@ -41,6 +41,7 @@ from services.state.fold import State
 from services.state.form import Damaged, UnknownCommit, at_once
 from tests.events import samples, stored
 from tests.events.writing import HEADER
+from tests.fuzz import federation
 from tests.fuzz.generate import SCALARS, TEXTS, encoded
 
 ROOT = Path(__file__).parents[2]
@@ -490,4 +491,8 @@ TARGETS: dict[str, Target] = {
     "kubeconfig": Target(kubeconfig, kubeconfigs),
     "packed snapshot": Target(packed, packs),
     "snapshot": Target(unpacked, snapshots),
+    "multi-cluster job": Target(federation.job, federation.job_texts),
+    "clusters file": Target(federation.clusters_file, federation.cluster_texts),
+    "federation's payload": Target(federation.commit, federation.commits),
+    "federation's snapshot": Target(federation.kept, federation.raced),
 }
