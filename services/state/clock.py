@@ -49,6 +49,13 @@ def set_deadline(clock: Clock, kind: str, key: str, after_ms: int) -> None:
     clock.unarmed.append((after_ms * 1_000_000, kind, key))
 
 
+def runs(clock: Clock, kind: str, key: str) -> bool:
+    """Whether such a deadline is still to come."""
+    unarmed = ((one, of) for _, one, of in clock.unarmed)
+    armed = ((one.kind, one.key) for one in clock.armed)
+    return (kind, key) in unarmed or (kind, key) in armed
+
+
 def advance(clock: Clock, event: Ticked) -> tuple[list[tuple[str, str]], list[Deadline]]:
     """Fold a tick; returns the (kind, key) that started to run and the deadlines that fell due, each in order."""
     if event.time_ns < clock.time_ns:

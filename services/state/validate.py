@@ -17,6 +17,7 @@ from services.state.form import SNAPSHOTS_KEPT
 from services.state.naming import component, named_by
 from services.state.nodes import Ints, NodeTable
 from services.state.nominations import replacement_key
+from services.state.partitions import partition_of
 from services.state.records import (
     AWAITING,
     BOUND_CLAIM,
@@ -45,7 +46,9 @@ def validate_state(state: State) -> None:
     _table_counts_the_claims(state)
     _claims_have_their_pods(state)
     _groups_are_in_one_place(state)
-    _reservations_are_bounded(state)
+    _what_is_kept_has_its_time(state)
+    _who_is_refused_is_tried_again(state)
+    _reservations_are_of_somebody(state)
     _gangs_know_their_pod_groups(state)
     _gangs_are_with_those_they_wait_for(state)
     _snapshots_are_of_the_past(state)
@@ -183,18 +186,51 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
         settled = group.phase != AWAITING and not group.held and not state.regrouping
         together = group.pod or not settled or component(state, group.gangs[0]) == group.gangs
         require(bool(together), f"the gangs of group {key} are not those that name each other")
+        smallest = min((name for one in group.gangs for name in named_by(state.gangs[one])), default=key)
+        planned = not settled or group.partition == partition_of(smallest)
+        require(planned, f"group {key} is in partition {group.partition}, not in that of {smallest} (section 2)")
 
 
-def _reservations_are_bounded(state: State) -> None:
-    """Each names room for somebody, and has its time: due, or a deadline that runs on the binder's clock (7.13)."""
-    waiting: set[str] = set()
-    if state.reservations:
-        clock = state.clock("binder")
-        waiting.update(key for _, kind, key in clock.unarmed if kind == "reservation")
-        waiting.update(one.key for one in clock.armed if one.kind == "reservation")
+def _waiting(state: State, writer: str) -> set[tuple[str, str]]:
+    """(kind, key) of the deadlines that run, or are to run, on this writer's clock."""
+    clock = state.clocks.get(writer)
+    if clock is None:
+        return set()
+    return {(kind, key) for _, kind, key in clock.unarmed} | {(one.kind, one.key) for one in clock.armed}
+
+
+def _what_is_kept_has_its_time(state: State) -> None:
+    """Room that is held, nominated or reserved is given back one day: its time is over, or runs on the binder's clock."""
+    if not (state.holding or state.nominations or state.group_nominations or state.reservations):
+        return
+    waiting = _waiting(state, "binder")
+    holds = {key.partition("/")[2] for kind, key in waiting if kind == "permit"}
+    for key in state.holding:
+        require(state.groups[key].permit_due or key in holds, f"the hold of {key} has no bound (7.4)")
+    for uid, nomination in state.nominations.items():
+        bounded = nomination.due or ("nomination", uid) in waiting
+        require(bounded, f"room nominated for a replacement of {uid} has no bound (7.13)")
+    for key, kept in state.group_nominations.items():
+        bounded = kept.due or ("group nomination", f"{kept.since}/{key}") in waiting
+        require(bounded, f"room nominated for {key} has no bound (7.13)")
     for key, reservation in state.reservations.items():
-        bounded = reservation.due or f"{reservation.sequence}/{key}" in waiting
+        bounded = reservation.due or ("reservation", f"{reservation.sequence}/{key}") in waiting
         require(bounded, f"room reserved for {key} has no bound (7.13)")
+
+
+def _who_is_refused_is_tried_again(state: State) -> None:
+    """Every cohort but those that were set aside: its shard's clock wakes it one day."""
+    waiting = {shard: _waiting(state, f"planner.{shard}") for shard in {one.shard for one in state.cohorts.values()}}
+    for place, cohort in state.cohorts.items():
+        deadlines = waiting[cohort.shard]
+        ends = not cohort.backing_off or ("backoff", str(place)) in deadlines
+        require(ends, f"cohort {place} backs off for ever (7.12)")
+        again = cohort.woken or cohort.reason in NEVER_RETRIED or ("retry", str(place)) in deadlines
+        require(again, f"cohort {place} is never tried again (7.12)")
+
+
+def _reservations_are_of_somebody(state: State) -> None:
+    for key, reservation in state.reservations.items():
         require(key not in state.room_requests, f"{key} asks for room that is reserved for it")
         named = all(pods > 0 for of_class in reservation.room for pods in of_class.nodes.values())
         require(bool(reservation.room) and named, f"the reservation of {key} names no room")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import events as ev
 from events.objects import Place
 from services.state import cohorts, groups, membership, pods, timeouts
-from services.state.clock import set_deadline
+from services.state.clock import runs, set_deadline
 from services.state.nominations import replacement_key
 from services.state.records import (
     AWAITING,
@@ -203,14 +203,16 @@ def _settled(state: State, uids: list[str]) -> None:
 def permit_due(state: State, key: str) -> None:
     """Of a hold that still stands: pods that wait since an earlier one was settled have time left.
 
-    Koordinator's time runs from the first pod that came to permit, whether it waits there still or not.
+    Koordinator's time runs from the first pod that came to permit, whether it waits there still or not. Where the gang
+    became Koordinator's meanwhile, that may be over already, and with it everybody's.
     """
     proposal, _, group_key = key.partition("/")
     group = state.groups.get(group_key)
     if group is None or not group.held:
         return
     if timeouts.apply(state, group):
-        group.permit_due = group.permit_due or group.held_since == int(proposal)
+        first = f"{group.held_since}/{group_key}"
+        group.permit_due = group.permit_due or key == first or not runs(state.clock("binder"), "permit", first)
     elif any(state.claims[uid].proposal == int(proposal) for uid in group.held):
         group.permit_due = True
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import events as ev
 from events import dialects, subjects
 from events.envelope import Commit, Stored
-from services.state import membership, timeouts
+from services.state import fits, membership, timeouts
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.records import BOUND, PERMITTED, SUCCEEDED, Group
+from services.state.records import BOUND, PENDING, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
+from tests.simulation.holds import Holds
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
@@ -46,6 +47,7 @@ class Before:
         self.free = {key for key, gang in gangs if membership.free(gang)}
         self.timed_out = {key for key, gang in gangs if timeouts.gang_stands(state, gang)}
         self.ticked_ns = {writer: clock.time_ns for writer, clock in state.clocks.items()}
+        self.held_since = {key: state.groups[key].held_since for key in state.holding}
 
 
 class Witness:
@@ -76,6 +78,9 @@ class Witness:
         """UID → its node, group and gang after the last fact about it."""
         self._versions: dict[str, int] = {}
         """UID → the newest resourceVersion at which the log observed the object."""
+        self._policy_at = 0
+        """The sequence of the last change of the policy."""
+        self._holds = Holds()
         self._begun: set[str] = set()
         """Gangs of which a pod was permitted, or came to a node otherwise."""
         self._changes = 0
@@ -103,6 +108,8 @@ class Witness:
                 check = CHECKS.get(type(event))
                 if check is not None:
                     check(self, event, commit, index, before)
+            if commit.header.writer.startswith("planner.") and len(commit.events) > 1:
+                self._in_queue_order(commit)
         self._last[stored.subject] = stored.sequence
 
     def validate(self) -> None:
@@ -211,6 +218,43 @@ class Witness:
             current or not taken, f"{commit.sequence}: a proposal of epoch {commit.header.epoch} counts (section 2)"
         )
 
+    def refused(self, event: ev.GroupsRefused, commit: Commit, index: int, before: Before) -> None:
+        """Nor a refusal: of another epoch none counts, of its own one those groups that are the shard's."""
+        cohort = self.state.cohorts.get(commit.sequence << 20 | index)
+        parked = [self.state.groups[key] for key in cohort.groups] if cohort is not None else []
+        ours = [group for group in parked if before.owners[group.partition] == _shard(commit)]
+        current = commit.header.epoch == before.epoch and len(ours) == len(parked)
+        _require(
+            current or not parked, f"{commit.sequence}: a refusal of epoch {commit.header.epoch} counts (section 2)"
+        )
+
+    def requested(self, event: ev.RoomRequested, commit: Commit, index: int, before: Before) -> None:
+        """Nor a request for room."""
+        request, group = self.state.room_requests.get(event.group), self.state.groups.get(event.group)
+        ours = group is not None and before.owners[group.partition] == _shard(commit)
+        taken = request is not None and request.room is event.room
+        _require(
+            not taken or (ours and commit.header.epoch == before.epoch),
+            f"{commit.sequence}: a request of epoch {commit.header.epoch} counts (section 2)",
+        )
+
+    def _in_queue_order(self, commit: Commit) -> None:
+        """Each group is one entry of the queue, and of what is proposed the higher priority comes first (7.5). As far
+        as nothing of these groups changed since."""
+        basis = commit.header.basis
+        keys = [event.group for event in commit.events if isinstance(event, ev.GangPlaced)]
+        _require(len(keys) == len(set(keys)), f"{commit.sequence}: a group is proposed twice in one cycle (7.5)")
+        if self._policy_at > basis or self.state.rules_version != 1:  # the second have another order
+            return
+        groups = [self.state.groups.get(key) for key in keys if self._touched.get(key, 0) <= basis]
+        found = [self._priority(group) for group in groups if group is not None and group.since <= basis]
+        _require(found == sorted(found, reverse=True), f"{commit.sequence}: proposals of the priorities {found} (7.5)")
+
+    def _priority(self, group: Group) -> int:
+        declared = (self.state.gangs[key].declaration for key in group.gangs)
+        own = [found.priority for found in declared if found is not None and found.priority is not None]
+        return max(own or [self.state.pods[uid].fact.priority for uid in membership.members(self.state, group)])
+
     def permitted(self, permit: ev.GangPermitted, commit: Commit, index: int, before: Before) -> None:
         """7.2 and 7.3."""
         basis, group = commit.header.basis, self.state.groups.get(permit.group)
@@ -220,6 +264,7 @@ class Witness:
             if self._touched.get(assignment.node, 0) <= basis:
                 uids = [binding.uid for binding in assignment.pods]
                 self._within_allocatable(assignment.node, uids, commit.sequence)
+                self._fit([uid for uid in uids if self._touched.get(uid, 0) <= basis], assignment.node, commit.sequence)
         pods = [binding.uid for assignment in permit.bindings for binding in assignment.pods]
         started = {pod.gang: None for uid in pods if (pod := self.state.pods.get(uid)) is not None and pod.gang}
         if group is not None and self._touched.get(permit.group, 0) <= basis:
@@ -251,6 +296,20 @@ class Witness:
         over = [column for column in sorted(asked) if table.held[row, column] > table.allocatable[row, column]]
         _require(not over, f"{sequence}: the permits exceed what {node} has (7.2)")
 
+    def _fit(self, uids: list[str], node: str, sequence: int) -> None:
+        """Pods that wait and are not gated, on a node that takes such pods, and whose ports are free there (rule 4)."""
+        table, taken = self.state.table, Counter[tuple[str, int, str]]()
+        for uid in uids:
+            pod = self.state.pods[uid]
+            _require(pod.status == PENDING and not pod.fact.gated, f"{sequence} permits {uid}, {pod.status} (rule 4)")
+            info = table.classes[pod.fact.scheduling_class]
+            takes = not info.fact.unsupported and fits.feasible(table, info)[table.rows[node]]
+            _require(bool(takes), f"{sequence} permits {uid} on {node}, which does not take such pods (rule 4)")
+            taken.update((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
+        held = table.ports.get(table.rows[node], {})
+        twice = [port for port in taken if held.get(port, 0) > 1]
+        _require(not twice, f"{sequence}: the permits open {twice} on {node} a second time (rule 4)")
+
     def _reached(self, key: str, commit: Commit, of_group: bool) -> None:
         """That so many of the gang run as must, or of one that counts only those that wait, are to be bound."""
         gang = self.state.gangs.get(key)
@@ -281,6 +340,25 @@ class Witness:
         _require(
             (event.jumped_ns > 0) == jumped, f"{commit.sequence}: a step of {step_ns} ns is told wrongly (section 3)"
         )
+        if commit.header.writer == "binder":
+            late = self._holds.ticked(self.state)
+            _require(not late, f"{commit.sequence}: {late} holds room beyond its waiting time (7.4)")
+
+    def held(self, event: ev.GangHeld, commit: Commit, index: int, before: Before) -> None:
+        self._holds.held(event)
+
+    def released(self, event: ev.GangReleased, commit: Commit, index: int, before: Before) -> None:
+        """A hold that stood has had its time."""
+        since = before.held_since.get(event.group, 0)
+        if event.reason != "Timeout" or not since:
+            return
+        _require(
+            self._holds.may_time_out(event.group, since, self.state.clocks["binder"].counted_ns),
+            f"{commit.sequence}: {event.group} is out of time before its time is over (7.4)",
+        )
+
+    def policy(self, event: ev.PolicyChanged, commit: Commit, index: int, before: Before) -> None:
+        self._policy_at = commit.sequence
 
     def bound_by_us(self, event: ev.PodBound, commit: Commit, index: int, before: Before) -> None:
         found = self.bound.get(event.uid, "none")
@@ -341,7 +419,12 @@ CHECKS: dict[type, Check] = {
     ev.PodGroupObserved: Witness.pod_group,
     ev.PodGroupDeleted: Witness.pod_group,
     ev.GangPlaced: Witness.placed,
+    ev.GroupsRefused: Witness.refused,
+    ev.RoomRequested: Witness.requested,
     ev.GangPermitted: Witness.permitted,
+    ev.GangHeld: Witness.held,
+    ev.GangReleased: Witness.released,
+    ev.PolicyChanged: Witness.policy,
     ev.Ticked: Witness.ticked,
     ev.PodBound: Witness.bound_by_us,
     ev.BindingFailed: Witness.not_bound,

@@ -68,6 +68,19 @@ def _empty_cohort(state: State) -> None:
     state.cohorts[1] = Cohort(1, "x", "x", "x", 0, 0, 0, "a", {})
 
 
+def _no_deadlines_of(kind: str, writer: str) -> Callable[[State], None]:
+    def damage(state: State) -> None:
+        clock = state.clocks[writer]
+        clock.unarmed = [one for one in clock.unarmed if one[1] != kind]
+        clock.armed = [one for one in clock.armed if one.kind != kind]
+
+    return damage
+
+
+def _elsewhere(state: State) -> None:
+    state.groups["default/train"].partition += 1
+
+
 CASES: list[tuple[Callable[[State], None], str]] = [
     (_claim_of_nobody, r"has no pod \(7\.13\)"),
     (_finished_pod_with_room, r"finished pod .* holds room \(7\.13\)"),
@@ -82,6 +95,11 @@ CASES: list[tuple[Callable[[State], None], str]] = [
     (_proposed_miscounted, "proposed room is not the sum"),
     (_wrong_phase, "listed otherwise"),
     (_empty_cohort, "is empty"),
+    (_no_deadlines_of("permit", "binder"), r"the hold of default/held has no bound \(7\.4\)"),
+    (_no_deadlines_of("nomination", "binder"), r"a replacement of train-0 has no bound \(7\.13\)"),
+    (_no_deadlines_of("backoff", "planner.a"), r"backs off for ever \(7\.12\)"),
+    (_no_deadlines_of("retry", "planner.a"), r"is never tried again \(7\.12\)"),
+    (_elsewhere, r"not in that of default/train \(section 2\)"),
 ]
 
 

@@ -8,6 +8,7 @@ from events.objects import Declaration
 from services.binder import core as binder
 from services.state import timeouts
 from services.state.snapshot import decode, digest, encode
+from services.state.validate import validate_state
 from tests.world import World, of_type
 
 KOORDINATOR = "koordinator/v1alpha1"
@@ -85,6 +86,26 @@ def test_a_hold_that_ended_and_began_again_has_all_of_its_time() -> None:
     assert world.judge() == []
     world.pass_s(2)
     assert of_type(world.judge(), ev.GangTimedOut)
+
+
+def test_a_gang_that_becomes_koordinators_while_it_waits_has_its_time_all_the_same() -> None:
+    """Its first pod's time ran out by coscheduling's rules, under which the others had theirs left (design, 7.4)."""
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 4, 3)
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(3)
+    world.propose("default/train", {uids[1]: "n0"})
+    world.judge()
+    world.deleted(uids[0])
+    world.pass_s(8)
+    assert world.judge() == []
+    for number in (1, 2, 3):
+        member(world, number)
+    validate_state(world.state)
+    world.pass_s(6)
+    assert [type(event) for event in world.judge()] == [ev.GangTimedOut, ev.GangReleased]
 
 
 def test_pods_that_are_on_their_way_out_say_nothing() -> None:
