@@ -27,6 +27,7 @@ from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_rejected, why_waiting
 from services.ingest.decoding import KINDS, POD, Kind
 from services.ingest.differ import Ingest
+from services.kubernetes.resources import Resource
 from services.planner import core as planner
 from services.simulator.errors import ApiError
 from services.simulator.offline import EPOCH, offered
@@ -47,6 +48,8 @@ HELPERS = {
     *(("trainer.kubeflow.org", kind) for kind in RUNTIMES),
 }
 """(API group, kind) of what others name."""
+READ = {(kind.resource.api_version, kind.name.partition(".")[0]): kind for kind in KINDS}
+"""(apiVersion, kind) of what ingest reads. Other groups have kinds of these names, too."""
 MAX_TICKS = 200
 """How often time passes at most: gangs that time out and are tried again would go on for ever."""
 MAX_ROUNDS = 100_000
@@ -82,7 +85,7 @@ def _is_read(obj: dict[str, Any]) -> bool:
         is_workload(obj)
         or (group, obj["kind"]) in MAKES
         or (group, obj["kind"]) in HELPERS
-        or any(_is_of(kind, obj) for kind in KINDS)
+        or _kind_of(obj) is not None
     )
 
 
@@ -97,9 +100,8 @@ def listed(objects: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], lis
     return found, refused
 
 
-def _is_of(kind: Kind[Any], obj: dict[str, Any]) -> bool:
-    """Other groups have kinds of these names, too."""
-    return (obj["apiVersion"], obj["kind"]) == (kind.resource.api_version, kind.name.partition(".")[0])
+def _kind_of(obj: dict[str, Any]) -> Kind[Any] | None:
+    return READ.get((obj["apiVersion"], obj["kind"]))
 
 
 def _nodes_by_name(obj: dict[str, Any]) -> tuple[bool, str]:
@@ -142,11 +144,15 @@ class Simulation:
 
     def observe(self, objects: Sequence[dict[str, Any]]) -> None:
         """Ingest's part: the kinds that it reads, in its order, as facts."""
-        pods = [obj for obj in objects if _is_of(POD, obj)]
+        items: dict[Resource, list[dict[str, Any]]] = {kind.resource: [] for kind in KINDS}
+        for obj in objects:
+            if (kind := _kind_of(obj)) is not None:
+                items[kind.resource].append(obj)
+        pods = items[POD.resource]
         core = Ingest({obj["spec"].get("schedulerName", "") for obj in pods})
         facts: list[Event] = []
         for kind in KINDS:
-            page = {"metadata": {"resourceVersion": "0"}, "items": [obj for obj in objects if _is_of(kind, obj)]}
+            page = {"metadata": {"resourceVersion": "0"}, "items": items[kind.resource]}
             for seen in kind.page(msgspec.json.encode(page))[1]:
                 facts += core.observe(seen)
         self._version = max((int(obj["metadata"].get("resourceVersion") or 0) for obj in objects), default=0)
