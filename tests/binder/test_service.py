@@ -298,6 +298,14 @@ async def test_a_refusal_after_an_eviction_in_doubt_is_no_answer(muster: Muster,
     await muster.check()
 
 
+async def test_a_conflict_about_a_pod_that_is_still_there_is_no_eviction(muster: Muster) -> None:
+    """The API server evicts in two writes, and says Conflict where somebody else wrote the pod in between."""
+    await evicting(muster, {"status": 409, "times": 2})
+    await until(lambda: muster.events(ev.PodEvicted), "the eviction")
+    assert not muster.cluster.exists("Pod", "train-1")
+    await muster.check()
+
+
 async def test_no_eviction_outlives_its_binder(muster: Muster) -> None:
     def evictions() -> list[str]:
         coroutines = (str(task.get_coro()) for task in asyncio.all_tasks())

@@ -165,24 +165,39 @@ class Effects:
         """
         pause_s = FIRST_RETRY_S
         while (eviction := self._decider.state.evictions.get(uid)) is not None:
-            names = {"uid": uid, "namespace": eviction.namespace, "name": eviction.name}
-            found: Event = ev.PodEvicted(**names)
-            try:
-                await self._client.evict(eviction.namespace, eviction.name, uid)
-            except (NotFound, Conflict):
-                pass
-            except ApiError as error:
-                if error.retryable and error.code != NO_ROOM_IN_BUDGET:
-                    self._doubtful_evictions.add(uid)
-                if error.retryable or uid in self._doubtful_evictions:
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, LONGEST_RETRY_S)
-                    continue
-                found = ev.EvictionFailed(**names, message=str(error))
-            self._say(found)
-            break
+            found = await self._evict_once(uid, eviction.namespace, eviction.name)
+            if found is not None:
+                self._say(found)
+                break
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
         self._doubtful_evictions.discard(uid)
         self._evicting.discard(uid)
+
+    async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | ev.EvictionFailed | None:
+        """What became of one attempt; None: nothing definite, try again.
+
+        A conflict says that the UID is another's, or that somebody else wrote the pod just then: the pod tells.
+        """
+        about = {"uid": uid, "namespace": namespace, "name": name}
+        try:
+            await self._client.evict(namespace, name, uid)
+        except NotFound:
+            pass
+        except Conflict:
+            try:
+                seen = await self._client.get_pod(namespace, name)
+            except ApiError:
+                return None
+            if seen is not None and seen.metadata.uid == uid and seen.metadata.deletion_timestamp is None:
+                return None
+        except ApiError as error:
+            if error.retryable and error.code != NO_ROOM_IN_BUDGET:
+                self._doubtful_evictions.add(uid)
+            if error.retryable or uid in self._doubtful_evictions:
+                return None
+            return ev.EvictionFailed(**about, message=str(error))
+        return ev.PodEvicted(**about)
 
     def _say(self, found: Event) -> None:
         self._decider.report(found)
