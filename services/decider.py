@@ -36,7 +36,8 @@ LAG_EVERY_S = 5.0
 """How often the log is asked for its end, for the metric alone."""
 GATHERED_OUTCOMES = 2_000
 """Outcomes that share a commit, at most."""
-Decision = Generator[None, None, Sequence[Event]]
+Deciding = Generator[None, None, Sequence[Event]]
+"""A decision under way: it yields between slices of work, and returns its events."""
 
 
 class LogTime:
@@ -61,7 +62,7 @@ class Decider:
         self,
         log: EventLog,
         writer: Writer,
-        decide: Callable[[State], Decision],
+        decide: Callable[[State], Deciding],
         *,
         supports: VersionsAnnounced = UNSAID,
         clock: LogTime | None = None,
@@ -88,7 +89,7 @@ class Decider:
         self._unread: deque[Stored] = deque()
         self._stirred = asyncio.Event()
         self._news = True
-        """Whether something was folded since the core last had nothing to say."""
+        """Whether something was folded since the core last decided nothing."""
         self._decisions = Spacing()
         self._outcomes = Spacing()
 
@@ -126,7 +127,7 @@ class Decider:
             measuring.cancel()
 
     def _read_versions(self) -> None:
-        """Those in force are this writer's. Raises UnknownVersion when it lacks the rules: before its next word."""
+        """The writer's commits name the versions that are in force. Raises UnknownVersion without code for them."""
         self.writer.rules, self.writer.state = self.state.rules_version, self.state.state_version
         if self.writer.rules not in self._supports.rules:
             raise UnknownVersion(
@@ -211,8 +212,8 @@ class Decider:
         return self._unread[-1].sequence if self._unread else self.state.sequence
 
     async def _fold(self) -> None:
-        """Fold what was read. Who reads that he was replaced ends there: what follows is intended for another to do.
-        Raises SteppedDown."""
+        """Fold what was read. Raises SteppedDown at the commit by which another process took the subject: what is
+        intended behind it is for that process to do."""
         events = 0
         while self._unread:
             stored = self._unread.popleft()

@@ -11,7 +11,7 @@ import events as ev
 from events import envelope, subjects
 from events.envelope import Commit, Header
 from events.memory import MemoryLog
-from services.decider import GATHERED_OUTCOMES, Decider, Decision
+from services.decider import GATHERED_OUTCOMES, Decider, Deciding
 from services.state.fold import State
 from services.writer import GATHERED_BYTES, SteppedDown, Writer
 from tests.waiting import until
@@ -19,7 +19,7 @@ from tests.waiting import until
 SUBJECT = subjects.subject("test", "binder")
 
 
-def nothing(state: State) -> Decision:
+def nothing(state: State) -> Deciding:
     none: Iterator[None] = iter(())
     yield from none
     return ()

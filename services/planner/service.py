@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from events import Event, PlannerLeft, PlannerTaken, VersionsAnnounced
 from events.envelope import Commit
 from events.log import EventLog
-from services.decider import Decider, Decision, LogTime
+from services.decider import Decider, Deciding, LogTime
 from services.planner import core
 from services.state.fold import FOLDS, State
 from services.writer import SteppedDown, Writer
@@ -32,7 +32,7 @@ async def run(
     Raises SteppedDown when another process took the shard over, or when the binder found its lease run out.
     """
 
-    def decide(state: State) -> Decision:
+    def decide(state: State) -> Deciding:
         decided: Sequence[Event] = yield from core.decide(state, shard)
         return decided
 

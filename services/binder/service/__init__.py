@@ -17,7 +17,7 @@ from events.log import EventLog, LogError
 from services.binder import core
 from services.binder.service.effects import Effects
 from services.binder.service.write_behind import DEFAULT_RATES, Rates, WriteBehind
-from services.decider import Decider, Decision, LogTime
+from services.decider import Decider, Deciding, LogTime
 from services.kubernetes.client import Client
 from services.snapshots import SnapshotKeeper, Taking
 from services.state.fold import FOLDS, State
@@ -73,7 +73,7 @@ async def run(
     `leases` are the planners': without them no shard is ever found lost. Without `snapshots` none are taken.
     """
 
-    def decide(state: State) -> Decision:
+    def decide(state: State) -> Deciding:
         yield from ()  # one slice: verdicts are bounded by `Policy.cycle_pods`
         decided: Sequence[Event] = core.decide(state)
         return decided
