@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import events as ev
 from events import dialects
@@ -125,27 +125,35 @@ class WriteBehind:
     # ---------------------------------------------------------------------------------------------------------- notice
 
     def notice(self, commit: Commit) -> None:
-        """Note what a folded commit may have changed for users."""
-        state = self._decider.state
-        time_ns = commit.header.time_ns
+        """Note what a folded commit may have changed for users, by the table `NOTICED`."""
         for event in commit.events:
-            if isinstance(event, ev.GroupsRefused):
-                for key in event.groups:
-                    group = state.groups.get(key)
-                    if group is not None:
-                        self._pods.update(dict.fromkeys(membership.members(state, group)))
-                        self._gangs.update(dict.fromkeys(group.gangs))
-            elif isinstance(event, ev.PodBound):
-                self._events.append(scheduled(event, time_ns))
-                self._note_gang(event.uid)
-            elif isinstance(event, ev.GangTimedOut | ev.TimeoutMarkRenewed):
-                self._marks.update(dict.fromkeys(uid for uid, _ in event.pods))
-            elif isinstance(event, ev.DeclarationRejected):
-                self._events.append(rejected(event, time_ns))
-            elif isinstance(event, ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating):
-                self._note_gang(event.uid)
-            elif isinstance(event, ev.PodGroupObserved | ev.PodGroupDeleted):
-                self._gangs[dialects.gang_key(event.dialect, event.namespace, event.name)] = None
+            note = NOTICED.get(type(event))
+            if note is not None:
+                note(self, event, commit.header.time_ns)
+
+    def note_refused(self, event: ev.GroupsRefused, _: int) -> None:
+        state = self._decider.state
+        for key in event.groups:
+            group = state.groups.get(key)
+            if group is not None:
+                self._pods.update(dict.fromkeys(membership.members(state, group)))
+                self._gangs.update(dict.fromkeys(group.gangs))
+
+    def note_bound(self, event: ev.PodBound, time_ns: int) -> None:
+        self._events.append(scheduled(event, time_ns))
+        self._note_gang(event.uid)
+
+    def note_marks(self, event: ev.GangTimedOut | ev.TimeoutMarkRenewed, _: int) -> None:
+        self._marks.update(dict.fromkeys(uid for uid, _ in event.pods))
+
+    def note_rejected(self, event: ev.DeclarationRejected, time_ns: int) -> None:
+        self._events.append(rejected(event, time_ns))
+
+    def note_pod(self, event: ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating, _: int) -> None:
+        self._note_gang(event.uid)
+
+    def note_pod_group(self, event: ev.PodGroupObserved | ev.PodGroupDeleted, _: int) -> None:
+        self._gangs[dialects.gang_key(event.dialect, event.namespace, event.name)] = None
 
     def resume(self) -> None:
         """After a start: whatever users may not have been told yet."""
@@ -334,6 +342,22 @@ class WriteBehind:
             instance=self._holder,
         )
         return 1
+
+
+NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
+    ev.GroupsRefused: WriteBehind.note_refused,
+    ev.PodBound: WriteBehind.note_bound,
+    ev.GangTimedOut: WriteBehind.note_marks,
+    ev.TimeoutMarkRenewed: WriteBehind.note_marks,
+    ev.DeclarationRejected: WriteBehind.note_rejected,
+    ev.PodObserved: WriteBehind.note_pod,
+    ev.PodAssigned: WriteBehind.note_pod,
+    ev.PodTerminating: WriteBehind.note_pod,
+    ev.PodFinished: WriteBehind.note_pod,
+    ev.PodGroupObserved: WriteBehind.note_pod_group,
+    ev.PodGroupDeleted: WriteBehind.note_pod_group,
+}
+"""event → what it may have changed for users; the last argument is the commit's wall time (ns)."""
 
 
 def _put(queue: dict[str, None], key: str) -> None:
