@@ -31,6 +31,11 @@ def role_of(writer: str) -> str:
     return writer.partition(".")[0]
 
 
+def shard_of(writer: str) -> str:
+    """The shard of ``planner.<shard>``; empty for another writer."""
+    return writer.partition(".")[2]
+
+
 WRITES: dict[str, frozenset[type]] = {
     "ingest": frozenset(get_args(Facts)),
     "planner": frozenset(get_args(PlannerEvents)),

@@ -12,7 +12,7 @@ from services.state import commits
 def bound(patch: pytest.MonkeyPatch, decision_bytes: int, *, pods_named: int = 50_000) -> None:
     """A decision takes so many bytes; events that release or mark pods name so many."""
     patch.setattr(commits, "DECISION_BYTES", decision_bytes)
-    patch.setattr(commits, "SURELY_FIT", 0)
+    patch.setattr(commits, "PODS_SURELY_FIT", 0)
     patch.setattr(commits, "PODS_NAMED", pods_named)
     patch.setattr(limits, "AROUND_BYTES", 60)
 

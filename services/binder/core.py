@@ -28,7 +28,7 @@ from services.state.records import AWAITING, Proposal
 
 BinderEvent = ev.BinderEvents
 CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
-"""Attributes of the state of which the binder may have something to say; all of them are empty most of the time."""
+"""Attributes of the state that may ask for a decision of the binder; most of the time all of them are empty."""
 ABOUT_HOLDS = ev.GangHeld | ev.GangPermitted | ev.GangReleased | ev.ProposalRefused
 
 
@@ -47,7 +47,7 @@ def _verdicts(state: State) -> list[BinderEvent]:
 
 
 def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
-    """All that there is to say. Each of these stands on those before it, and on none behind."""
+    """All that there is to decide, unit by unit. A unit depends on those before it, and on none behind it."""
     assigned = assign_partitions(state)
     if assigned is not None:
         yield (assigned,)
@@ -60,7 +60,7 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
     for proposal, verdict in _judge(state, policy, bench):
         if _is_too_large(state, proposal, verdict):
             yield [refusal(proposal, Fault("TooLarge", "", ""))]
-            return  # the bench has its room taken
+            return  # the bench counts its room as taken: what follows is judged by the next decision
         verdicts += verdict
         yield verdict
     yield from _end_nominations(state, verdicts, policy)
@@ -98,7 +98,7 @@ def _is_too_large(state: State, proposal: Proposal, verdict: list[Verdict]) -> b
     nominated may have changed since."""
     group = state.groups.get(proposal.group)
     held = len(group.held) if group is not None else 0
-    return _pods(proposal) + held > commits.SURELY_FIT and commits.size(verdict) > commits.DECISION_BYTES
+    return _pods(proposal) + held > commits.PODS_SURELY_FIT and commits.size(verdict) > commits.DECISION_BYTES
 
 
 def _judged_groups(verdicts: list[Verdict]) -> set[str]:
@@ -117,7 +117,7 @@ def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> I
 def _reserve(
     state: State, policy: Policy, verdicts: list[Verdict], judged: set[str]
 ) -> Iterator[Sequence[BinderEvent]]:
-    """What ends makes room for what is asked for."""
+    """Reservations that end, and then the answers to requests, which may have the room of those that ended."""
     ended = end_reservations(state, policy, judged)
     for over in ended:
         yield (over,)
@@ -126,8 +126,8 @@ def _reserve(
 
 
 def _waiting(state: State, bench: Bench, judged: set[str]) -> Iterator[list[BinderEvent]]:
-    """Held groups that this decision did not judge: those that wait for nobody any more, and those that cannot, or may
-    not, wait any longer."""
+    """Held groups that this decision did not judge: permits for those that lack nothing any more, and releases of those
+    that cannot, or may not, wait any longer."""
     for key in state.holding:
         group = state.groups.get(key)
         if group is not None and group.held and key not in judged:
@@ -140,6 +140,6 @@ def _waiting(state: State, bench: Bench, judged: set[str]) -> Iterator[list[Bind
 
 
 def _unlock(state: State, decided: list[BinderEvent]) -> list[BinderEvent]:
-    """Of groups that block each other, and of which nothing else is said, one gives its room back."""
+    """One of the groups that block each other gives its room back; those that this decision judges do not count."""
     said = {event.group for event in decided if isinstance(event, ABOUT_HOLDS)}
     return [*deadlock.release(state, said)]

@@ -38,7 +38,7 @@ Verdict = (
 
 
 class Fault(NamedTuple):
-    """Why an assignment cannot stand."""
+    """Why an assignment cannot be accepted: the code that `ProposalRefused` gives, with the node and the pod."""
 
     reason: str
     node: str
@@ -72,7 +72,7 @@ class Bench:
     # ------------------------------------------------------------------------------------------------------- proposals
 
     def judge(self, proposal: Proposal) -> list[Verdict]:
-        """The verdict, with what comes with it."""
+        """The events of the verdict: what becomes of the proposal, and of room that was kept for its group."""
         group = self.state.groups.get(proposal.group)
         place = Place(proposal.sequence, proposal.index)
         if group is None or group.since > proposal.basis:
@@ -101,8 +101,10 @@ class Bench:
     def _take_what_stands(
         self, proposal: Proposal, required: tuple[NodeAssignment, ...], optional: tuple[NodeAssignment, ...]
     ) -> tuple[list[NodeAssignment], list[str], Fault | None]:
-        """(what is accepted: all that is required and of the rest what can be, or nothing; UIDs of the rest that cannot;
-        the first fault)."""
+        """(assignments that stand, UIDs of optional pods that cannot, the first fault).
+
+        Required assignments stand together: if one cannot, nothing is accepted. Optional pods are tried one by one.
+        """
         fault = self._accept(proposal, required)
         if fault is not None:
             return [], [], fault
@@ -119,7 +121,7 @@ class Bench:
         return accepted, dropped, fault
 
     def _taken(self, group: Group, spent: list[Nomination]) -> list[Verdict]:
-        """The group has a place: what was kept for it has no other use."""
+        """The group has a place, so that nothing need be kept for it any more: what ends."""
         taken: list[Verdict] = []
         for nomination in spent:
             taken.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken"))
@@ -248,10 +250,10 @@ class Bench:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
-        return self._no_room(wanted)
+        return self._take_or_fault(wanted)
 
-    def _no_room(self, wanted: Wanted) -> Fault | None:
-        """Take room and ports, or say where they lack."""
+    def _take_or_fault(self, wanted: Wanted) -> Fault | None:
+        """Take room and ports of all of it, or none and say where they lack."""
         lacking = self._take(wanted, 1)
         node = min(self.state.table.names[row] for row in lacking) if lacking else ""
         kept = "" if node or self._kept is None else self._kept_from(wanted, self._kept)
@@ -274,7 +276,7 @@ class Bench:
         return lacking
 
     def _kept_from(self, wanted: Wanted, kept: ReservedRoom) -> str:
-        """The first node on which these would take what is reserved for somebody whom they must not delay."""
+        """The first node, by name, on which these would take room that is reserved for others; empty: none."""
         classes, names = self.state.table.classes, self.state.table.names
         places = [(row, classes[digest]) for digest, of_class in wanted.items() for row in of_class]
         held_off = [names[row] for row, info in places if kept.keeps(row, info, self._room(row))]
@@ -296,7 +298,7 @@ class Bench:
         return left
 
     def _ports_taken(self, wanted: Wanted) -> str:
-        """Open the classes' ports; the first node where one is taken, and then none is opened."""
+        """Take the host ports of these pods on their nodes; if one is taken already, none, and the node's name."""
         table = self.state.table
         opened: dict[str, list[ClassInfo]] = {}
         for digest, of_class in wanted.items():
@@ -314,7 +316,7 @@ class Bench:
         return ""
 
     def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[tuple[str, int, str]] | None:
-        """The ports that these verdicts open on the node, with those of several pods more; None if two collide."""
+        """The ports that verdicts of this decision take on the node, with those of these pods; None if two collide."""
         theirs = self._ports_held(node)
         mine = list(self.taken_ports.get(node, ()))
         for info in opened:
@@ -348,7 +350,7 @@ class Bench:
     def nominate(self, node: str, info: ClassInfo) -> bool:
         """Keep room and ports for a replacement, if they are there; whether they are."""
         row = self.state.table.rows.get(node)
-        return row is not None and self._no_room({info.fact.digest: {row: 1}}) is None
+        return row is not None and self._take_or_fault({info.fact.digest: {row: 1}}) is None
 
     def _spend_nominations(self, group: Group, proposal: Proposal) -> list[Nomination]:
         """Give the proposal the room kept for its gang where it goes there; one nomination for one pod."""

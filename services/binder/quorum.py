@@ -31,23 +31,23 @@ def reached(state: State, group: Group, assignments: Iterable[NodeAssignment]) -
 def split_free(
     state: State, group: Group, assignments: Iterable[NodeAssignment]
 ) -> tuple[list[NodeAssignment], list[NodeAssignment]]:
-    """(of gangs whose rules are off: bound whatever becomes of the others; the rest)."""
-    return _split(state, {key for key in group.gangs if membership.free(state.gangs[key])}, assignments)
+    """(assignments of gangs whose rules are off, which are bound whatever becomes of the others; the rest)."""
+    return _split(state, {key for key in group.gangs if membership.rules_off(state.gangs[key])}, assignments)
 
 
 def split_loose(
     state: State, group: Group, assignments: Iterable[NodeAssignment]
 ) -> tuple[list[NodeAssignment], list[NodeAssignment]]:
-    """(of gangs of which a pod that cannot stand has no impact on others; the rest)."""
+    """(assignments of gangs in which a pod that finds no place keeps no other from starting; the rest)."""
     gangs = [state.gangs[key] for key in group.gangs]
-    loose = {gang.key for gang in gangs if membership.free(gang) or not membership.strict(gang)}
+    loose = {gang.key for gang in gangs if membership.rules_off(gang) or not membership.strict(gang)}
     return _split(state, loose, assignments)
 
 
 def _split(
     state: State, gangs: set[str], assignments: Iterable[NodeAssignment]
 ) -> tuple[list[NodeAssignment], list[NodeAssignment]]:
-    """(of these gangs, of others)."""
+    """(assignments of these gangs, those of others)."""
     if not gangs:
         return [], list(assignments)
     ours: list[NodeAssignment] = []

@@ -4,12 +4,13 @@ After a member of a running gang fails for good, its room is held for its replac
 applies: *keep* the rest as it is (seed 002, After Gang: "if some pods have been pulled up, then the subsequent Gang
 behavior is meaningless"), or *evict* it. A gang that has no live member left has nothing to keep room for.
 
-A node or a whole rack may take thousands of members with it. So one decision says no more of them than a cycle has pods,
-where the last gang that is evicted may have more; the next one goes on. A gang whose evictions would fill more than half
-of a commit is evicted pod by pod: the room is kept until the last is intended, so that each decision knows what is left.
+A rack that fails may take thousands of members with it. So one decision is about `Policy.cycle_pods` of them, or a few
+more for the last gang that it evicts, and the next decision goes on. A gang whose evictions would fill more than half of
+a commit is evicted pod by pod. Its room is kept until the last eviction is intended, so that each decision finds in the
+state what is left.
 
-Where tasks of a gang have minimums (Volcano's ``minTaskMember``), a member that its task needs for its own is replaced
-alike, although the gang has its minimum; and then only a pod of that task takes the place.
+Where tasks of a gang have minimums (Volcano's ``minTaskMember``), a member that its task needs is replaced in the same
+way although the gang has its own minimum, and then only a pod of that task may take the room.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ AboutRoom = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 
 
 def _broken(state: State, gang: Gang | None, task: str) -> bool:
-    """Whether the gang runs, and lacks a member of its minimum or of this task's."""
+    """Whether the gang runs, and is below its own minimum or that of this task."""
     if gang is None:
         return False
     going, live = membership.running(state, gang)
@@ -52,8 +53,8 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
 def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Iterator[list[AboutRoom]]:
     """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too.
 
-    Of what is said together all has to stand in one commit. `waits`: groups that this decision permits, or whose proposal
-    a later one judges. Their time is not over before that: whoever replaces the failed member may have his permit.
+    Events of one list must stand in one commit. `waits`: groups that this decision permits, or whose proposal a later one
+    judges. Their nominations do not end before that, because the replacement may get its permit.
     """
     said = 0
     evicted: set[str] = set()

@@ -24,6 +24,7 @@ from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, acquire_first
 from events.log import LogError
+from events.subjects import shard_of
 from services.health import Health
 from services.settings import Settings
 from services.writer import SteppedDown
@@ -111,12 +112,12 @@ async def _serve(role: str, settings: Settings) -> int:
 
 
 def _grace_s(role: str, health: Health) -> float:
-    """Who has not even opened the log has nothing to say in it."""
+    """How long `role` may take to end: a planner that has opened the log says in it that it leaves."""
     return LEAVE_WITHIN_S if role == "planner" and health.ready else 0.0
 
 
 def _exit_code(error: BaseException) -> int:
-    """Say why the service ended, and how whoever runs it can tell; what is a bug keeps its traceback."""
+    """Log why the service ended, and return the exit code for it. A bug is raised again, for its traceback."""
     from services.kubernetes.access import AccessError
     from services.kubernetes.errors import ApiError
     from services.state.form import UnknownCommit, UnknownVersion
@@ -171,7 +172,7 @@ class Seat(NamedTuple):
 
     @property
     def shard(self) -> str:
-        return self.writer.partition(".")[2]
+        return shard_of(self.writer)
 
 
 async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, health: Health) -> None:

@@ -131,7 +131,7 @@ class Observer:
         """All but the shards that are gone and own nothing."""
         shards = set(self.state.shards) | set(self.state.owners)
         known = sorted(set(self.state.holders) | set(self._last))
-        return [w for w in known if not w.startswith("planner.") or w.partition(".")[2] in shards]
+        return [w for w in known if not w.startswith("planner.") or subjects.shard_of(w) in shards]
 
     async def _writer(self, cluster: str, writer: str, now_ns: int) -> dict[str, Any]:
         last = self._last.get(writer)

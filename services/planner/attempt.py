@@ -84,9 +84,9 @@ class Attempt:
         """Whether the required pods of a node are named together, whatever step placed them."""
 
     def place(self, order: list[int], needs: list[Need]) -> bool:
-        """Needs first, those of tasks before their gang's; then the rest, as far as it waits for nobody.
+        """Place the needs first, those of tasks before their gang's; then pods beyond them that may start without others.
 
-        Whether those needs are met that must be together, and any pod has a node.
+        Returns whether all needs of pods that start together are met, and at least one pod has a node.
         """
         self._order, self._needs = order, needs
         place = {index: at for at, index in enumerate(order)}
@@ -152,7 +152,7 @@ class Attempt:
         """Say each node once; of what is optional, keep for another cycle what a commit does not take. The bytes that are
         too many still."""
         while True:
-            few = sum(self.used) + len(self.group.held) <= commits.SURELY_FIT
+            few = sum(self.used) + len(self.group.held) <= commits.PODS_SURELY_FIT
             excess = 0 if few else limits.excess(self.cycle.state, self.group, self._proposal())
             if excess and not self._compact:
                 self._compact = True

@@ -15,6 +15,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Generator
 
+from msgspec.structs import replace
+
 from events import GangPlaced, GroupsRefused, RoomRequested
 from events.envelope import FIRST_VERSION
 from events.objects import NodeAssignment
@@ -41,8 +43,10 @@ def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
 
 
 def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]]:
-    """Nothing while the picture is partial or nobody assigned partitions. What is more than a commit takes is planned
-    anew for the first half of the shard's groups."""
+    """Nothing while the picture of the cluster is partial, or no partitions are assigned yet.
+
+    If the events are more than a commit takes, the cycle is planned again for the first half of the shard's groups.
+    """
     if not state.synced or state.policy is None or not state.epoch:
         return []
     queue = cycle_queue(state, state.policy, shard)
@@ -85,7 +89,7 @@ def decide_now(state: State, shard: str) -> list[PlannerEvent]:
 class Cycle:
     """One pass over the queue: a working copy of the room, the proposals made, the refusals gathered by their reason.
 
-    Of groups that are not `shard`'s only the room is taken. Without a shard every group is its own.
+    Groups of other shards only take their room: no event is made for them. Without a `shard` all groups are its own.
     """
 
     def __init__(self, state: State, policy: Policy, shard: str | None = None) -> None:
@@ -99,7 +103,7 @@ class Cycle:
         self.kept = ReservedRoom(state, self.room)
         self.placed: list[GangPlaced] = []
         self.begun: dict[str, Attempt | None] = {}
-        """Of groups that come twice, those that had their first turn → what placed their minimum; None: nothing did."""
+        """Groups that are in the queue twice and had their first turn → the attempt that placed their minimum, if any."""
         self.requests: list[RoomRequested] = []
         self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}
         self.nominations: dict[str, list[Nomination]] = {}
@@ -107,26 +111,14 @@ class Cycle:
             self.nominations.setdefault(nomination.gang, []).append(nomination)
 
     def events(self) -> list[PlannerEvent]:
-        refused: list[PlannerEvent] = [
-            GroupsRefused(
-                reason=event.reason,
-                detail=event.detail,
-                attempt=event.attempt,
-                needed=event.needed,
-                placeable=event.placeable,
-                nodes=event.nodes,
-                node_reasons=event.node_reasons,
-                groups=tuple(keys),
-            )
-            for event, keys in self.refusals.values()
-        ]
+        refused = [replace(event, groups=tuple(keys)) for event, keys in self.refusals.values()]
         return [*self.placed, *refused, *self.requests]
 
     # ----------------------------------------------------------------------------------------------------------- queue
 
     def batches(self, queue: list[Group]) -> Generator[list[Group], None, None]:
-        """Neighbours that are single pods of one class and of one shard together, everything else alone. What is reserved
-        is kept from all of a batch or from none."""
+        """Neighbours in the queue that can be placed in one step, together: single pods of one class and one shard, from
+        which the same reservations are kept. Everything else is a batch of its own."""
         pods, owners = self.state.pods, self.state.owners
         batch: list[Group] = []
         of: tuple[object, ...] = ()
@@ -154,7 +146,7 @@ class Cycle:
             gangs.plan(self, batch[0])
 
     def comes_again(self, group: Group) -> bool:
-        """Whether what the group has beyond its minimum is tried further behind in the queue."""
+        """Whether the group is in the queue a second time, with what it has beyond its minimum."""
         rest = QUEUE_ORDERS[self.policy.profile.queue_order].rest
         return rest is not None and rest(self.state, group) is not None
 

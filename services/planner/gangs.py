@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class Quota(NamedTuple):
-    """A minimum, and the members of a gang or of one of its tasks, who have to reach it."""
+    """A minimum, and the members of a gang, or of one of its tasks, that must reach it."""
 
     of: str
-    """In words."""
+    """What has the minimum, for messages: ``gang ml/train``, ``task worker of gang ml/train``."""
     minimum: int
     census: Census
     have: int
@@ -70,7 +70,10 @@ class Roll(NamedTuple):
 
 
 def plan(cycle: Cycle, group: Group) -> None:
-    """The whole group; else those whose gang's rules are off; else why not. When it comes again, what is left of it."""
+    """Propose nodes for the whole group; else for the pods of those gangs whose rules are off; else say why not.
+
+    At its second turn in the queue (`Cycle.comes_again`) the group goes on with what it has beyond its minimum.
+    """
     if group.key in cycle.begun:
         attempt = cycle.begun.pop(group.key)
         if attempt is not None:
@@ -106,7 +109,8 @@ def _quota(of: str, minimum: int, gang: Gang, census: Census) -> Quota:
 
 
 def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
-    """A gang that is not there with its minimum, or is not to be tried before its user acts. Its whole group waits."""
+    """Why the whole group waits: a gang of it is not declared, is short of pods, timed out, or names one that must run
+    first."""
     for roll in rolls:
         if not roll.constrained:
             continue
@@ -124,7 +128,7 @@ def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None
 
 
 def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
-    """What of a complete group cannot be placed wherever there is room."""
+    """Why a complete group cannot be placed, however much room there is."""
     for roll in rolls:
         unsupported = [unfit for digest in roll.whole.census.placeable if (unfit := _unsupported(cycle, digest))]
         if unsupported and roll.all_or_none:
@@ -155,8 +159,10 @@ def _not_supported(unsupported: tuple[str, ...]) -> Refusal:
 
 
 def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
-    """What there is to place, and how much of it must have a node. What can never have one is left out here: it keeps
-    nobody, or its gang was refused for it."""
+    """The pods to place, and how many of them must have a node.
+
+    Classes with a constraint that is not supported are left out: a gang that needs them was refused before.
+    """
     parts: list[Part] = []
     needs: list[Need] = []
     for roll in rolls:
@@ -175,7 +181,7 @@ def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
 
 
 def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
-    """Propose a node for each pod that finds one, if all are met who have to be together; else why not."""
+    """Propose a node for each pod that finds one, if all needs of pods that start together are met; else say why not."""
     parts, needs = _demand(cycle, rolls)
     if not parts:
         digests = (digest for roll in rolls for digest in roll.whole.census.placeable)
@@ -211,7 +217,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
 
 
 def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], orders: list[list[int]]) -> str:
-    """A group that starves asks for room to be kept; what its refusal says of that."""
+    """Ask for room to be reserved if the group starves; what the refusal is to say about it, else empty."""
     state, policy = cycle.state, cycle.policy
     if cycle.silent or not (starves(state, policy, group) and may_ask(state, policy, group, len(cycle.requests))):
         return ""

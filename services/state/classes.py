@@ -29,7 +29,7 @@ def observed(state: State, event: ev.SchedulingClassObserved) -> None:
 
 
 def left(state: State, digest: str) -> None:
-    """One pod fewer is of the class."""
+    """A pod of the class is gone, or is of another class now."""
     known = state.classes[digest]
     known.pods -= 1
     if not known.pods:
@@ -37,12 +37,12 @@ def left(state: State, digest: str) -> None:
 
 
 def keep(state: State, digest: str) -> None:
-    """Room is kept for a pod of the class, or for more than one."""
+    """One more record keeps room for pods of the class."""
     state.kept_classes[digest] = state.kept_classes.get(digest, 0) + 1
 
 
 def let_go(state: State, digest: str) -> None:
-    """That room is not kept any more."""
+    """One record fewer keeps room for pods of the class; with the last one the class may go."""
     state.kept_classes[digest] -= 1
     if not state.kept_classes[digest]:
         del state.kept_classes[digest]
@@ -50,7 +50,7 @@ def let_go(state: State, digest: str) -> None:
 
 
 def known(state: State, room: Iterable[ClassRoom]) -> bool:
-    """Whether all classes that the room is for are there."""
+    """Whether the log still knows all classes that the room is for."""
     return all(one.scheduling_class in state.classes for one in room)
 
 
@@ -65,7 +65,7 @@ def let_room_go(state: State, room: Iterable[ClassRoom]) -> None:
 
 
 def ingest_taken(state: State) -> None:
-    """What the ingest before said of classes whose pods it never came to tell of."""
+    """Forget classes without pods: the previous ingest ended between a class and its first pod."""
     for digest in list(state.classes):
         _forget(state, digest)
 

@@ -24,9 +24,9 @@ ROOM_REASONS = frozenset(
 )
 """Refusals that count as a failed attempt: they back off and move the group behind in the queue order."""
 WAKES_AT_ONCE = frozenset({"Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "Deadlock", "BindingFailed"})
-"""Refusals after which nothing but the backoff has to pass."""
+"""Refusals after which a group is tried again as soon as its backoff is over, whatever else happens."""
 NEVER_RETRIED = frozenset({"SetAside", "GangTimedOut"})
-"""Refusals that no time ends: a fact about the group itself does."""
+"""Refusals without a retry: only a fact about the group itself ends them."""
 
 
 def candidates(state: State, shard: str) -> list[Group]:
@@ -64,20 +64,13 @@ def unkept(state: State, cohort: Cohort) -> bool:
 
 def refused(state: State, event: ev.GroupsRefused) -> None:
     """Park the groups that the refusal means: those that were there at its basis and are this shard's."""
-    shard = state.writer.partition(".")[2]
     meant: list[Group] = []
     for key in event.groups:
-        group = state.groups.get(key)
-        if (
-            group is None
-            or group.since > state.basis
-            or state.owner(group) != shard
-            or state.commit_epoch != state.epoch
-            or group.phase not in (READY, PARKED)
-        ):
+        group = groups.meant(state, key)
+        if group is not None and group.phase in (READY, PARKED):
+            meant.append(group)
+        else:
             state.ignore(event)
-            continue
-        meant.append(group)
     condition = event.reason if not event.node_reasons else f"{event.reason}: {', '.join(event.node_reasons)}"
     park(state, meant, event.reason, condition, message_of(event), event.needed, event.attempt)
 
@@ -171,7 +164,10 @@ def disagreement(state: State, event: ev.DisagreementDetected) -> None:
 
 
 def give_up(state: State, group: Group, reason: str, message: str) -> None:
-    """Assignments of the group came to nothing: it backs off, with more to place than whoever plans now knows of."""
+    """Assignments of the group came to nothing: it backs off.
+
+    It has more to place than a planner knows of whose basis is before this; so it counts as changed here.
+    """
     attempt = max(1, group.attempts + (reason != "LeftQueue"))  # that follows a refusal which was counted
     park(state, [group], reason, reason, message, 0, attempt)
     group.changed = state.sequence

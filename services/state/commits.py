@@ -17,10 +17,11 @@ from events.log import MAX_COMMIT_BYTES
 
 DECISION_BYTES = MAX_COMMIT_BYTES - 8_192
 """What the events of a decision take at most; the rest is for the commit's header."""
-SURELY_FIT = 8_000
-"""Pods of which one verdict fits, however long the names: at most 800 bytes each, with the end of a nomination."""
+PODS_SURELY_FIT = 8_000
+"""A verdict on so many pods fits a commit, however long their names: at most 800 bytes for each pod, with the end of
+a nomination."""
 PODS_NAMED = 50_000
-"""Pods that one event names of those that lose something: 2 MB of UIDs, 3 MB with their resourceVersions."""
+"""Pods that one release or timeout names at most: 2 MB of UIDs, 3 MB with their resourceVersions."""
 
 E = TypeVar("E", bound=Event)
 
@@ -31,7 +32,7 @@ def size(events: Sequence[Event]) -> int:
 
 
 def first_that_fit(units: Iterable[Sequence[E]]) -> list[E]:
-    """The events of the first units that go into one commit, and of the first in any case. No more are asked for."""
+    """The events of as many units as one commit takes, but at least of the first. Further units are not computed."""
     decided: list[E] = []
     left = DECISION_BYTES
     for unit in units:

@@ -61,9 +61,9 @@ class State:
         self.synced = False
         """False between `IngestTaken` and `ClusterSynced`: nobody decides."""
         self.rules_version = FIRST_VERSION
-        """What is in force: of the rules,"""
+        """The version of the rules that is in force."""
         self.state_version = FIRST_VERSION
-        """and of the fold."""
+        """The version of the fold that is in force."""
         self.policy: Policy | None = None
         self.epoch = 0
         self.owners: tuple[str, ...] = ("",) * PARTITIONS
@@ -78,7 +78,7 @@ class State:
         self.pods: dict[str, Pod] = {}
         self.gangs: dict[str, Gang] = {}
         self.regrouping: dict[str, None] = {}
-        """Gangs that name others than before: their groups are formed anew once nothing of them is under way."""
+        """Gangs that name other gangs than before: their groups are formed anew when nothing of them is under way."""
         self.groups: dict[str, Group] = {}
         self.ready: dict[str, None] = {}
         """Groups that may be tried now, besides those of the cohorts that woke."""
@@ -86,7 +86,7 @@ class State:
         self.proposals: dict[int, Proposal] = {}
         """By place, in log order: what the binder has to judge."""
         self.permitted: dict[str, None] = {}
-        """Intended to bind and not settled."""
+        """UIDs of pods whose binding is intended and has no outcome yet."""
         self.holding: dict[str, None] = {}
         """Groups with assignments that wait at permit."""
         self.cohorts: dict[int, Cohort] = {}
@@ -190,6 +190,7 @@ class State:
     # --------------------------------------------------------------------------------------------------------- queries
 
     def clock(self, writer: str) -> Clock:
+        """The writer's clock, made at the first use. For transitions alone: who only asks reads `clocks`."""
         clock = self.clocks.get(writer)
         if clock is None:
             clock = self.clocks[writer] = Clock()
@@ -248,11 +249,11 @@ def _ticked(state: State, event: ev.Ticked) -> None:
 
 
 def _renewed(state: State, event: ev.Renewed) -> None:
-    """Only that it stands there matters."""
+    """Nothing to fold: it is there so that the last commit on its writer's subject is young."""
 
 
 def _deadlock_found(state: State, event: ev.DeadlockFound) -> None:
-    """It says why; what changes is said by the `GangReleased` behind it."""
+    """Nothing to fold: it explains the `GangReleased` behind it, which is what changes the state."""
 
 
 def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
@@ -324,9 +325,9 @@ STANDS: dict[str, Callable[[State, str], bool]] = {
     "group nomination": nominations.stands,
     "reservation": reservations.stands,
 }
-"""Whether there still is what it is about. Deadlines may be years long, and most are about what ends long before."""
+"""Whether what a deadline is about still exists. Deadlines may be years long, and most outlive what they are about."""
 SWEPT_AFTER = 4_096
-"""After so many deadlines of a clock those that are about nothing any more are left out."""
+"""Deadlines that were set on a clock between two sweeps of those that are about nothing any more."""
 
 APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.IngestTaken: _ingest_taken,

@@ -79,7 +79,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def confirm(state: Folded, event: SnapshotTaken) -> bool:
-    """Fold that a snapshot was taken; False when it is of what is not there yet."""
+    """Fold that a snapshot was taken; False for one of a sequence that is not folded yet."""
     if event.sequence >= state.sequence:
         return False
     state.snapshots[event.sequence] = event
@@ -209,7 +209,7 @@ class Form(Generic[S]):
 
 
 def listed(versions: Iterable[int]) -> str:
-    """For people."""
+    """`1, 2, 3`, for messages."""
     return ", ".join(map(str, versions))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def regroup(state: State) -> None:
-    """Everything that waits to be regrouped and whose groups have nothing under way."""
+    """Form the groups anew of all gangs that wait for it, where nothing of these groups is proposed or held."""
     for key in list(state.regrouping):
         gang = state.gangs.get(key)
         if gang is None or _regrouped(state, gang):
@@ -71,7 +71,7 @@ def _in_place(state: State, group: Group) -> bool:
 
 
 def _partition(state: State, gangs: tuple[str, ...]) -> int:
-    """That of the smallest namespace/gang of the declared group, whether it is there or not."""
+    """The partition of the smallest namespace/gang that these gangs declare, whether that gang exists or not."""
     named = (name for key in gangs for name in named_by(state.gangs[key]))
     return partition_of(min(named, default=gangs[0]))
 

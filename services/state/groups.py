@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events import dialects
+from events.subjects import shard_of
 from services.state import declarations, schedule_cycle, timeouts
 from services.state.membership import incomplete, placeable, unplaced
 from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
 from services.state.records import (
     AWAITING,
+    BOUND_CLAIM,
     IDLE,
     PARKED,
     READY,
@@ -72,7 +74,7 @@ def _gang(state: State, key: str, dialect: str) -> Gang:
 
 
 def _new_group(state: State, key: str, first: ev.PodObserved) -> Group:
-    """A group with its first pod; one of that name that an earlier pod left behind gives way."""
+    """A group with its first pod. A group of the same key, from an earlier pod of that name, is dropped."""
     stale = state.groups.get(key)
     if stale is not None:
         drop(state, stale)
@@ -118,13 +120,13 @@ def leave(state: State, uid: str, pod: Pod) -> None:
 
 
 def alone(state: State, gang: Gang) -> None:
-    """No pod is left of the gangs of its group: it has none, until a pod comes."""
+    """Its group has no pods left and is gone. The gang has no group until a pod comes."""
     gang.group = gang.key
     forget(state, gang)
 
 
 def forget(state: State, gang: Gang) -> None:
-    """A gang that has neither pods nor a PodGroup is none."""
+    """Delete a gang that has neither pods nor a PodGroup."""
     if not gang.members and not gang.pod_group:
         del state.gangs[gang.key]
 
@@ -143,7 +145,7 @@ def changed(state: State, uid: str, pod: Pod) -> None:
     wanted = key_of(fact) if fact.candidate else ""
     if pod.group and (pod.gang or pod.group) != wanted:
         held = state.claims.get(uid)
-        if held is not None and held.stage != "bound":
+        if held is not None and held.stage != BOUND_CLAIM:
             return  # membership is frozen from proposal to settlement; `settled` comes back to it
         leave(state, uid, pod)
     if not wanted:
@@ -163,6 +165,15 @@ def changed(state: State, uid: str, pod: Pod) -> None:
     else:
         group.priority = fact.priority
     wake(state, group, uid)
+
+
+def meant(state: State, key: str) -> Group | None:
+    """The group of this key, if the planner's event that is being applied means it; None when the event is not current
+    at its own place: the group came after the decision, or is another shard's by now."""
+    group = state.groups.get(key)
+    if group is None or group.since > state.basis or state.commit_epoch != state.epoch:
+        return None
+    return group if state.owner(group) == shard_of(state.writer) else None
 
 
 def key_of(fact: ev.PodObserved) -> str:
@@ -209,7 +220,7 @@ def hold_over(state: State, group: Group) -> None:
 # -------------------------------------------------------------------------------------------------------------- phases
 
 INCOMPLETE = frozenset({"TooFewPods", "WaitingForGang"})
-"""Refusals that only who is missing can change."""
+"""Refusals that only the missing pods, or the missing gang, can end."""
 
 
 def wake(state: State, group: Group, uid: str = "") -> None:

@@ -89,8 +89,8 @@ def match_policy(gang: Gang) -> str:
     return gang.declaration.match_policy if gang.declaration is not None else dialects.WAITING_AND_RUNNING
 
 
-def free(gang: Gang) -> bool:
-    """Whether the gang's rules are off for its later pods (seed 002, After Gang)."""
+def rules_off(gang: Gang) -> bool:
+    """Whether the gang's rules are off for its further pods: it was satisfied once (seed 002, After Gang)."""
     return gang.started and match_policy(gang) == dialects.ONCE_SATISFIED
 
 
@@ -122,18 +122,18 @@ def total(state: State, gang: Gang) -> int:
 
 def outside(state: State, group: Group) -> list[str]:
     """Keys of the gangs that the group's gangs name and that do not belong to it, sorted: they are not there, or name
-    none of these back. Who is free of its rules waits for none."""
+    none of these back. A gang whose rules are off waits for none."""
     gangs = (state.gangs[key] for key in group.gangs)
-    named = {name for gang in gangs if not free(gang) for name in named_by(gang)}
+    named = {name for gang in gangs if not rules_off(gang) for name in named_by(gang)}
     return sorted(named.difference(group.gangs))
 
 
 def reached(state: State, key: str) -> bool:
-    """Whether the gang is there and so many of it run, or are permitted to, as have to start together."""
+    """Whether the gang exists, and as many of it run, or are permitted to, as must start together."""
     gang = state.gangs.get(key)
     if gang is None or gang.declaration is None:
         return False
-    return free(gang) or running(state, gang)[0] >= gang.declaration.min_member
+    return rules_off(gang) or running(state, gang)[0] >= gang.declaration.min_member
 
 
 def awaited(state: State, group: Group) -> str:
@@ -143,7 +143,7 @@ def awaited(state: State, group: Group) -> str:
 
 def too_few(state: State, gang: Gang) -> bool:
     """Whether a declared gang is short of pods, or one of its tasks is."""
-    if gang.declaration is None or free(gang):
+    if gang.declaration is None or rules_off(gang):
         return False
     if total(state, gang) < gang.declaration.min_member:
         return True
@@ -155,17 +155,17 @@ def too_few(state: State, gang: Gang) -> bool:
 
 
 def incomplete(state: State, group: Group) -> bool:
-    """Whether one of its gangs is short of pods by its declaration as it is now, or it waits for another gang; and no
-    pod may go before."""
+    """Whether the group waits for pods that a gang of it lacks, or for another gang, and none of its pods may be placed
+    before that."""
     gangs = [state.gangs[key] for key in group.gangs]
-    if any(free(gang) and any(placeable(state, uid) for uid in gang.members) for gang in gangs):
+    if any(rules_off(gang) and any(placeable(state, uid) for uid in gang.members) for gang in gangs):
         return False
     return any(too_few(state, state.gangs[key]) for key in group.gangs) or bool(awaited(state, group))
 
 
 def lacks(state: State, gang: Gang) -> int:
     """Members that must have a node before any of them is bound: of the gang's minimum, or of its tasks'."""
-    if free(gang):
+    if rules_off(gang):
         return 0
     minimum = gang.declaration.min_member if gang.declaration is not None else 1
     of_tasks = 0
@@ -176,7 +176,7 @@ def lacks(state: State, gang: Gang) -> int:
 
 
 def task_minimums(gang: Gang) -> dict[str, int]:
-    """Volcano's minimums of single tasks, where they count: if that of the whole is as large as all of them."""
+    """Volcano's minimums of single tasks. They count only if the gang's own minimum is at least their sum."""
     if gang.declaration is None or not gang.declaration.task_minimums:
         return {}
     minimums = gang.declaration.task_minimums
@@ -193,9 +193,9 @@ def task_of(fact: PodObserved) -> str:
 
 
 def below_minimum(state: State, gang: Gang, going: int, of_task: str, more: int = 0) -> bool:
-    """Whether fewer of the gang run than have to, or fewer of that task, were there so many more of it.
+    """Whether the gang, or the task `of_task`, would be below its minimum although `more` of its pods ran.
 
-    `going`: how many run (`running`).
+    `going`: how many of the gang run now (`running`).
     """
     if gang.declaration is None:
         return False
@@ -203,7 +203,7 @@ def below_minimum(state: State, gang: Gang, going: int, of_task: str, more: int 
 
 
 def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) -> bool:
-    """Whether the task has a minimum, and fewer of it run."""
+    """Whether the task has a minimum, and would be below it although `more` of its pods ran."""
     least = task_minimums(gang).get(of_task, 0)
     if not least:
         return False
@@ -212,7 +212,7 @@ def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) ->
 
 
 def has_minimum(state: State, gang: Gang) -> bool:
-    """Whether so many of it run, and of each task, as have to start together."""
+    """Whether as many of the gang run, and of each of its tasks, as must start together."""
     if gang.declaration is None or running(state, gang)[0] < gang.declaration.min_member:
         return False
     return not any(below_task_minimum(state, gang, of_task) for of_task in task_minimums(gang))

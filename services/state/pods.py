@@ -199,7 +199,7 @@ def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> 
     if event.node and pod.status not in FINISHED:
         pod.status, pod.node = event.status, event.node
         _observed_on_node(state, uid, pod)
-    elif pod.status == "pending":
+    elif pod.status == PENDING:
         pod.status = event.status
     timeouts.observed_again(state, uid, pod, before)
     if event.candidate or pod.group:

@@ -68,7 +68,7 @@ class Gang(msgspec.Struct, gc=False):
     key: str
     dialect: str = ""
     group: str = ""
-    """Key of its group, whether that is there or not: without pods there is none."""
+    """Key of its group. The group exists only while it has pods."""
     declaration: Declaration | None = None
     source: str = ""
     """The UID of the PodGroup or pod that declared it."""
@@ -86,7 +86,7 @@ class Gang(msgspec.Struct, gc=False):
 
 
 class Mark(msgspec.Struct, gc=False):
-    """A pod that is to say that its gang timed out, until a fact shows that it does."""
+    """The intent to annotate a pod whose gang timed out. It stands until a fact shows the annotation."""
 
     resource_version: str
     """The precondition of the intent."""

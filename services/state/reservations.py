@@ -1,10 +1,10 @@
 """Room that is reserved for a gang that starves: refused for lack of room again and again, while smaller work took what
 became free.
 
-A reservation is a nominated claim on room that is partly not there yet: it names nodes and how many pods of which
-scheduling class are to go there. So it is not counted with the claims, which never exceed a node: planners and binder
-subtract it for those whom it keeps off (`against`), and what is left may fall below nothing. It has a bound of its own in
-log time, and belongs to nobody's pods: a member that is replaced by another of its kind changes nothing.
+A reservation names nodes, and how many pods of which scheduling class are to go there. Part of that room may still be
+taken, so it is no claim: claims never exceed what a node has. Planners and binder subtract it for those groups that must
+leave it alone (`against`), and what is left for them may be negative. It expires in log time. It names no pods: when a
+member is replaced by another of its class, nothing changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import classes, queueing
+from services.state import classes, groups, queueing
 from services.state.clock import set_deadline
 from services.state.records import NOMINATED, TERMINATING, Claim, Group, Reservation, RoomRequest
 
@@ -22,21 +22,13 @@ if TYPE_CHECKING:
 
 
 KEEPS = "node(s) keep room for gang "
-"""Why a node is turned down that has room, but keeps it; the gang's name follows."""
+"""The reason for turning down a node whose room is reserved; the key of the gang that it is for follows."""
 
 
 def requested(state: State, event: ev.RoomRequested) -> None:
     """A planner's wish, for the binder to answer. Not current at its own place: ignored and counted."""
-    group = state.groups.get(event.group)
-    shard = state.writer.partition(".")[2]
-    if (
-        group is None
-        or group.since > state.basis
-        or state.owner(group) != shard
-        or state.commit_epoch != state.epoch
-        or event.group in state.reservations
-        or not classes.known(state, event.room)
-    ):
+    meant = groups.meant(state, event.group) is not None
+    if not meant or event.group in state.reservations or not classes.known(state, event.room):
         state.ignore(event)
         return
     classes.keep_room(state, event.room)
@@ -93,8 +85,8 @@ def stands(state: State, key: str) -> bool:
 def against(state: State, group: Group) -> tuple[Reservation, ...]:
     """The reservations that keep room from the group, in log order.
 
-    Nobody is kept off by a gang of a lower priority, nor by what is reserved for himself. And a group that has room
-    nominated goes where it likes: it replaces a member of a running gang, or lost to others time and again.
+    Not those of gangs of a lower priority, and not its own. A group that has room nominated is kept from nothing: it
+    replaces a member of a running gang, or lost its proposals to other shards again and again.
     """
     if not state.reservations:
         return ()
@@ -104,8 +96,8 @@ def against(state: State, group: Group) -> tuple[Reservation, ...]:
 
 
 def asked_before(state: State, group: Group, asked: Iterable[ev.RoomRequested]) -> list[RoomRequest | ev.RoomRequested]:
-    """What may be reserved and be kept from the group, and is not yet: requests without an answer, and those that its
-    planner is about to make."""
+    """Requests for room that will be kept from the group if they are granted: those without an answer, and those that
+    the group's planner makes in this cycle (`asked`)."""
     priority = queueing.priority(state, group)
     found: list[RoomRequest | ev.RoomRequested] = [*state.room_requests.values(), *asked]
     others = [(one, state.groups.get(one.group)) for one in found if one.group != group.key]
@@ -113,8 +105,8 @@ def asked_before(state: State, group: Group, asked: Iterable[ev.RoomRequested]) 
 
 
 def stays(state: State, claim: Claim) -> bool:
-    """Whether nobody knows that its room is ever given back: it is nominated, or of a pod that is not Muster's to
-    schedule (a DaemonSet's, another scheduler's)."""
+    """Whether the claim's room must count as taken for ever: it is nominated, or its pod is not Muster's to schedule
+    (a DaemonSet's, another scheduler's)."""
     pod = state.pods.get(claim.uid)
     if claim.stage == NOMINATED or pod is None:
         return True

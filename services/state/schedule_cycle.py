@@ -27,6 +27,6 @@ def goes_on(state: State, group: Group) -> bool:
     if group.phase != PARKED or state.cohorts[group.cohort].reason != "InsufficientRoom":
         return False
     gangs = [state.gangs[key] for key in group.gangs]
-    if any(membership.free(gang) for gang in gangs):
+    if any(membership.rules_off(gang) for gang in gangs):
         return False  # seed 002, After Gang: what came may go before the others
-    return timeouts.apply(state, group) and any(missing(state, gang) for gang in gangs)
+    return timeouts.rules_apply(state, group) and any(missing(state, gang) for gang in gangs)

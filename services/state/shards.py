@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
+from events.subjects import shard_of
 from services.state import cohorts, groups, versions
 
 if TYPE_CHECKING:
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 
 def taken(state: State, event: ev.PlannerTaken) -> None:
     versions.taken(state, event.holder)
-    state.shards[_name(state.writer)] = state.sequence
+    state.shards[shard_of(state.writer)] = state.sequence
 
 
 def left(state: State, event: ev.PlannerLeft) -> None:
-    state.shards.pop(_name(state.writer), None)
+    state.shards.pop(shard_of(state.writer), None)
 
 
 def lost(state: State, event: ev.ShardLost) -> None:
-    """Another process may have taken the shard since: it is not meant."""
+    """Ends the process that joined by `event.taken`; one that took the shard since is not meant."""
     if state.shards.get(event.shard) == event.taken:
         del state.shards[event.shard]
     else:
@@ -44,11 +45,6 @@ def assigned(state: State, event: ev.PartitionsAssigned) -> None:
             for key in [key for key in cohort.groups if moved[state.groups[key].partition]]:
                 groups.make_ready(state, state.groups[key])
     for writer, clock in state.clocks.items():
-        if writer.startswith("planner.") and _name(writer) not in event.owners:
+        if writer.startswith("planner.") and shard_of(writer) not in event.owners:
             clock.unarmed.clear()
             clock.armed.clear()
-
-
-def _name(writer: str) -> str:
-    """The shard of a writer: ``planner.<shard>``."""
-    return writer.partition(".")[2]

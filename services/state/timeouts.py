@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 
-def apply(state: State, group: Group) -> bool:
-    """Whether these rules are the group's: its gangs are Koordinator's."""
+def rules_apply(state: State, group: Group) -> bool:
+    """Whether Koordinator's timeout is for this group: all its gangs are of that dialect."""
     gangs = (state.gangs[key] for key in group.gangs)
     return bool(group.gangs) and all(dialects.family(gang.dialect) == "koordinator" for gang in gangs)
 
@@ -48,7 +48,7 @@ def says(fact: ev.PodObserved) -> bool:
 
 
 def named(state: State, uid: str) -> bool:
-    """Whether the binder's word on its gang's timeout, as it stands, named the pod: it is to say so."""
+    """Whether the binder's `GangTimedOut` named the pod, which is to be annotated, and its gang is still timed out."""
     gang = state.gangs.get(state.pods[uid].gang)
     return uid in state.marks and gang is not None and uid in gang.timed_out
 
@@ -90,8 +90,11 @@ def observed_again(state: State, uid: str, pod: Pod, before: ev.PodObserved) -> 
 
 
 def written(state: State, uid: str, pod: Pod, resource_version: str) -> bool:
-    """The binder wrote it. A fact that shows it may have been here first: then nothing is open any more, or what is open
-    is of a later timeout, which began at a later version. Whether its user has acted since."""
+    """The binder wrote the annotation; whether the user removed it since.
+
+    The fact that shows it may have come first. Then the intent is closed already, or the open one is of a later timeout,
+    whose resourceVersion is newer than this write.
+    """
     mark = state.marks.get(uid)
     if mark is None or objects.version(resource_version) < objects.version(mark.resource_version):
         return False
@@ -100,7 +103,7 @@ def written(state: State, uid: str, pod: Pod, resource_version: str) -> bool:
 
 
 def _compare(state: State, uid: str, pod: Pod) -> bool:
-    """A fact without it that is newer than our write: somebody removed it before anyone saw it."""
+    """Whether a fact without the annotation is newer than our write: a user removed it before any fact showed it."""
     mark = state.marks.get(uid)
     version = objects.version
     if mark is None or not mark.written or version(pod.fact.resource_version) < version(mark.written):

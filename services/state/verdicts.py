@@ -1,4 +1,4 @@
-"""Proposals and what the binder said of them."""
+"""Proposals, the binder's verdicts on them, and room that is nominated for the replacement of failed members."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import Place
+from events.subjects import shard_of
 from services.state import cohorts, groups, membership, pods, timeouts
 from services.state.clock import runs, set_deadline
 from services.state.nominations import replacement_key
@@ -41,22 +42,15 @@ def place_of(place: Place) -> int:
 
 def placed(state: State, event: ev.GangPlaced) -> None:
     """A proposal takes its room for every planner. Not current at its own place: ignored and counted."""
-    group = state.groups.get(event.group)
-    shard = state.writer.partition(".")[2]
-    if (
-        group is None
-        or group.since > state.basis
-        or group.phase == AWAITING
-        or state.owner(group) != shard
-        or state.commit_epoch != state.epoch
-    ):
+    group = groups.meant(state, event.group)
+    if group is None or group.phase == AWAITING:
         state.ignore(event)
         return
     wanted = {uid: assignment.node for assignment in (*event.required, *event.optional) for uid in assignment.pods}
     if not state.claims.keys().isdisjoint(wanted):
         state.ignore(event)
         return
-    place = state.place
+    place, shard = state.place, shard_of(state.writer)
     state.proposals[place] = Proposal(
         place, state.sequence, state.index, event.group, shard, state.basis, event.required, event.optional
     )
@@ -201,16 +195,17 @@ def _settled(state: State, uids: list[str]) -> None:
 
 
 def permit_due(state: State, key: str) -> None:
-    """Of a hold that still stands: pods that wait since an earlier one was settled have time left.
+    """The waiting time of one proposal's pods is over: the hold is due if any of them still waits. Pods of later
+    proposals have time left.
 
-    Koordinator's time runs from the first pod that came to permit, whether it waits there still or not. Where the gang
-    became Koordinator's meanwhile, that may be over already, and with it everybody's.
+    Koordinator's waiting time runs from the first pod of the hold, whether that pod still waits or not. Where the gang
+    became Koordinator's meanwhile, that time may be over already, and with it everybody's.
     """
     proposal, _, group_key = key.partition("/")
     group = state.groups.get(group_key)
     if group is None or not group.held:
         return
-    if timeouts.apply(state, group):
+    if timeouts.rules_apply(state, group):
         first = f"{group.held_since}/{group_key}"
         group.permit_due = group.permit_due or key == first or not runs(state.clock("binder"), "permit", first)
     elif any(state.claims[uid].proposal == int(proposal) for uid in group.held):
@@ -218,7 +213,7 @@ def permit_due(state: State, key: str) -> None:
 
 
 def hold_stands(state: State, key: str) -> bool:
-    """Whether the proposal may be of what its group holds now: it is none of those before."""
+    """Whether the deadline's proposal may belong to what the group holds now: it is not older than the hold."""
     proposal, _, group_key = key.partition("/")
     group = state.groups.get(group_key)
     return group is not None and bool(group.held) and int(proposal) >= group.held_since

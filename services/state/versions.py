@@ -1,9 +1,9 @@
 """Which version of the rules and of the fold is in force, and who has the code for another.
 
 Each process says behind its Taken what it has the code for (`VersionsAnnounced`). An admin's `VersionsSwitched` holds
-from its place on if everybody who writes at that place supports what it names; else it is inert. So nobody is switched
-past who joined while the admin looked, and everybody who folds the log finds the same. Who comes later and lacks what is
-in force finds that in the log, and stops before it writes again.
+from its place on if every writer of that place supports what it names; else it changes nothing. Whether it holds is
+folded from the log alone: a process that joined while the admin looked is counted, and every reader comes to the same
+answer. A process that comes later and lacks what is in force finds that in the log, and stops before it writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 UNSAID = ev.VersionsAnnounced(rules=(1,), state=(1,))
-"""Of a process that says nothing."""
+"""What a process supports that announced nothing: its code is older than the announcement, and has version 1 alone."""
 
 
 def taken(state: State, holder: str) -> None:
@@ -31,19 +31,19 @@ def announced(state: State, event: ev.VersionsAnnounced) -> None:
 
 
 def writers(state: State) -> dict[str, ev.VersionsAnnounced]:
-    """Those who may write now, sorted, with what they support: the last ingest and binder, and the shards that live."""
+    """writer → what it supports, sorted, of all that may write now: the last ingest and binder, the shards that live."""
     gone = {writer for writer in state.holders if subjects.role_of(writer) == "planner"}
     gone.difference_update(f"planner.{shard}" for shard in state.shards)
     return {writer: state.supports.get(writer, UNSAID) for writer in sorted(state.holders) if writer not in gone}
 
 
 def lacking(state: State, rules: int, version: int) -> dict[str, ev.VersionsAnnounced]:
-    """Of these the ones that lack the rules or the state version."""
+    """The writers that lack these rules or this state version."""
     return {writer: has for writer, has in writers(state).items() if not _supports(has, rules, version)}
 
 
 def may_follow(state: State, event: ev.VersionsSwitched) -> bool:
-    """Whether the versions may come behind those in force."""
+    """Whether the switch takes effect: the state version stays or goes up by one, and every writer supports both."""
     forward = event.state - state.state_version in (0, 1)
     return forward and not lacking(state, event.rules, event.state)
 

@@ -96,7 +96,7 @@ PLANTS: dict[str, Plant] = {
     "order of a set": Plant(
         "a refusal names its groups in the order of a set",
         "services.planner.core",
-        (("groups=tuple(keys),", "groups=tuple(set(keys)),"),),
+        (("groups=tuple(keys))", "groups=tuple(set(keys)))"),),
         compared=1,
     ),
     "clock read": Plant(
@@ -218,11 +218,11 @@ PLANTS: dict[str, Plant] = {
         (('            "deleteOptions": {"preconditions": {"uid": uid}},\n', ""),),
     ),
     "stale epoch accepted": Plant(
-        "the fold takes proposals of shards that lost the partition",
-        "services.state.verdicts",
+        "the fold takes what shards say of a partition that they lost",
+        "services.state.groups",
         (
-            ("        or state.owner(group) != shard\n", ""),
-            ("        or state.commit_epoch != state.epoch\n", ""),
+            (" or state.commit_epoch != state.epoch:\n        return None\n", ":\n        return None\n"),
+            ("    return group if state.owner(group) == shard_of(state.writer) else None\n", "    return group\n"),
         ),
     ),
     "partitions of the dead": Plant(

@@ -44,7 +44,7 @@ class Before:
     def __init__(self, state: State, decides: bool) -> None:
         self.epoch, self.owners = state.epoch, state.owners
         gangs = state.gangs.items() if decides else ()
-        self.free = {key for key, gang in gangs if membership.free(gang)}
+        self.free = {key for key, gang in gangs if membership.rules_off(gang)}
         self.timed_out = {key for key, gang in gangs if timeouts.gang_stands(state, gang)}
         self.ticked_ns = {writer: clock.time_ns for writer, clock in state.clocks.items()}
         self.held_since = {key: state.groups[key].held_since for key in state.holding}

@@ -55,7 +55,7 @@ def check_permits(state: State, decided: list[ev.Event]) -> None:
     if not permits:
         return
     after = snapshot.decode(snapshot.encode(state))
-    satisfied = {key for key, gang in state.gangs.items() if gang.satisfied or membership.free(gang)}
+    satisfied = {key for key, gang in state.gangs.items() if gang.satisfied or membership.rules_off(gang)}
     header = Header(writer="binder", epoch=state.epoch, basis=state.sequence, time_ns=0, cause="decide")
     after.apply(state.sequence + 1, header, decided)
     table = after.table

@@ -28,7 +28,7 @@ from services.state.records import Gang
 
 def quorum(state: State, gang: Gang, assumed: int) -> bool:
     """Whether the gang has its minimum, or needs none any more. `assumed`: its pods that wait or are proposed."""
-    if membership.free(gang):
+    if membership.rules_off(gang):
         return True
     if gang.declaration is not None and membership.match_policy(gang) == ONLY_WAITING:
         to_be_bound = sum(uid in state.permitted for uid in gang.members)

@@ -17,7 +17,7 @@ from services.state.records import Gang, Group
 
 def accumulates(state: State, group: Group) -> bool:
     """Whether what the group holds may wait although the planner refused the rest."""
-    open_gangs = [gang for key in group.gangs if not membership.free(gang := state.gangs[key])]
+    open_gangs = [gang for key in group.gangs if not membership.rules_off(gang := state.gangs[key])]
     together = [gang for gang in open_gangs if membership.strict(gang)]
     return len(together) < len(open_gangs) and all(_has_minimum(state, gang) for gang in together)
 

@@ -32,7 +32,7 @@ def timed_out(state: State, group: Group, released: GangReleased) -> list[GangTi
     Of a gang of very many pods some are named (`commits.PODS_NAMED`), and the others by the next decisions: it holds its
     room until all are.
     """
-    if released.reason != "Timeout" or not timeouts.apply(state, group):
+    if released.reason != "Timeout" or not timeouts.rules_apply(state, group):
         return [released]
     pods = []
     for uid in membership.members(state, group):

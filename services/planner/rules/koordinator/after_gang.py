@@ -15,4 +15,4 @@ from services.state.records import Gang
 
 def constrained(gang: Gang) -> bool:
     """Whether gang rules are still effective for the gang's pods."""
-    return not membership.free(gang)
+    return not membership.rules_off(gang)
