@@ -48,7 +48,7 @@ class KeptUp(Exception):
 
 
 def decide(state: State) -> list[Event]:
-    """What is to be said now, of at most `JOBS` jobs."""
+    """The events to append now, of at most `JOBS` jobs."""
     said: list[Event] = []
     for uid in islice(state.actionable, JOBS):
         said += verdict(state.jobs[uid], state.clusters, state.now_ns)
@@ -59,7 +59,8 @@ def decide(state: State) -> list[Event]:
 
 
 def uid_of(state: State, drawn: str) -> str:
-    """Of a new job. `drawn`: 32 random digits, new for each request; the first job's are every job's origin."""
+    """The UID of a new job: ``<origin>.<random>``. `drawn`: 32 random digits, new for each request; the log's first job
+    makes its first 16 the origin of all."""
     return f"{state.origin or drawn[:16]}.{drawn[16:]}"
 
 
@@ -126,7 +127,7 @@ def submission_answered(job: Job, place: Place, answer: Submitted, tried: bool) 
 
 
 def name_described(job: Job, place: Place, owner: Owner, described: Described) -> Event:
-    """R16, R17: what a job of our name that is there already is to us."""
+    """R16, R17: whether a job that has our name on the cluster is our own earlier submission or somebody else's."""
     if described.owner == owner:
         run = described.run
         return _accepted(run.held)(job=job.uid, cluster=place.cluster, uid=run.uid, adopted=True)
@@ -134,7 +135,7 @@ def name_described(job: Job, place: Place, owner: Owner, described: Described) -
 
 
 def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused:
-    """A held run that the cluster will not let go is out of the race, and what is there of it is to be stopped."""
+    """The cluster refuses to release a held run: the run is out of the race, and what exists of it is to be stopped."""
     at = {"job": job.uid, "cluster": place.cluster}
     return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)
 
@@ -144,12 +145,12 @@ def _accepted(held: bool) -> type[SubmissionAccepted | SubmissionHeld]:
 
 
 def is_withdrawn(place: Place, tried: bool) -> bool:
-    """Whether an unwanted submission need not be settled with the cluster: nothing can have reached it."""
+    """Whether an unwanted submission is over without asking the cluster: no attempt can have reached it."""
     return place.phase == ABANDONED and not place.doubtful and not tried
 
 
 def stop_answered(job: Job, place: Place, answer: Stopped) -> Event | None:
-    """What an attempt to stop adds to the log. Its success is seen, not told."""
+    """What an attempt to stop adds to the log: a new refusal. That it succeeded shows in the next list."""
     if isinstance(answer, Refused) and answer.code != place.refusal:
         return StopRefused(job=job.uid, cluster=place.cluster, code=answer.code, message=answer.message)
     return None

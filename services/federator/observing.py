@@ -24,13 +24,13 @@ def ticked(state: State, clock_ns: int) -> Ticked:
 
 
 def log_time_ns(state: State, clock_ns: int) -> int:
-    """What `State.now_ns` will be behind that tick."""
+    """The log time (`State.now_ns`) after that tick."""
     step_ns = clock_ns - state.clock.time_ns
     return state.clock.counted_ns + (step_ns if 0 <= step_ns <= JUMP_NS else 0)
 
 
 def missing(state: State, account: str, listing: Listing) -> list[Key]:
-    """R20: places that have ended, should the cluster say that it has nothing of them any more."""
+    """R20: places that the list does not show. They have ended if the cluster says that nothing is left."""
     listed = {run.name: run.uid for run in listing.runs}
     found = []
     for uid, alias in state.open.get(account, ()):
@@ -50,10 +50,11 @@ def observed(
     before_ns: int,
     absent: Collection[Key] = (),
 ) -> ClusterObserved | None:
-    """What a cluster's list says; None when it need not be written down.
+    """What a cluster's list adds to the log; None when it need not be written down.
 
-    Log times: `asked_ns` of the question, `now_ns` of the answer, `before_ns` of the question that it answered before
-    (-1: it answered none of this federator's). `absent`: of those that were `missing`, of which it has nothing.
+    `asked_ns`: log time of the question. `now_ns`: log time of the answer. `before_ns`: log time of the last question
+    before this that the cluster answered; -1: none of this federator. `absent`: those of the `missing` places of which
+    the cluster confirmed that nothing is left.
     """
     cluster = state.clusters[account]
     listed = {run.name: run for run in listing.runs}
@@ -69,7 +70,7 @@ def observed(
 
 
 def silent(state: State, account: str, reason: str, *, before_ns: int) -> ClusterSilent | None:
-    """That a cluster did not answer; None when that is known. `before_ns` as in `observed`."""
+    """The event that a cluster does not answer; None when the log says so already. `before_ns`: as in `observed`."""
     cluster = state.clusters[account]
     if cluster.silent:
         return None
@@ -77,7 +78,7 @@ def silent(state: State, account: str, reason: str, *, before_ns: int) -> Cluste
 
 
 def remains(state: State, federation: str, listing: Listing) -> list[RemainsFound]:
-    """Submissions that came late: runs of ours that are held, and are none that the log means or still waits for."""
+    """Submissions that came late: held runs of ours that are neither the run that the log knows nor one it waits for."""
     found = []
     for held in listing.held:
         owner = held.owner
@@ -91,8 +92,8 @@ def remains(state: State, federation: str, listing: Listing) -> list[RemainsFoun
 
 
 def strays(state: State, account: str, federation: str, listing: Listing) -> list[StrayFound]:
-    """R22: the same of jobs that are forgotten. Only a list that was asked for later says that they may be cleared: this
-    one may be from before they were let go."""
+    """R22: the same for jobs that are forgotten. Whether they may be cleared only a later list says: this one may have
+    been asked for before the job was forgotten."""
     known = state.strays.get(account, {})
     return [
         StrayFound(account=account, job=owner.job, cluster=owner.cluster, name=held.run.name, uid=held.run.uid)
@@ -105,7 +106,7 @@ def strays(state: State, account: str, federation: str, listing: Listing) -> lis
 
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:
-    """Whether an answer without news matters."""
+    """Whether an answer without news must be written down, because a guard time or an extra time ends with it."""
     for uid, alias in state.timed[cluster.account]:
         job = state.jobs[uid]
         place = job.places[alias]
@@ -137,7 +138,8 @@ def _seen(
 
 
 def _started_ns(run: Run, listing: Listing, now_ns: int, before_ns: int) -> int:
-    """R4: so long ago as the cluster's own clock says, but not before it answered without it."""
+    """R4: when the run started, as log time: by its age on the cluster's own clock, but not before the last answer that
+    did not show it running."""
     known = run.started_ms > 0 and listing.clock_ms > 0
     age_ns = (listing.clock_ms - run.started_ms) * NS_PER_MS if known else 0
     return min(max(now_ns - age_ns, before_ns, 0), now_ns)

@@ -164,7 +164,7 @@ def guard_ns(place: Place, cluster: Cluster) -> int:
 
 
 def origin_of(uid: str) -> str:
-    """Of a job's UID, what all of its log begin with, and no other's do; empty in one of before there were origins."""
+    """The part of a job's UID that all jobs of one log share, and no other log's; empty in UIDs of older logs."""
     return uid.rpartition(".")[0]
 
 
@@ -173,5 +173,5 @@ def account_of(user: str, uri: str) -> str:
 
 
 def is_seen(place: Place, cluster: Cluster) -> bool:
-    """Whether its cluster answers, and says how the run is."""
+    """Whether the place's cluster answers, and told the state of the run."""
     return cluster.answers and place.run not in ("", UNKNOWN)

@@ -145,11 +145,12 @@ class State:
         self._touched[uid] = None
 
     def reckon(self, job: Job) -> None:
-        """Have it among those that are over, where it is."""
+        """List the job under `over` if it is over (R22), else take it off."""
         _mark(self.over, job.uid, forgotten.is_over(job, self.origin))
 
     def is_forgotten(self, uid: str) -> bool:
-        """Whether this was a job of this log: the intent to submit it stood here before anything of it was anywhere."""
+        """Whether the UID is of a job of this log that is forgotten: the state does not know it, and it has this log's
+        origin."""
         return uid not in self.jobs and bool(self.origin) and origin_of(uid) == self.origin
 
     def place(self, uid: str, alias: str) -> Place | None:
@@ -157,14 +158,14 @@ class State:
         return job.places.get(alias) if job is not None else None
 
     def intends(self, key: Key) -> bool:
-        """Whether something is to be tried there, and not settled."""
+        """Whether an effect is intended for the place and not settled."""
         return key in self.submitting or key in self.stopping or key in self.releasing or key in self.clearing
 
     def intents(self) -> list[Key]:
         return [*self.submitting, *self.stopping, *self.releasing, *self.clearing]
 
     def move(self, uid: str, place: Place, what: str) -> bool:
-        """One step in the life of a place; False when it is none."""
+        """One step in the life of a place, by `TRANSITIONS`; False when that has no such step."""
         phase = TRANSITIONS.get((place.phase, what))
         if phase is None:
             return False
@@ -174,7 +175,7 @@ class State:
         return True
 
     def index(self, uid: str, place: Place) -> None:
-        """Have it where its phase says."""
+        """List the place in the tables of intents and open places that its phase asks for."""
         key = (uid, place.cluster)
         _mark(self.submitting, key, place.phase in (SUBMITTING, ABANDONED))
         _mark(self.stopping, key, place.phase == STOPPING)
@@ -184,7 +185,7 @@ class State:
         self.timed.setdefault(place.account, {})
 
     def time(self, job: Job) -> None:
-        """Have its places where an answer without news may matter to them."""
+        """List those of the job's places in `timed` for which an answer without news may end a guard or extra time."""
         racing, held = job.phase == RACING, bool(job.holder)
         for place in job.places.values():
             timed = self.timed[place.account]
@@ -195,7 +196,7 @@ class State:
 
 
 def is_timed(job: Job, place: Place) -> bool:
-    """Whether its cluster's answers are time that passes for somebody: it runs, or its job has a holder."""
+    """Whether the cluster's answers count as guard or extra time for the job: the place runs, or the job has a holder."""
     return job.phase == RACING and place.phase != ENDED and (bool(job.holder) or place.runs)
 
 

@@ -80,7 +80,8 @@ class Ingest:
         """Scheduling class → its pods: with the last of them the log forgets it."""
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
-        """UID → version that the log had when this began, the binder's own writes included; not while it marks a pod."""
+        """UID → resourceVersion that the log had when this ingest began, the binder's own writes included; without pods
+        that the binder is annotating."""
         self._deleted: dict[str, None] = {}
         self._references = References()
         """PodGroups → PriorityClasses, pods → Workloads."""
@@ -88,7 +89,7 @@ class Ingest:
 
     @classmethod
     def of(cls, state: State, scheduler_names: Iterable[str]) -> Ingest:
-        """What the fold of ingest's events up to this place of the log is."""
+        """The `Ingest` of a state: the same as the fold of all of ingest's events up to its place."""
         core = cls(scheduler_names)
         for pod in state.pods.values():
             observed = _as_observed(pod)
@@ -262,7 +263,7 @@ class Ingest:
         return events + self._folded(ended)
 
     def _stale(self, metadata: Metadata) -> bool:
-        """Whether something newer of this object is known, or its end. What is new is remembered."""
+        """Whether a newer version of this object is known, or its deletion. If not, this version is remembered."""
         if not metadata.uid:
             return False
         if metadata.uid in self._deleted:
