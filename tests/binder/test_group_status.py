@@ -86,7 +86,7 @@ def test_the_phases_of_volcano_and_kube_batch(dialect: str) -> None:
         (KUBE_BATCH, {"running": 1, "succeeded": 1, "failed": 1}),
     ],
 )
-def test_the_counts(dialect: str, counts: dict[str, int]) -> None:
+def test_finished_and_failed_members_are_counted_apart_from_running_ones(dialect: str, counts: dict[str, int]) -> None:
     cluster = Cluster(dialect)
     cluster.node("n0")
     for name in "abc":

@@ -119,7 +119,7 @@ def test_a_commit_that_changes_after_it_was_read() -> None:
     assert "another than it was" in ledger.violations[0]
 
 
-def test_a_gap() -> None:
+def test_a_gap_in_the_sequences_is_a_violation() -> None:
     log, ledger = a_log(), Ledger()
     ledger.read([log.commits[0], log.commits[2]])
     assert "a gap" in ledger.violations[0]

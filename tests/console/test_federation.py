@@ -200,7 +200,7 @@ def said(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_the_commands(file: str, tmp_path: Path) -> None:
+def test_verify_replay_snapshot_and_export_take_a_federations_log(file: str, tmp_path: Path) -> None:
     commits = commits_of(SEED)
     assert said("verify", file)["verified"] is True
     asked = said("replay", file, "--at", "2")

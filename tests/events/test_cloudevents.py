@@ -74,7 +74,7 @@ def test_a_subject_names_what_has_no_namespace() -> None:
         ("NodeObserved.-.*", "muster-feed.prod.NodeObserved.-.*"),
     ],
 )
-def test_patterns(pattern: str, filtered: str) -> None:
+def test_a_pattern_becomes_the_subject_filter_of_the_feed(pattern: str, filtered: str) -> None:
     assert pattern_subject("prod", pattern) == filtered
 
 

@@ -44,7 +44,7 @@ clusters:
 """
 
 
-def test_what_is_read() -> None:
+def test_a_clusters_file_is_read_with_every_field_and_default() -> None:
     assert parse(TEXT) == (
         OpenPaiCluster(alias="v100", uri="https://pai.example/east", user="alice", token=Token(env="PAI_TOKEN")),
         OpenPaiCluster(

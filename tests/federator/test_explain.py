@@ -123,7 +123,7 @@ def test_what_a_purge_left_of_it() -> None:
     assert explained(rest, "other", State()) is None
 
 
-def test_another_name() -> None:
+def test_a_name_that_no_job_has_is_not_explained() -> None:
     assert explained([Said(1, 0, raced(a=1, b=2).log)], "other") is None
 
 

@@ -15,7 +15,7 @@ from tests.federator import held
 from tests.federator.clusters import a_life
 
 
-def test_histories() -> None:
+def test_no_history_of_held_submissions_breaks_an_invariant() -> None:
     count: Counter[str] = Counter()
     for seed in range(150):
         violation, faults = held.run(seed)

@@ -27,7 +27,7 @@ def gang(labels: dict[str, str]) -> Membership | DeclarationRejected | None:
 # --------------------------------------------------------------------------------------------------------------- nodes
 
 
-def test_a_node() -> None:
+def test_a_node_has_its_labels_sorted_its_taints_and_what_it_offers() -> None:
     taint = {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
     seen = normalise.node(node(labels={"b": "2", "a": "1"}, spec={"taints": [taint], "unschedulable": True}))
     assert isinstance(seen, NodeObserved)
@@ -57,7 +57,7 @@ def test_a_node_that_cannot_be_counted_with(allocatable: Any, field: str, value:
 # ---------------------------------------------------------------------------------------------------------------- pods
 
 
-def test_a_candidate() -> None:
+def test_a_pod_of_our_scheduler_is_a_candidate_and_a_gate_holds_it() -> None:
     found = facts(pod(requests={"memory": "1Gi", "cpu": "1"}, priority=7)).pod
     assert (found.namespace, found.name, found.candidate, found.status) == ("default", "p1", True, "pending")
     assert (found.priority, found.gated, found.gang, found.node) == (7, False, None, "")
@@ -77,7 +77,7 @@ def test_a_candidate() -> None:
         (pod(node="n1", phase="Failed", deleting=True), "failed"),
     ],
 )
-def test_a_status(seen: Pod, status: str) -> None:
+def test_a_pods_status_follows_its_phase_its_node_and_its_deletion(seen: Pod, status: str) -> None:
     assert facts(seen).pod.status == status
 
 
@@ -237,7 +237,7 @@ def test_names_with_dots_and_of_253_characters() -> None:
         ),
     ],
 )
-def test_dialects(labels: dict[str, str], dialect: str, minimum: int | None) -> None:
+def test_a_label_of_each_generation_names_the_gang(labels: dict[str, str], dialect: str, minimum: int | None) -> None:
     declared = None if minimum is None else Declaration(min_member=minimum, waiting_time_ms=0)
     assert gang(labels) == Membership(gang="default/g", dialect=dialect, declared=declared)
 
@@ -263,7 +263,7 @@ def test_a_bad_minimum_is_rejected_and_the_pod_no_candidate(minimum: str | None)
     assert (found.pod.candidate, found.pod.gang) == (False, None)
 
 
-def test_a_pod_group() -> None:
+def test_a_pod_group_declares_a_minimum_and_a_waiting_time() -> None:
     seen = normalise.pod_group(pod_group(minMember=3, scheduleTimeoutSeconds=10))
     assert isinstance(seen, PodGroupObserved)
     assert (seen.namespace, seen.name, seen.dialect) == ("default", "g1", "coscheduling/v1alpha1")

@@ -69,7 +69,7 @@ def test_counts_are_rounded_up(amount: int) -> None:
         ("1e3", 10**6, 1000),
     ],
 )
-def test_examples(text: str, milli: int, units: int) -> None:
+def test_quantities_are_rounded_up_to_the_unit_of_their_resource(text: str, milli: int, units: int) -> None:
     assert (counted(nano(text), "cpu"), counted(nano(text), "memory")) == (milli, units)
 
 

@@ -126,7 +126,9 @@ async def ingesting(log: EventLog, cluster: SimulatedCluster) -> AsyncIterator[R
         await running.end()
 
 
-async def test_a_start(cluster: SimulatedCluster, log: EventLog) -> None:
+async def test_a_start_takes_over_lists_everything_and_closes_with_cluster_synced(
+    cluster: SimulatedCluster, log: EventLog
+) -> None:
     cluster.create(pod_group("g", 2))
     async with ingesting(log, cluster) as running:
         assert isinstance(running.events[0], IngestTaken)

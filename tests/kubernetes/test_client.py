@@ -124,7 +124,7 @@ async def test_reads_are_repeated_while_the_server_is_busy(client: Client, clust
 # ------------------------------------------------------------------------------------------------------------- binding
 
 
-async def test_a_binding(cluster: SimulatedCluster, client: Client) -> None:
+async def test_a_pod_is_bound_to_its_node(cluster: SimulatedCluster, client: Client) -> None:
     created = cluster.create(pod("p"))
     assert (await bind(client, created)).outcome == "bound"
     assert cluster.get("Pod", "p", "default")["spec"]["nodeName"] == "n1"
@@ -139,7 +139,9 @@ async def test_a_second_binding_names_the_node(cluster: SimulatedCluster, client
 
 
 @pytest.mark.parametrize("changed", [{"uid": "another"}, {"resourceVersion": "1"}])
-async def test_preconditions(cluster: SimulatedCluster, client: Client, changed: dict[str, str]) -> None:
+async def test_a_binding_of_another_uid_or_version_fails_its_precondition(
+    cluster: SimulatedCluster, client: Client, changed: dict[str, str]
+) -> None:
     created = cluster.create(pod("p"))
     assert (await bind(client, created, **changed)).outcome == "precondition"
     assert not cluster.get("Pod", "p", "default")["spec"].get("nodeName")
@@ -315,5 +317,5 @@ async def test_an_effect_that_is_refused_for_good_is_not_repeated(cluster: Simul
     assert fault.hits == 1
 
 
-def test_micro_time() -> None:
+def test_a_micro_time_is_cut_to_microseconds_in_utc() -> None:
     assert micro_time(1_700_000_000_000_001_999) == "2023-11-14T22:13:20.000001Z"

@@ -11,7 +11,7 @@ import pytest
 from services.settings import InvalidSetting, Settings, read
 
 
-def test_defaults() -> None:
+def test_what_is_not_set_has_its_default() -> None:
     settings = read({}, {})
     assert settings.nats_url == "nats://127.0.0.1:4222"
     assert settings.scheduler_names == ("muster",)

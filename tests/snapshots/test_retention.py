@@ -236,7 +236,9 @@ async def test_a_writer_that_renewed_is_not_touched(log: EventLog) -> None:
 # -------------------------------------------------------------------------------------------------------- the command
 
 
-async def test_the_command(server: EmbeddedServer, cluster: str, tmp_path: Path) -> None:
+async def test_the_command_archives_and_purges_and_insists_on_an_archive(
+    server: EmbeddedServer, cluster: str, tmp_path: Path
+) -> None:
     log = await JetStreamLog.open(server.url, cluster)
     for _ in range(3):
         await write(log, 10)

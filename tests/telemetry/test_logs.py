@@ -61,7 +61,7 @@ def test_text_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert capsys.readouterr().err.endswith(" feed WARNING set aside place=17\n")
 
 
-def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_below_the_level_is_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("feed", "prod", level="error")
     logging.warning("quiet")
     assert capsys.readouterr().err == ""

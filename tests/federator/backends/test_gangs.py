@@ -143,7 +143,7 @@ def test_other_completions_are_refused() -> None:
         objects(made, Placing())
 
 
-def test_names() -> None:
+def test_names_on_kubernetes_are_short_lower_case_and_distinct() -> None:
     assert kubernetes_name("train-v100") == "train-v100"
     odd = ["Train_V100", "train-v100-", "-", "_", "a" * 53, "A" * 255, "train--v100_"]
     made = [kubernetes_name(name) for name in odd]

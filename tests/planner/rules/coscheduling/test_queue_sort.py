@@ -2,11 +2,13 @@
 
 import itertools
 from functools import partial
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 import events as ev
+from services.planner.core import decide_now
 from services.planner.rules.coscheduling.queue_sort import place
 from services.state.fold import State
 from services.state.records import Group
@@ -15,9 +17,7 @@ from tests.world import SECOND_NS, World, of_type
 
 def tried(world: World) -> list[str]:
     """The groups that the next cycle places, in its order; placing them is not appended."""
-    from services.planner.core import decide_now
-
-    return [event.group for event in of_type(list(decide_now(world.state, "a")), ev.GangPlaced)]
+    return [event.group for event in of_type([*decide_now(world.state, "a")], ev.GangPlaced)]
 
 
 def roomy() -> World:
@@ -150,7 +150,7 @@ GROUPS = st.lists(
 
 
 @given(GROUPS, st.randoms(use_true_random=False))
-def test_the_order_is_total_and_does_not_depend_on_arrival(groups: list[Group], random: object) -> None:
+def test_the_order_is_total_and_does_not_depend_on_arrival(groups: list[Group], random: Random) -> None:
     """There are different LastFailureTimestamp (even if they are the same, the UID will be different)."""
     shuffled = list(groups)
     random.shuffle(shuffled)
