@@ -51,6 +51,6 @@ class Holds:
     def _counts(self, state: State, place: int, wait: _Wait) -> bool:
         """Koordinator's time runs from the first proposal of a hold, the others' for the pods of each."""
         group = state.groups[wait.group]
-        if timeouts.apply(state, group):
+        if timeouts.rules_apply(state, group):
             return place == group.held_since
         return any(state.claims[uid].proposal == place for uid in group.held)
