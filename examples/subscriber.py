@@ -6,18 +6,20 @@ Its place in the feed is kept under a durable name: started again, it goes on be
 What the fields mean stands in events/schema/GangPermitted.json.
 """
 
+import argparse
 import asyncio
 import json
 import sys
 from collections import Counter
 
 import nats
+import nats.errors
 
 DURABLE = "example-subscriber"
 
 
 async def main(url: str, cluster: str) -> None:
-    connection = await nats.connect(url)
+    connection = await nats.connect(url, error_cb=tell)
     feed = await connection.jetstream().subscribe(
         f"muster-feed.{cluster}.GangPermitted.>", stream=f"muster-feed-{cluster}", durable=DURABLE, manual_ack=True
     )
@@ -31,10 +33,19 @@ async def main(url: str, cluster: str) -> None:
         await message.ack()
 
 
+async def tell(error: Exception) -> None:
+    """Also while it connects: nats-py tries for two minutes."""
+    print(f"{type(error).__name__}: {error}", file=sys.stderr)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: subscriber.py URL CLUSTER")
+    parser = argparse.ArgumentParser(description="Prints which gangs of a cluster may be bound, and where.")
+    parser.add_argument("url", metavar="URL", help="of NATS: nats://127.0.0.1:4222")
+    parser.add_argument("cluster", metavar="CLUSTER", help="its name in the log")
+    given = parser.parse_args()
     try:
-        asyncio.run(main(*sys.argv[1:]))
+        asyncio.run(main(given.url, given.cluster))
+    except (nats.errors.Error, OSError) as error:
+        sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         pass

@@ -145,6 +145,18 @@ async def test_the_example_needs_nothing_of_muster(server: EmbeddedServer, clust
         assert lines == ["3.0 2026-01-01T00:00:00.123456789Z a/z: 0 pods, "]
 
 
+def test_the_example_says_what_is_wrong(server: EmbeddedServer, tmp_path: Path) -> None:
+    """As it was: exit code 1 for wrong usage, tracebacks for the rest."""
+    said = {}
+    for arguments in ((), (server.url, "nobody")):
+        command = [sys.executable, str(EXAMPLE), *arguments]
+        ended = subprocess.run(command, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+        said[ended.returncode] = ended.stderr.splitlines()[-1]
+    assert said[2].endswith("the following arguments are required: URL, CLUSTER")
+    assert said[1].startswith("error: ")
+    assert "stream not found" in said[1]
+
+
 async def _example(url: str, cluster: str, where: Path, lines: int) -> list[str]:
     """The first lines that it prints; it is then ended, as Ctrl-C does."""
     process = await asyncio.create_subprocess_exec(

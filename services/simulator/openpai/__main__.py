@@ -19,7 +19,9 @@ from services.simulator.openpai.server import OpenPai
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m services.simulator.openpai", description="OpenPAI clusters.")
-    parser.add_argument("cluster", nargs="+", metavar="ALIAS[:WAITING_MS]", help="a cluster; how long jobs wait there")
+    parser.add_argument(
+        "cluster", nargs="+", type=_cluster, metavar="ALIAS[:WAITING_MS]", help="a cluster; how long jobs wait there"
+    )
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 (default) takes a free one")
     parser.add_argument("--token", default="token", help="the bearer token that requests must carry")
     parser.add_argument("--user", default="user", help="whose it is")
@@ -32,16 +34,23 @@ def main() -> int:
     return 0
 
 
+def _cluster(said: str) -> tuple[str, int]:
+    """An alias, and how long jobs wait there. Raises ArgumentTypeError."""
+    alias, _, waiting_ms = said.partition(":")
+    if not alias or not (waiting_ms or "0").isdecimal():
+        raise argparse.ArgumentTypeError(f"{said!r}: expected an alias, or one with milliseconds: v100:4000")
+    return alias, int(waiting_ms or 0)
+
+
 async def _serve(arguments: argparse.Namespace) -> None:
     limits = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0) if arguments.no_limits else None
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     pai = OpenPai()
-    for each in arguments.cluster:
-        alias, _, waiting_ms = each.partition(":")
+    for alias, waiting_ms in arguments.cluster:
         life = Life(
-            waiting_ms=int(waiting_ms or 0),
+            waiting_ms=waiting_ms,
             running_ms=arguments.running_ms,
             dying_ms=arguments.dying_ms,
             notice_ms=arguments.notice_ms,

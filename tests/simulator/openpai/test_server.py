@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -144,7 +146,6 @@ async def test_a_partition_is_one_clusters_own(http: Http, cluster: Served, pai:
 
 async def test_as_a_process() -> None:
     import json
-    import sys
 
     command = [sys.executable, "-m", "services.simulator.openpai", "v100:50", "k80", "--token", "t", "--user", "bob"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -159,3 +160,12 @@ async def test_as_a_process() -> None:
     finally:
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 60) == 0
+
+
+@pytest.mark.parametrize("wrong", ["v100:soon", ":50", "v100:-1"])
+def test_a_cluster_that_is_none_is_a_usage_error(wrong: str) -> None:
+    """As it was: a traceback."""
+    command = [sys.executable, "-m", "services.simulator.openpai", wrong]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 2
+    assert f"{wrong!r}: expected an alias" in ended.stderr.splitlines()[-1]
