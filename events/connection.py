@@ -33,6 +33,7 @@ from tenacity import (
 
 from events import tls
 from events.client import Client, parse_header_lines
+from events.homes import without_credentials
 from events.log import LogError, Unavailable
 from events.wire import UNDECODABLE
 
@@ -153,7 +154,7 @@ class Connection:
     """A NATS connection that never stops reconnecting. Get one from `connect`."""
 
     def __init__(self, url: str) -> None:
-        self.url = _without_credentials(url)
+        self.url = without_credentials(url)
         self.client = Client()
         self.generation = 0
         """Counts the reconnections: what a consumer had asked of the server in an earlier one is gone."""
@@ -421,11 +422,6 @@ class Connection:
         """Where answers come: each user has a place of its own, so that the server can keep others from listening."""
         user = user or urlsplit(self._servers[0]).username or ""
         return f"_INBOX_{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else "_INBOX"
-
-
-def _without_credentials(url: str) -> str:
-    """For messages: what stands before an @ is nobody's business."""
-    return re.sub(r"[^/,]*@", "", url)
 
 
 def retrying(forever: bool = False) -> AsyncRetrying:

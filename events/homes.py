@@ -30,8 +30,8 @@ async def open_log(
         named = cluster or path
         if not subjects.valid_cluster(named):
             raise LogError(
-                f"{location}: a log in NATS needs its cluster's name (letters, digits, '-' and '_', at most 64), "
-                f"not {named!r}"
+                f"{without_credentials(location)}: a log in NATS needs its cluster's name "
+                f"(letters, digits, '-' and '_', at most 64), not {named!r}"
             )
         from events.jetstream import JetStreamLog
 
@@ -40,12 +40,20 @@ async def open_log(
         from events.sqlite import SqliteLog
 
         return SqliteLog(location, cluster, create=create)
-    raise LogError(f"{location}: {EXPECTED_URL}, or the path of a file *{SUFFIX}")
+    shown = without_credentials(location) or repr(location)
+    raise LogError(f"{shown}: {EXPECTED_URL}, or the path of a file *{SUFFIX}")
 
 
 def is_server(location: str) -> bool:
     """Whether this means to be the URL of NATS servers."""
     return location.partition("://")[0].lower() in SCHEMES
+
+
+def without_credentials(location: str) -> str:
+    """For messages: what stands before an @ of a URL is nobody's business."""
+    if "://" not in location:
+        return location
+    return ",".join(re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", server) for server in location.split(","))
 
 
 def split(location: str) -> tuple[str, str]:

@@ -263,7 +263,8 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
     """A connection in WAL mode and autocommit; the tables are there if the file is new."""
     new = not path.exists() or not (path.is_dir() or path.stat().st_size)
     if new and not create:
-        raise LogError(f"{path}: no such log; expected an SQLite file that `muster export` wrote")
+        what = "an empty file" if path.is_file() else "no such log"
+        raise LogError(f"{path}: {what}; expected an SQLite file that `muster export` wrote")
     if new and (cluster is None or not subjects.valid_cluster(cluster)):
         raise LogError(f"{path}: a new log needs its cluster's name: letters, digits, '-' and '_', not {cluster!r}")
     _check_place(path, new)

@@ -264,7 +264,10 @@ def status(
     """Who holds what, how far behind, decisions and conflicts a second, and who waits. Writes nothing."""
     from services.console import commands
 
-    raise typer.Exit(commands.status(log or nats, cluster, watch=watch, as_json=as_json))
+    if log is not None and nats is not None:
+        _fail("expected LOG or --nats, not both")
+    location = nats if log is None else log
+    raise typer.Exit(commands.status(location, cluster, watch=watch, as_json=as_json))
 
 
 @app.command(rich_help_panel=TRYING)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -19,6 +19,8 @@ DEEPEST = 100
 """Levels of lists and mappings in a document. Kubernetes' own types have about twenty."""
 MOST_REPEATED = 1_000_000
 """Values that anchors may add to those that are written."""
+MOST_BYTES = 1 << 28
+"""Of one file: what has no end, as ``/dev/zero``, must not fill the memory."""
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
 _MERGE, _STRING, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value"))
@@ -41,16 +43,21 @@ class Unreadable(ValueError):
 def read(path: Path) -> str:
     """A file's text. Raises Unreadable."""
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            return taken(file, path)
+    except Unreadable:
+        raise
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror or error}") from error
     except ValueError as error:  # a path with a NUL
         raise Unreadable(f"{str(path)!r}: {error}") from error
-    return decoded(text, path)
 
 
-def decoded(text: bytes, name: object) -> str:
-    """`name`: where it came from. Raises Unreadable."""
+def taken(file: IO[bytes], name: object) -> str:
+    """The text of what is open; `name`: where it comes from. Raises Unreadable, OSError."""
+    text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise Unreadable(f"{name}: expected at most {MOST_BYTES >> 20} MiB of text")
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:

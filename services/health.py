@@ -34,7 +34,11 @@ class Health:
         if not port:
             yield
             return
-        async with await asyncio.start_server(self._answer, host, port, limit=1 << 14):
+        try:
+            server = await asyncio.start_server(self._answer, host, port, limit=1 << 14)
+        except OSError as error:
+            raise OSError(f"MUSTER_HEALTH_PORT: probes cannot be answered at {host}:{port}: {error}") from error
+        async with server:
             yield
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -53,6 +53,6 @@ async def test_without_a_port_nobody_listens_and_a_taken_port_is_an_error() -> N
         pass
     port = free_port()
     async with Health().serve(LOOPBACK, port):
-        with pytest.raises(OSError, match=str(port)):
+        with pytest.raises(OSError, match=f"MUSTER_HEALTH_PORT: .*{port}"):
             async with Health().serve(LOOPBACK, port):
                 pass

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from events.homes import copy, is_server, split
+from events.homes import SUFFIX, copy, is_server, split, without_credentials
 from events.log import EventLog, LogError
 from services.console import show
 from services.console.errors import Unusable, told
@@ -32,7 +32,8 @@ def told_errors(*kinds: type[Exception]) -> Iterator[None]:
     from services.settings import InvalidSetting
     from services.state.form import UnknownCommit
 
-    expected: tuple[type[Exception], ...] = (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, *kinds)
+    told_of = (LogError, InvalidSetting, UnknownCommit, Unusable, OSError, UnicodeEncodeError)
+    expected: tuple[type[Exception], ...] = (*told_of, *kinds)
     try:
         yield
     except BrokenPipeError:  # nobody reads what is printed
@@ -129,10 +130,11 @@ def take_snapshot(location: str | None, cluster: str | None, *, as_json: bool = 
 
 def copy_log(source: str, target: str, cluster: str | None, *, as_json: bool = False) -> int:
     """Export and import: all commits of one home into another, at their own sequences."""
+    shown = without_credentials(target)
 
     async def work(log: EventLog) -> dict[str, Any]:
         if is_server(target) and split(target)[1] not in ("", log.cluster):
-            raise Unusable(f"{target}: a copy keeps its cluster's name, expected {log.cluster!r} behind the URL")
+            raise Unusable(f"{shown}: a copy keeps its cluster's name, expected {log.cluster!r} behind the URL")
         into = await open_location(target, log.cluster, create=True)
         try:
             copied = await copy(log, into)
@@ -145,7 +147,7 @@ def copy_log(source: str, target: str, cluster: str | None, *, as_json: bool = F
         show.json_line(found)
     else:
         show.console().print(
-            f"{found['copied']} commits of {found['cluster']!r} copied; {target} ends at {found['end']}"
+            f"{found['copied']} commits of {found['cluster']!r} copied; {shown} ends at {found['end']}"
         )
     return 0
 
@@ -194,13 +196,15 @@ def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as
     from events.policy import DEFAULT_POLICY
     from services.console import simulate as simulating
     from services.console.profiles import profile as named
-    from services.simulator.manifests import ManifestError, load_yaml
+    from services.simulator.manifests import ManifestError, load_yaml, named_file
 
     with told_errors(ManifestError):
+        if log is not None and log.suffix != SUFFIX:
+            raise Unusable(f"--log {without_credentials(str(log))}: expected the path of a file *{SUFFIX}")
         policy = msgspec.structs.replace(DEFAULT_POLICY, profile=named(profile))
         objects = load_yaml(files)
         if not objects:
-            raise Unusable(f"{', '.join(map(str, files))}: expected Kubernetes objects, found none")
+            raise Unusable(f"{', '.join(map(named_file, files))}: expected Kubernetes objects, found none")
         simulation = simulating.simulate(objects, policy)
     if log is not None:
         run(_keep(simulation.log, log))
@@ -216,6 +220,8 @@ async def _keep(log: EventLog, path: Path) -> None:
     target = await open_location(str(path), log.cluster, create=True)
     try:
         await copy(log, target)
+    except LogError as error:
+        raise Unusable(f"--log {path}: {error}") from error
     finally:
         await target.close()
 
@@ -289,15 +295,10 @@ def status(location: str | None, cluster: str | None, *, watch: bool = False, as
         return await (await looking.Observer.of(log)).status(log.cluster)
 
     async def again(log: EventLog) -> None:
-        from rich.live import Live
-
-        with Live(console=show.console(), auto_refresh=False) if not as_json else contextlib.nullcontext() as live:
+        with contextlib.nullcontext(show.json_line) if as_json else looking.shown() as tell:
             async with contextlib.aclosing(looking.watch(log)) as looks:
                 async for found in looks:
-                    if live is None:
-                        show.json_line(found)
-                    else:
-                        live.update(looking.picture(found), refresh=True)
+                    tell(found)
 
     if watch:
         with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):

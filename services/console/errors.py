@@ -9,6 +9,8 @@ class Unusable(ValueError):
 
 def told(error: BaseException) -> str:
     """For people: of a file what it is called and what is wrong with it, without the number of the error."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object!r}: expected text in UTF-8"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -11,7 +11,7 @@ from typing import Any
 
 from events import envelope, micro, subjects
 from events.connection import Connection
-from events.homes import EXPECTED_URL, SUFFIX, split
+from events.homes import EXPECTED_URL, SUFFIX, split, without_credentials
 from events.log import EventLog
 from events.micro import Unfit
 from services import documents, settings
@@ -220,9 +220,11 @@ class _Asking:
     @classmethod
     async def open(cls, nats: str | None, federation: str) -> _Asking:
         chosen = settings.read({"nats_url": nats})
+        if not subjects.valid_cluster(federation):
+            raise Unusable(f"--federation {federation!r}: expected letters, digits, '-' and '_', at most 64")
         if chosen.nats_url.endswith(SUFFIX):
             raise Unusable(
-                f"{chosen.nats_url}: this is asked of a federator: {EXPECTED_URL}; "
+                f"{without_credentials(chosen.nats_url)}: this is asked of a federator: {EXPECTED_URL}; "
                 "`muster job explain` and `muster replay` read a log in a file"
             )
         servers, _ = split(chosen.nats_url)

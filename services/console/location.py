@@ -12,7 +12,7 @@ async def open_location(location: str | None, cluster: str | None, *, create: bo
     `cluster`, else the URL's path, else the settings'. Credentials are the settings'. Raises LogError, InvalidSetting.
     """
     chosen = settings.read({"cluster": cluster})
-    location = location or chosen.nats_url
+    location = chosen.nats_url if location is None else location
     if is_server(location):
         named = cluster or split(location)[1] or chosen.cluster
         return await open_log(location, named, create=create, replicas=chosen.log_replicas, **chosen.nats_options())

@@ -6,6 +6,7 @@ output (``>&-``) wants none.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ def ending(command: Callable[[], Any]) -> int:
     """Run a command that ends with SystemExit; its exit code, once what it printed was taken."""
     code: Any = 0
     _open_what_is_closed()
+    _take_any_character()
     try:
         try:
             command()
@@ -40,9 +42,15 @@ def ending(command: Callable[[], Any]) -> int:
 
 def _open_what_is_closed() -> None:
     """Python has None for it; and its file descriptor would be that of the next file or connection that is opened."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process is
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for as long as the process is
+
+
+def _take_any_character() -> None:
+    """Of what the locale lacks a ``?``: a Latin-1 terminal has no ``…``, and no encoding the bytes of any file's name."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _closed(code: int) -> int:

@@ -20,7 +20,7 @@ import msgspec
 import events as ev
 from events import envelope
 from events.envelope import Stored
-from events.homes import copy, is_server
+from events.homes import SUFFIX, copy, is_server, without_credentials
 from events.log import EventLog, LogError
 from events.snapshots import Kept
 from events.subjects import subject
@@ -60,8 +60,8 @@ class _Bound(msgspec.Struct, frozen=True):
 
 def check_archive(log: str | None, archive: str) -> None:
     """A log that were its own archive would hold everything, and lose it. Raises Unusable, OSError."""
-    if is_server(archive):
-        raise Unusable(f"--archive {archive}: expected the path of a file *.db")
+    if is_server(archive) or not archive.endswith(SUFFIX):
+        raise Unusable(f"--archive {without_credentials(archive)}: expected the path of a file *{SUFFIX}")
     if log is not None and Path(log).exists() and Path(archive).exists() and Path(log).samefile(archive):
         raise Unusable(f"--archive {archive}: that is the log itself; expected another file")
 

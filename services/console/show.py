@@ -41,7 +41,8 @@ def console() -> Console:
     """
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else UNFOLDED
+    columns = os.environ.get("COLUMNS", "")
+    width = None if sys.stdout.isatty() or (columns.isdecimal() and int(columns)) else UNFOLDED
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 

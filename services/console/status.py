@@ -7,10 +7,11 @@ what the others appended while it decided. Rates are of the last seconds before 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from events import ProposalRefused, envelope, subjects
@@ -213,6 +214,26 @@ async def watch(log: EventLog) -> AsyncGenerator[dict[str, Any]]:
 
 
 # --------------------------------------------------------------------------------------------------------- for people
+
+
+@contextmanager
+def shown() -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Shows a status again and again: on a terminal in the place of the one before, elsewhere behind it."""
+    from rich.live import Live
+
+    out = show.console()
+
+    def append(found: dict[str, Any]) -> None:
+        with out.capture() as captured:
+            out.print(picture(found))
+        sys.stdout.write(captured.get())
+        sys.stdout.flush()
+
+    if not out.is_terminal:
+        yield append
+        return
+    with Live(console=out, auto_refresh=False) as live:
+        yield lambda found: live.update(picture(found), refresh=True)
 
 
 def picture(found: dict[str, Any]) -> Group:

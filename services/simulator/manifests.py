@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from services.documents import NotYaml, Unreadable, decoded, load_all, read
+from services.documents import NotYaml, Unreadable, load_all, read, taken
 from services.simulator.forms import FORMS, misfit
 
 Object = dict[str, Any]
@@ -68,10 +68,15 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
+def named_file(path: Path) -> str:
+    """As errors name it."""
+    return "stdin" if path == STDIN else str(path)
+
+
 def _load_file(path: Path) -> Iterator[Object]:
-    name = "stdin" if path == STDIN else str(path)
+    name = named_file(path)
     try:
-        text = decoded(sys.stdin.buffer.read(), name) if path == STDIN else read(path)
+        text = taken(sys.stdin.buffer, name) if path == STDIN else read(path)
         documents = load_all(text)
     except Unreadable as error:
         raise ManifestError(str(error)) from error

@@ -5,8 +5,9 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -95,6 +96,21 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["export", "{log}", "nats://"], "nats://: expected a NATS URL such as nats://127.0.0.1:4222"),
         (["verify", "nats://[::1/prod"], "nats://[::1/prod: expected a NATS URL"),
         (["status", "nats://user:pass/word@host/prod"], "error: nats://host/prod: expected a NATS URL"),
+        (["replay", "nats://user:secret@host/a.b"], "error: nats://host/a.b: a log in NATS needs"),
+        (["replay", "http://user:secret@host/a"], "error: http://host/a: expected a NATS URL"),
+        (["import", "{log}", "nats://user:secret@host/other"], "error: nats://host/other: a copy keeps"),
+        (["retention", "{log}", "--archive", "nats://u:secret@host/a"], "--archive nats://host/a: expected the path"),
+        (["retention", "{log}", "--archive", "there.txt"], "--archive there.txt: expected the path of a file *.db"),
+        (["verify", ""], "'': expected a NATS URL"),
+        (["status", "--nats", ""], "'': expected a NATS URL"),
+        (["status", "{log}", "--nats", "nats://127.0.0.1:1"], "expected LOG or --nats, not both"),
+        (["export", "{log}", ""], "'': expected a NATS URL"),
+        (["job", "explain", "a", "--nats", ""], "'': expected a NATS URL"),
+        (["job", "list", "--federation", "a b"], "--federation 'a b': expected letters, digits, '-' and '_'"),
+        (["job", "list", "--nats", "nats://u:secret@host/a.db"], "error: nats://host/a.db: this is asked of"),
+        (["simulate", "-f", "{log}", "--log", "nats://host/a"], "expected the path of a file *.db"),
+        (["simulate", "-f", "/dev/zero"], "error: /dev/zero: expected at most 1 MiB of text"),
+        (["verify", "{directory}/nothing.db"], "nothing.db: an empty file; expected"),
         (["job", "list", "--nats", "nats://[::1"], "expected a NATS URL"),
         (["subscribe", "PodBound", "--nats", "http://127.0.0.1:4222"], "expected a NATS URL"),
         (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
@@ -106,13 +122,26 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["job", "specialize", "nowhere.yaml", "--cluster", "a"], "nowhere.yaml: No such file or directory"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_exit_code_2(log: Path, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(
+    log: Path, arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.documents.MOST_BYTES", 1 << 20)
     (log.parent / "empty").mkdir()
+    (log.parent / "empty" / "nothing.db").touch()
     result = runner.invoke(app, [argument.format(log=log, directory=log.parent / "empty") for argument in arguments])
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
     assert said.format(directory=log.parent / "empty") in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+    assert "secret" not in result.stderr
+
+
+def test_a_log_that_holds_something_else_is_named(log: Path) -> None:
+    other = log.parent / "other.json"
+    other.write_text((log.parent / "all.json").read_text().replace("n1", "n2"))
+    said = runner.invoke(app, ["simulate", "-f", str(other), "--log", str(log)])
+    assert said.exit_code == 2
+    assert said.stderr.startswith(f"error: --log {log}: the target's")
 
 
 def test_an_empty_place_is_no_place(log: Path) -> None:
@@ -191,6 +220,53 @@ def test_a_full_disk_is_one_line(log: Path, arguments: str) -> None:
     assert (process.returncode, said) == (2, b"error: No space left on device\n")
 
 
+def test_who_closes_the_input_gives_none() -> None:
+    """As it was: a traceback."""
+    process = _muster("simulate -f - <&-", stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (2, b"error: stdin: expected Kubernetes objects, found none\n")
+
+
+def test_what_an_encoding_lacks_is_replaced(log: Path) -> None:
+    """As it was: a traceback, and exit code 1, which says that the answer is no."""
+    names = log.parent / "ä.db"
+    process = _muster(
+        f"export {log} {names}",
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"},
+    )
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert b"?.db ends at" in said
+
+
+def test_an_argument_that_is_no_text_is_named(nats: str) -> None:
+    """As it was: a traceback."""
+    process = _muster(f"job status $'\\xff' --nats {nats}", stderr=subprocess.PIPE, executable="/bin/bash")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert said.endswith(b"expected text in UTF-8\n")
+
+
+def test_what_is_watched_through_a_pipe_comes_as_it_is_seen(log: Path) -> None:
+    """As it was: nothing before the end."""
+    process = _muster(f"status {log} --watch", stdout=subprocess.PIPE, env=os.environ | {"COLUMNS": "0"})
+    assert process.stdout is not None
+    heads = [line for line in _lines(process.stdout) if line.startswith(b"simulated: commit ")]
+    process.stdout.close()
+    assert (len(heads), process.wait(timeout=120)) == (2, 0)
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Up to the second picture."""
+    seen = 0
+    for line in stream:
+        yield line
+        seen += line.startswith(b"simulated: commit ")
+        if seen == 2:
+            return
+
+
 def test_a_planner_that_waits_for_nats_ends_when_it_is_told_to() -> None:
     """As it was: it was given time to say in the log that it leaves, and ended with 4 when NATS was given up."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -199,4 +275,5 @@ def test_a_planner_that_waits_for_nats_ends_when_it_is_told_to() -> None:
         with connection:
             process.terminate()
             _, said = process.communicate(timeout=120)
-    assert (process.returncode, said) == (0, b"")
+    assert process.returncode == 0
+    assert b'"error"' not in said
