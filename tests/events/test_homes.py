@@ -103,7 +103,7 @@ async def test_a_foreign_file_is_named(tmp_path: Path, content: bytes) -> None:
 
 async def test_an_empty_file_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
-    with pytest.raises(LogError, match=r"empty\.db: no such log"):
+    with pytest.raises(LogError, match=r"empty\.db: an empty file; expected"):
         await open_log(str(tmp_path / "empty.db"))
 
 
