@@ -18,6 +18,10 @@ HEARTBEAT_NS = 10_000_000_000
 """While a deadline is pending its owner ticks at least this often, so that waiting is never mistaken for a jump."""
 TICK_SPACING_NS = 100_000_000
 """At most ten ticks a second."""
+BACKOFF, RETRY, PERMIT = "backoff", "retry", "permit"
+NOMINATION, GROUP_NOMINATION, RESERVATION = "nomination", "group nomination", "reservation"
+"""The kinds of deadlines, as snapshots have them. The keys: of `BACKOFF` and `RETRY` the cohort's place, of `NOMINATION`
+the failed pod's UID, of the others a `group_key`. What each does when it is due is the table `fold.DUE`."""
 
 
 def tick(clock: Clock, now_ns: int) -> Ticked | None:
@@ -42,6 +46,17 @@ def wanted_in_ns(clock: Clock, now_ns: int) -> int | None:
         return None
     due_in_ns = min(clock.armed[0].due_ns - clock.counted_ns, HEARTBEAT_NS)
     return max(0, clock.time_ns + max(due_in_ns, TICK_SPACING_NS) - now_ns)
+
+
+def group_key(since: int, group: str) -> str:
+    """The key of a deadline about something of a group: the place or sequence at which that began, and the group."""
+    return f"{since}/{group}"
+
+
+def of_group(key: str) -> tuple[int, str]:
+    """The inverse of `group_key`."""
+    since, _, group = key.partition("/")
+    return int(since), group
 
 
 def set_deadline(clock: Clock, kind: str, key: str, after_ms: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from services.state import groups
-from services.state.clock import set_deadline
+from services.state.clock import BACKOFF, RETRY, set_deadline
 from services.state.membership import unplaced
 from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
 
@@ -111,9 +111,9 @@ def _set_deadlines(state: State, cohort: Cohort, owner: str) -> None:
     clock = state.clock(f"planner.{owner}")
     if cohort.backing_off:
         backoff_ms = min(policy.backoff_initial_ms << min(cohort.attempt - 1, 20), policy.backoff_max_ms)
-        set_deadline(clock, "backoff", str(cohort.place), backoff_ms)
+        set_deadline(clock, BACKOFF, str(cohort.place), backoff_ms)
     if cohort.reason not in NEVER_RETRIED:
-        set_deadline(clock, "retry", str(cohort.place), policy.retry_ms)
+        set_deadline(clock, RETRY, str(cohort.place), policy.retry_ms)
 
 
 def message_of(event: ev.GroupsRefused) -> str:

@@ -29,11 +29,12 @@ from services.state import (
     verdicts,
     versions,
 )
-from services.state.clock import advance
+from services.state.clock import BACKOFF, GROUP_NOMINATION, NOMINATION, PERMIT, RESERVATION, RETRY, advance
 from services.state.form import UnknownCommit, UnknownVersion, confirm, listed
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
 from services.state.records import (
+    PROPOSED,
     Claim,
     Clock,
     Cohort,
@@ -240,7 +241,7 @@ def _ticked(state: State, event: ev.Ticked) -> None:
     counted = clock.serial
     started, due = advance(clock, event)
     for kind, key in started:
-        if kind == "backoff":
+        if kind == BACKOFF:
             cohorts.backoff_started(state, int(key), event.time_ns)
     for one in verdicts.in_force(state, clock, due):
         DUE[one.kind](state, one.key)
@@ -273,7 +274,7 @@ def _node_observed(state: State, event: ev.NodeObserved) -> None:
     if not known:
         for uid in node.claims:
             claim = state.claims[uid]
-            state.table.claim(row, state.table.classes[claim.scheduling_class], 1, claim.stage == "proposed")
+            state.table.claim(row, state.table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
     node.touched = state.sequence
     state.room_sequence = state.sequence
     state.rejections.pop(f"Node//{event.name}", None)
@@ -309,21 +310,21 @@ def _priority_class_deleted(state: State, event: ev.PriorityClassDeleted) -> Non
 
 
 DUE: dict[str, Callable[[State, str], None]] = {
-    "backoff": cohorts.backoff_over,
-    "retry": cohorts.retry_due,
-    "permit": verdicts.permit_due,
-    "nomination": verdicts.nomination_due,
-    "group nomination": nominations.due,
-    "reservation": reservations.due,
+    BACKOFF: cohorts.backoff_over,
+    RETRY: cohorts.retry_due,
+    PERMIT: verdicts.permit_due,
+    NOMINATION: verdicts.nomination_due,
+    GROUP_NOMINATION: nominations.due,
+    RESERVATION: reservations.due,
 }
 """What a deadline does when its owner's tick finds it due."""
 STANDS: dict[str, Callable[[State, str], bool]] = {
-    "backoff": cohorts.stands,
-    "retry": cohorts.stands,
-    "permit": verdicts.hold_stands,
-    "nomination": verdicts.nomination_stands,
-    "group nomination": nominations.stands,
-    "reservation": reservations.stands,
+    BACKOFF: cohorts.stands,
+    RETRY: cohorts.stands,
+    PERMIT: verdicts.hold_stands,
+    NOMINATION: verdicts.nomination_stands,
+    GROUP_NOMINATION: nominations.stands,
+    RESERVATION: reservations.stands,
 }
 """Whether what a deadline is about still exists. Deadlines may be years long, and most outlive what they are about."""
 SWEPT_AFTER = 4_096

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from services.state import membership, pods
-from services.state.clock import set_deadline
+from services.state.clock import GROUP_NOMINATION, group_key, of_group, set_deadline
 from services.state.records import NOMINATED, GroupNomination, Nomination
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def nominated(state: State, event: ev.GroupNominated) -> None:
     before = state.group_nominations.pop(event.group, None)
     since = state.place if before is None else before.since
     if before is None:
-        set_deadline(state.clock("binder"), "group nomination", f"{since}/{event.group}", event.waiting_ms)
+        set_deadline(state.clock("binder"), GROUP_NOMINATION, group_key(since, event.group), event.waiting_ms)
     else:
         _give_back(state, before)
     state.group_nominations[event.group] = GroupNomination(event.group, since, event.assignments)
@@ -66,14 +66,14 @@ def ended(state: State, event: ev.GroupNominationEnded) -> None:
 
 def due(state: State, key: str) -> None:
     if stands(state, key):
-        state.group_nominations[key.partition("/")[2]].due = True
+        state.group_nominations[of_group(key)[1]].due = True
 
 
 def stands(state: State, key: str) -> bool:
     """Whether the nomination that a deadline is about is there still."""
-    since, _, group = key.partition("/")
+    since, group = of_group(key)
     nomination = state.group_nominations.get(group)
-    return nomination is not None and nomination.since == int(since)
+    return nomination is not None and nomination.since == since
 
 
 def _give_back(state: State, nomination: GroupNomination) -> None:

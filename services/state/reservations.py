@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from services.state import classes, groups, queueing
-from services.state.clock import set_deadline
+from services.state.clock import RESERVATION, group_key, of_group, set_deadline
 from services.state.records import NOMINATED, TERMINATING, Claim, Group, Reservation, RoomRequest
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def reserved(state: State, event: ev.RoomReserved) -> None:
     classes.keep_room(state, event.room)
     _answered(state, event.group)
     state.reservations[event.group] = Reservation(event.group, state.sequence, event.priority, event.room)
-    set_deadline(state.clock("binder"), "reservation", f"{state.sequence}/{event.group}", event.waiting_ms)
+    set_deadline(state.clock("binder"), RESERVATION, group_key(state.sequence, event.group), event.waiting_ms)
 
 
 def ended(state: State, event: ev.ReservationEnded) -> None:
@@ -72,14 +72,14 @@ def ended(state: State, event: ev.ReservationEnded) -> None:
 
 def due(state: State, key: str) -> None:
     if stands(state, key):
-        state.reservations[key.partition("/")[2]].due = True
+        state.reservations[of_group(key)[1]].due = True
 
 
 def stands(state: State, key: str) -> bool:
     """Whether the reservation that a deadline is about is there still."""
-    sequence, _, group = key.partition("/")
+    sequence, group = of_group(key)
     reservation = state.reservations.get(group)
-    return reservation is not None and reservation.sequence == int(sequence)
+    return reservation is not None and reservation.sequence == sequence
 
 
 def against(state: State, group: Group) -> tuple[Reservation, ...]:

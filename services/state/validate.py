@@ -11,6 +11,16 @@ import numpy as np
 
 from events import dialects
 from services.state.classes import counted
+from services.state.clock import (
+    BACKOFF,
+    GROUP_NOMINATION,
+    NOMINATION,
+    PERMIT,
+    RESERVATION,
+    RETRY,
+    group_key,
+    of_group,
+)
 from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import State
 from services.state.form import SNAPSHOTS_KEPT
@@ -20,7 +30,9 @@ from services.state.nominations import replacement_key
 from services.state.partitions import partition_of
 from services.state.records import (
     AWAITING,
+    BOUND,
     BOUND_CLAIM,
+    FAILED,
     HELD,
     IDLE,
     NOMINATED,
@@ -28,6 +40,8 @@ from services.state.records import (
     PERMITTED,
     PROPOSED,
     READY,
+    SUCCEEDED,
+    TERMINATING,
 )
 
 
@@ -121,7 +135,7 @@ def _claims_have_their_pods(state: State) -> None:
         pod = state.pods.get(uid)
         if pod is None:
             raise Violated(f"claim {uid} has no pod (7.13)")
-        if pod.status in ("succeeded", "failed"):
+        if pod.status in (SUCCEEDED, FAILED):
             raise Violated(f"finished pod {uid} holds room (7.13)")
         if claim.stage == PROPOSED and claim.proposal not in state.proposals:
             raise Violated(f"proposed claim {uid} has no proposal (7.13)")
@@ -130,7 +144,7 @@ def _claims_have_their_pods(state: State) -> None:
             require(group is not None and uid in group.held, f"held claim {uid} is not held by its group (7.4)")
         if claim.stage == PERMITTED:
             permitted.append(uid)
-        if pod.node and pod.status in ("bound", "terminating"):
+        if pod.node and pod.status in (BOUND, TERMINATING):
             require(claim.stage == BOUND_CLAIM and claim.node == pod.node, f"pod {uid} is bound elsewhere (7.1)")
     require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
     for uid in state.marks:
@@ -204,17 +218,17 @@ def _what_is_kept_has_its_time(state: State) -> None:
     if not (state.holding or state.nominations or state.group_nominations or state.reservations):
         return
     waiting = _waiting(state, "binder")
-    holds = {key.partition("/")[2] for kind, key in waiting if kind == "permit"}
+    holds = {of_group(key)[1] for kind, key in waiting if kind == PERMIT}
     for key in state.holding:
         require(state.groups[key].permit_due or key in holds, f"the hold of {key} has no bound (7.4)")
     for uid, nomination in state.nominations.items():
-        bounded = nomination.due or ("nomination", uid) in waiting
+        bounded = nomination.due or (NOMINATION, uid) in waiting
         require(bounded, f"room nominated for a replacement of {uid} has no bound (7.13)")
     for key, kept in state.group_nominations.items():
-        bounded = kept.due or ("group nomination", f"{kept.since}/{key}") in waiting
+        bounded = kept.due or (GROUP_NOMINATION, group_key(kept.since, key)) in waiting
         require(bounded, f"room nominated for {key} has no bound (7.13)")
     for key, reservation in state.reservations.items():
-        bounded = reservation.due or ("reservation", f"{reservation.sequence}/{key}") in waiting
+        bounded = reservation.due or (RESERVATION, group_key(reservation.sequence, key)) in waiting
         require(bounded, f"room reserved for {key} has no bound (7.13)")
 
 
@@ -223,9 +237,9 @@ def _who_is_refused_is_tried_again(state: State) -> None:
     waiting = {shard: _waiting(state, f"planner.{shard}") for shard in {one.shard for one in state.cohorts.values()}}
     for place, cohort in state.cohorts.items():
         deadlines = waiting[cohort.shard]
-        ends = not cohort.backing_off or ("backoff", str(place)) in deadlines
+        ends = not cohort.backing_off or (BACKOFF, str(place)) in deadlines
         require(ends, f"cohort {place} backs off for ever (7.12)")
-        again = cohort.woken or cohort.reason in NEVER_RETRIED or ("retry", str(place)) in deadlines
+        again = cohort.woken or cohort.reason in NEVER_RETRIED or (RETRY, str(place)) in deadlines
         require(again, f"cohort {place} is never tried again (7.12)")
 
 

@@ -8,7 +8,7 @@ import events as ev
 from events.objects import Place
 from events.subjects import shard_of
 from services.state import cohorts, groups, membership, pods, timeouts
-from services.state.clock import runs, set_deadline
+from services.state.clock import NOMINATION, PERMIT, group_key, of_group, runs, set_deadline
 from services.state.nominations import replacement_key
 from services.state.records import (
     AWAITING,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 ABOUT_ROOM = frozenset({"NodeGone", "NodeUnfit", "NoRoom"})
 """Refusals of a proposal because somebody else was faster: the room is not as the planner saw it."""
-NOMINATION = "nomination"
-"""The kind of the deadline of a failed member's room; its key is the pod's UID."""
 
 
 def place_of(place: Place) -> int:
@@ -91,7 +89,7 @@ def held(state: State, event: ev.GangHeld) -> None:
         group.held_since = group.held_since or place_of(event.proposal)
         group.held.update((claim.uid, None) for claim in claims)
         state.holding[group.key] = None
-        set_deadline(state.clock("binder"), "permit", f"{place_of(event.proposal)}/{group.key}", event.waiting_ms)
+        set_deadline(state.clock("binder"), PERMIT, group_key(place_of(event.proposal), group.key), event.waiting_ms)
     groups.make_ready(state, group)
 
 
@@ -201,22 +199,22 @@ def permit_due(state: State, key: str) -> None:
     Koordinator's waiting time runs from the first pod of the hold, whether that pod still waits or not. Where the gang
     became Koordinator's meanwhile, that time may be over already, and with it everybody's.
     """
-    proposal, _, group_key = key.partition("/")
-    group = state.groups.get(group_key)
+    proposal, of = of_group(key)
+    group = state.groups.get(of)
     if group is None or not group.held:
         return
     if timeouts.rules_apply(state, group):
-        first = f"{group.held_since}/{group_key}"
-        group.permit_due = group.permit_due or key == first or not runs(state.clock("binder"), "permit", first)
-    elif any(state.claims[uid].proposal == int(proposal) for uid in group.held):
+        first = group_key(group.held_since, of)
+        group.permit_due = group.permit_due or key == first or not runs(state.clock("binder"), PERMIT, first)
+    elif any(state.claims[uid].proposal == proposal for uid in group.held):
         group.permit_due = True
 
 
 def hold_stands(state: State, key: str) -> bool:
     """Whether the deadline's proposal may belong to what the group holds now: it is not older than the hold."""
-    proposal, _, group_key = key.partition("/")
-    group = state.groups.get(group_key)
-    return group is not None and bool(group.held) and int(proposal) >= group.held_since
+    proposal, of = of_group(key)
+    group = state.groups.get(of)
+    return group is not None and bool(group.held) and proposal >= group.held_since
 
 
 # ---------------------------------------------------------------------------------------------- replacement of members
