@@ -28,17 +28,17 @@ class Ticked(Decision, frozen=True):
 
 
 class Renewed(Decision, frozen=True):
-    """An active writer had written nothing for long: the log keeps its subject's last commit, whatever is purged."""
+    """A writer that appended nothing for hours renews its subject, so that no purge takes its last commit."""
 
 
 class VersionsAnnounced(Decision, frozen=True):
-    """What the process that has just become the writer has the code for; it stands behind its Taken.
+    """The versions for which the process that has just become the writer has the code; it follows its Taken event.
 
-    A process that says nothing is of before there were others than the first.
+    A process that announces nothing is older than this event, and has version 1 alone.
     """
 
     rules: tuple[int, ...]
-    """Empty for one that decides nothing."""
+    """Empty for a process that decides nothing."""
     state: tuple[int, ...]
 
 
@@ -53,7 +53,7 @@ class PlannerTaken(Decision, frozen=True):
 
 
 class PlannerLeft(Decision, frozen=True):
-    """The shard's process ends, and nobody takes its place: its partitions are for the others. Its last commit."""
+    """The shard's process ends and is not replaced: its partitions go to the other shards. Its last commit."""
 
     shard: str
 
@@ -94,7 +94,7 @@ class GroupsRefused(Decision, frozen=True):
 
 
 class RoomRequested(Decision, frozen=True):
-    """A gang starves: this is the room that it would have kept for it, on the nodes that will be free first.
+    """A gang starves, and its planner asks for this room to be kept for it, on the nodes that will be free first.
 
     Part of it may be taken still. The binder answers with `RoomReserved` or `RoomDeclined`.
     """
@@ -127,7 +127,7 @@ class PartitionsAssigned(Decision, frozen=True):
 
 
 class ShardLost(Decision, frozen=True):
-    """Outcome: the lease of the shard's process has run out; its partitions are for the others."""
+    """Outcome: the lease of the shard's process has run out; its partitions go to the other shards."""
 
     shard: str
     taken: int
@@ -179,7 +179,7 @@ class DeadlockFound(Decision, frozen=True):
 class GangReleased(Decision, frozen=True):
     """Held assignments were given back (seed 000, Unreserve): Timeout, LeftQueue, MemberDeleted, HoldBroken, Deadlock.
 
-    NotTaken: pods of a proposal that had no impact on its others, and that nobody has to hold (seed 002, NonStrict).
+    NotTaken: pods of a proposal that could not be accepted, while its other pods were (seed 002, NonStrict).
     """
 
     group: str
@@ -190,16 +190,16 @@ class GangReleased(Decision, frozen=True):
 class GangTimedOut(Decision, frozen=True):
     """A Koordinator gang ran out of waiting time: it is not tried again until its user acts (seed 002, Un-reserve).
 
-    It is the intent, too: each pod named here is to say so, in the annotation ``gang.scheduling.koordinator.sh/timeout``.
+    It is also the intent to write the annotation ``gang.scheduling.koordinator.sh/timeout`` to each pod named here.
     """
 
     group: str
     pods: tuple[tuple[str, str], ...]
-    """(uid, resourceVersion): of every live pod of the group that does not say so yet."""
+    """(uid, resourceVersion): of every live pod of the group that does not have the annotation yet."""
 
 
 class TimeoutMarked(Decision, frozen=True):
-    """Outcome: these pods say that their gang timed out; their new resourceVersions."""
+    """Outcome: these pods have the annotation that their gang timed out; with their new resourceVersions."""
 
     pods: tuple[tuple[str, str], ...]
     """(uid, resourceVersion)."""
@@ -213,7 +213,7 @@ class TimeoutMarkRenewed(Decision, frozen=True):
 
 
 class TimeoutMarkFailed(Decision, frozen=True):
-    """Outcome: the pod will not say it, by a definite no or since its gang may be tried again by now."""
+    """Outcome: the pod is not annotated: the API server refused for good, or its gang may be tried again by now."""
 
     uid: str
     namespace: str
@@ -317,8 +317,8 @@ class RoomReserved(Decision, frozen=True):
 class RoomDeclined(Decision, frozen=True):
     """The request is over, and nothing is kept.
 
-    `reason`: GroupGone, Changed (the gang's facts), NodeGone, Overlap (kept for another), Full (so many gangs have room
-    reserved already), TurnedOff by the policy.
+    `reason`: GroupGone, Changed (the gang's facts), NodeGone, Overlap (kept for another), Full (as many reservations
+    stand as the policy allows), TurnedOff by the policy.
     """
 
     group: str
@@ -393,10 +393,10 @@ class PolicyChanged(Decision, frozen=True):
 
 
 class VersionsSwitched(Decision, frozen=True):
-    """From here on it is decided by these rules and folded by this version of the state.
+    """From here on the log is decided by these rules and folded by this version of the state.
 
-    Only if every process that writes at this place has the code for them; and the state goes one version forward at a
-    time, and never back.
+    It changes nothing unless every process that writes at this place has the code for both. The state goes one version
+    forward at a time, and never back.
     """
 
     rules: int
