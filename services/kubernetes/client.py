@@ -305,6 +305,11 @@ def _decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
         raise Unreachable(request, "Unreadable", f"expected an object: {error}", sent=True) from error
 
 
+def second_time(time_ns: int) -> str:
+    """A Time as the API writes it: ``2026-01-02T03:04:05Z``."""
+    return f"{_second(time_ns // 1_000_000_000)}Z"
+
+
 def micro_time(time_ns: int) -> str:
     """A MicroTime as the API writes it: ``2026-01-02T03:04:05.678901Z``."""
     seconds, rest_ns = divmod(time_ns, 1_000_000_000)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from events.objects import version
-from services.kubernetes.client import Client
+from services.kubernetes.client import Client, second_time
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Conflict, NotFound
 from services.kubernetes.objects import Group
@@ -98,5 +97,4 @@ def _dated(condition: Mapping[str, Any], standing: Mapping[str, Any] | None) -> 
     """With the time at which its status changed last."""
     if standing is not None and standing.get("status") == condition["status"] and standing.get("lastTransitionTime"):
         return {**condition, "lastTransitionTime": standing["lastTransitionTime"]}
-    now = datetime.fromtimestamp(time.time(), UTC)
-    return {**condition, "lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}"}
+    return {**condition, "lastTransitionTime": second_time(time.time_ns())}

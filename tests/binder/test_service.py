@@ -263,6 +263,8 @@ async def test_a_refusal_after_an_attempt_in_doubt_is_no_answer_until_a_write_of
     muster.start()
     await until(lambda: muster.events(ev.BindingFailed), "the intent to be given up")
     assert muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"] != before
+    conditions = muster.cluster.get("Pod", "refused")["status"]["conditions"]
+    assert all(one["lastTransitionTime"] for one in conditions if one["type"] == "PodScheduled")
     await until(lambda: muster.node_of("refused"), "the pod to be bound after its backoff")
     await muster.check()
 

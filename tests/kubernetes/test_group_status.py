@@ -126,7 +126,7 @@ async def test_kubernetes_own_conditions_keep_the_time_at_which_they_changed(
     cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1_000_000_000.0
-    monkeypatch.setattr(group_status.time, "time", lambda: now_s)
+    monkeypatch.setattr(group_status.time, "time_ns", lambda: int(now_s * 1e9))
     native = Resource.custom("scheduling.k8s.io/v1alpha2", "podgroups")
     spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
     made = cluster.create(

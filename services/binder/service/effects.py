@@ -14,7 +14,7 @@ from events.envelope import Commit
 from services import telemetry
 from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
 from services.decider import Decider
-from services.kubernetes.client import Client
+from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.state.records import PERMITTED
 
@@ -126,6 +126,9 @@ class Effects:
         """
         message = f"binding to {intent.node} at version {intent.resource_version} was refused: {refused.message}"
         said = {"type": "PodScheduled", "status": "False", "reason": "BindingFailed", "message": message}
+        pod = self._decider.state.pods.get(intent.uid)
+        if pod is not None and not pod.reported:
+            said["lastTransitionTime"] = second_time(time.time_ns())
         names = (intent.namespace, intent.name, intent.uid)
         try:
             version = await self._client.patch_pod_status(*names, intent.resource_version, {"conditions": [said]})

@@ -11,7 +11,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from services.binder.group_status import group_status
 from services.binder.report import Condition, KubernetesEvent, condition, failed_scheduling, rejected, scheduled
 from services.decider import Decider
 from services.kubernetes.annotation import annotate
-from services.kubernetes.client import Client, Regarding
+from services.kubernetes.client import Client, Regarding, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import Resource
@@ -275,7 +274,7 @@ class WriteBehind:
         fact, version = pod.fact, pod.resource_version
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
         if not pod.reported:
-            said["lastTransitionTime"] = f"{datetime.fromtimestamp(time.time(), UTC):%Y-%m-%dT%H:%M:%SZ}"
+            said["lastTransitionTime"] = second_time(time.time_ns())
         status = {"conditions": [said]}
         try:
             version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
