@@ -93,7 +93,7 @@ class Bench:
                 self._move(nomination, -1)
             for claim in broken:
                 self._move(claim, -1)
-            refused = self._refuse(proposal, place, fault)
+            refused = self._refuse(group, proposal, place, fault)
             others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
             return refused + self._nominate(group, proposal, required if others_were_faster else (), kept)
         return self._taken(group, spent) + self._permit(group, place, good, accepted, dropped, broken)
@@ -366,15 +366,15 @@ class Bench:
                 if pod is not None:
                     of_class = arriving.setdefault((assignment.node, pod.fact.scheduling_class), Counter())
                     of_class[task_of(pod.fact)] += 1
-        for nomination in state.nominations.values():
-            of_class = arriving.get((nomination.node, nomination.scheduling_class), Counter())
-            if nomination.gang in group.gangs and of_class.total():
-                only = only_task(state, nomination)
-                task = next((task for task, pods in of_class.items() if pods and only in ("", task)), None)
-                if task is not None:
-                    of_class[task] -= 1
-                    self._move(nomination, 1)
-                    spent.append(nomination)
+        ours = [one for one in state.nominations.values() if one.gang in group.gangs]
+        meant = [(only_task(state, one), one) for one in ours if (one.node, one.scheduling_class) in arriving]
+        for only, nomination in sorted(meant, key=lambda one: not one[0]):  # first what is one task's alone
+            of_class = arriving[nomination.node, nomination.scheduling_class]
+            task = next((task for task, pods in of_class.items() if pods and only in ("", task)), None)
+            if task is not None:
+                of_class[task] -= 1
+                self._move(nomination, 1)
+                spent.append(nomination)
         return spent
 
     def _spend_group_nomination(self, group: Group) -> list[Claim]:
@@ -416,14 +416,19 @@ class Bench:
 
     # -------------------------------------------------------------------------------------------------------- refusals
 
-    def _refuse(self, proposal: Proposal, place: Place, fault: Fault) -> list[Verdict]:
+    def _refuse(self, group: Group, proposal: Proposal, place: Place, fault: Fault) -> list[Verdict]:
         verdicts: list[Verdict] = [refusal(proposal, fault)]
         node = self.state.nodes.get(fault.node)
         row = self.state.table.rows.get(fault.node)
         untouched = node is not None and node.touched <= proposal.basis and row not in self._touched
-        if fault.reason in ABOUT_ROOM and untouched:
+        if fault.reason in ABOUT_ROOM and untouched and not self._kept_for_task(group, fault.node):
             verdicts.append(ev.DisagreementDetected(group=proposal.group, proposal=place, node=fault.node))
         return verdicts
+
+    def _kept_for_task(self, group: Group, node: str) -> bool:
+        """Whether room there is kept for one task of the group's: a member that failed elsewhere may have made it so."""
+        nominations = self.state.nominations.values()
+        return any(one.node == node and one.gang in group.gangs and only_task(self.state, one) for one in nominations)
 
 
 def refusal(proposal: Proposal, fault: Fault) -> ev.ProposalRefused:

@@ -246,11 +246,12 @@ def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:
 
 
 def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> Taken:
-    """Pods go where room is nominated for them, those first that the log saw first."""
+    """Pods go where room is nominated for them, those first that the log saw first. Room for one task alone comes first:
+    any other may be for any of the pods."""
     taken: Taken = []
     table = cycle.state.table
     used = [0] * len(parts)
-    for gang, task, node, digest in _nominated(cycle, group):
+    for gang, task, node, digest in sorted(_nominated(cycle, group), key=lambda room: not room[1]):
         row = table.rows.get(node)
         fitting = (index for index, part in enumerate(parts) if part.info.fact.digest == digest)
         meant = (index for index in fitting if gang in ("", parts[index].gang) and task in ("", parts[index].task))

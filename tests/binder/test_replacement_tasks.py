@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 import events as ev
+from events.objects import NodeAssignment
 from events.policy import DEFAULT_POLICY
 from tests.binder.failing import FAILURES, fail
 from tests.world import World, of_type
@@ -73,6 +74,55 @@ def test_a_proposal_of_another_task_does_not_spend_the_room() -> None:
     [refused] = of_type(world.judge(), ev.ProposalRefused)
     assert refused.reason == "NoRoom"
     assert list(world.state.nominations) == ["ps-0"]
+
+
+@pytest.mark.parametrize("first", ["ps-0", "worker-1"])
+def test_the_room_of_a_task_goes_to_its_pod_and_any_other_room_to_the_rest(first: str) -> None:
+    """Whichever failed first; the pod of the task that lacks its minimum would fit both rooms, the other one only one."""
+    world = World(DEFAULT_POLICY)
+    for node in ("n0", "n1"):
+        world.node(node, cpu=2)
+    world.pod_group("job", 4, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 1})
+    for name in ("ps-0", "worker-0", "worker-1", "worker-2"):
+        world.volcano(name, "job", name.partition("-")[0])
+    world.propose("default/job@batch", {"ps-0": "n0", "worker-0": "n1", "worker-1": "n0", "worker-2": "n1"})
+    world.judge()
+    world.bind()
+    for name in (first, *{"ps-0", "worker-1"} - {first}):
+        world.deleted(name)
+        world.judge()
+    world.volcano("worker-3", "job", "worker")
+    world.volcano("ps-1", "job", "ps")
+    world.settle()
+    assert world.where("ps-1", "worker-3") == ["n0", "n0"]
+
+
+def test_room_that_another_failure_leaves_to_its_task_alone_is_no_disagreement() -> None:
+    """What the planner saw was any pod's of the gang: the task had its minimum until a member failed elsewhere."""
+    world = World(DEFAULT_POLICY)
+    for i in range(4):
+        world.node(f"n{i}", cpu=1)
+    world.pod_group("job", 3, dialect="volcano/v1beta1", task_minimums={"worker": 2, "ps": 1})
+    for name in ("ps-0", "worker-0", "worker-1"):
+        world.volcano(name, "job", name.partition("-")[0])
+    world.settle()
+    nodes = world.where("ps-0", "worker-0", "worker-1")
+    [spare] = {f"n{i}" for i in range(4)}.difference(nodes)
+    world.volcano("worker-2", "job", "worker")
+    world.propose("default/job@batch", {"worker-2": spare})
+    world.deleted("worker-1")
+    assert of_type(world.judge(), ev.RoomNominated)
+    world.bind()
+    world.volcano("ps-1", "job", "ps")
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert placed.optional == (NodeAssignment(nodes[2], ("ps-1",)),)
+    world.finished("worker-2", succeeded=False)
+    said = world.judge()
+    assert [refused.reason for refused in of_type(said, ev.ProposalRefused)] == ["NoRoom"]
+    assert not of_type(said, ev.DisagreementDetected)
+    world.volcano("worker-3", "job", "worker")
+    world.settle()
+    assert world.where("worker-3") != [""]
 
 
 def test_when_its_time_is_over_the_room_of_a_task_is_for_everybody() -> None:
