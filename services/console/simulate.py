@@ -23,6 +23,7 @@ from events.envelope import Header
 from events.memory import MemoryLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
+from services.console.misspelt import misspelt
 from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_rejected, why_waiting
 from services.ingest.decoding import KINDS, POD, Kind
@@ -66,6 +67,7 @@ def simulate(objects: Iterable[dict[str, Any]], policy: Policy = DEFAULT_POLICY)
     simulation = Simulation()
     simulation.begin(policy)
     simulation.unread = unread(objects)
+    simulation.warnings = misspelt(flatten(objects))
     accepted, refused = listed(objects)
     simulation.refused += map(str, refused)
     simulation.observe(accepted)
@@ -120,6 +122,8 @@ class Simulation:
         """What the API server says of the objects that it does not take."""
         self.unread: dict[str, int] = {}
         """Kinds that are not read, and how many of each."""
+        self.warnings: list[str] = []
+        """What is read, and looks misspelt."""
         self._last: dict[str, int] = {}
         self._version = 0
 
@@ -240,7 +244,7 @@ class Simulation:
     # ----------------------------------------------------------------------------------------------------------- answer
 
     def answer(self) -> dict[str, Any]:
-        """``bound``, ``waiting``, ``evicted``, ``gangs``, ``rejected``, ``unread``, ``digest``: for JSON, by name."""
+        """Ready for JSON: what is bound, what waits, what cannot be read, and the digest (README.md names the keys)."""
         state = self.state
         waiting = {_name(pod.fact): why_waiting(state, pod) for pod in waiting_pods(state)}
         for event in state.rejections.values():
@@ -253,6 +257,7 @@ class Simulation:
             "gangs": gangs(state),
             "rejected": [*self.refused, *rejections(state)],
             "unread": self.unread,
+            "warnings": self.warnings,
             "digest": snapshot.digest(state),
         }
 

@@ -1,0 +1,115 @@
+"""What looks like a declaration of a gang, and is read by nobody: a field of a PodGroup, a label or an annotation.
+
+Kubernetes prunes unknown fields of its objects, and knows no label; ``kubectl`` warns of the former. So a gang whose
+`minMember` is misspelt has no minimum, and a pod whose label is misspelt is a pod of its own, placed alone. A field of a
+PodGroup's spec is told if no dialect has it. Labels and annotations are everybody's: told is one that has a dialect's
+key in the other's place, or a key that is nearly one (half of it that of a dialect, and the other half close).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from events.dialects import POD_GROUPS, TIMEOUT_ANNOTATION
+from services.ingest.dialects import batch, coscheduling, koordinator
+from services.kubernetes.objects import PodGroupSpec
+
+NEAR_NAME, NEAR_PREFIX, NEAR_FIELD = 0.75, 0.85, 0.75
+"""How alike two words are (`difflib`) of which one is taken for the other's misspelling."""
+_GENERATIONS = (
+    coscheduling.V1ALPHA1,
+    coscheduling.KEP_2,
+    coscheduling.V0_19,
+    coscheduling.V0_18,
+    coscheduling.PROPOSAL_2020,
+)
+FIELDS = (
+    *(field.encode_name for field in msgspec.structs.fields(PodGroupSpec)),
+    *("minResources", "subGroupPolicy"),  # read by none, and known (docs/dialects.md): the gang is placed without them
+    *("resourceClaims", "disruptionMode", "podGroupTemplateRef"),
+)
+"""Of a PodGroup's spec, in any dialect."""
+LABELS = (*(key for each in _GENERATIONS for key in (each.gang, each.minimum) if key), batch.TASK)
+ANNOTATIONS = (
+    *koordinator.ON_PODS,
+    *(koordinator.PREFIX + "name", koordinator.PREFIX + "network-topology-spec", TIMEOUT_ANNOTATION),
+    *(batch.GROUP_NAME, batch.KUBE_BATCH_MINIMUM, batch.VOLCANO_MINIMUM, batch.QUEUE_NAME, batch.TASK),
+    "scheduling.volcano.sh/group-min-resources",
+)
+KEYS = {"labels": LABELS, "annotations": ANNOTATIONS}
+OTHER = {"labels": "annotations", "annotations": "labels"}
+
+
+def misspelt(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for each, in the order of the objects."""
+    return [f"{_name(obj)}: {said}" for obj in objects for said in (*_of_fields(obj), *_of_keys(obj, ""))]
+
+
+def _of_fields(obj: dict[str, Any]) -> Iterator[str]:
+    spec = obj.get("spec")
+    if obj["kind"] != "PodGroup" or obj["apiVersion"] not in POD_GROUPS.values() or not isinstance(spec, dict):
+        return
+    for field in spec:
+        if field not in FIELDS:
+            yield f"spec.{field} is no field of a PodGroup{_meant(_nearest(field, FIELDS, NEAR_FIELD))}"
+
+
+def _of_keys(value: Any, path: str) -> Iterator[str]:
+    """Of all metadata in it: those of templates, too."""
+    if isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _of_keys(part, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            here = f"{path}.{name}" if path else name
+            if name in KEYS and path.rpartition(".")[2] == "metadata" and isinstance(part, dict):
+                yield from (f"{here}[{key}] {said}" for key in part if (said := _of_key(key, name)))
+            else:
+                yield from _of_keys(part, here)
+
+
+@lru_cache(maxsize=10_000)  # pods of one template have one set of them
+def _of_key(key: str, place: str) -> str:
+    """What is wrong with a label or annotation; empty for nothing."""
+    if key in KEYS[place]:
+        return ""
+    if key in KEYS[OTHER[place]]:
+        return f"is read among {OTHER[place]} alone"
+    found = _nearest_key(key, KEYS[place])
+    return f"is no declaration{_meant(found)}" if found else ""
+
+
+def _nearest_key(key: str, known: Iterable[str]) -> str:
+    """One of which the prefix or the name is the same, without regard to case, and the other nearly."""
+    prefix, _, name = key.lower().rpartition("/")
+    for other in known:
+        other_prefix, _, other_name = other.lower().rpartition("/")
+        if (prefix == other_prefix and _alike(name, other_name) >= NEAR_NAME) or (
+            name == other_name and _alike(prefix, other_prefix) >= NEAR_PREFIX
+        ):
+            return other
+    return ""
+
+
+def _nearest(word: str, known: Iterable[str], least: float) -> str:
+    score, found = max((_alike(word.lower(), other.lower()), other) for other in known)
+    return found if score >= least else ""
+
+
+def _alike(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def _meant(found: str) -> str:
+    return f"; did you mean {found}?" if found else ""
+
+
+def _name(obj: dict[str, Any]) -> str:
+    metadata = obj["metadata"]
+    name = metadata.get("name") or metadata.get("generateName", "")
+    return f"{obj['kind']} {'/'.join(filter(None, (metadata.get('namespace'), name)))}"

@@ -1,0 +1,131 @@
+"""What looks like a declaration of a gang and is none: told, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from events.dialects import POD_GROUPS
+from services.__main__ import app
+from services.console.misspelt import ANNOTATIONS, LABELS, misspelt
+from services.simulator.manifests import load_yaml
+
+MANIFESTS = Path(__file__).parents[3] / "shared" / "manifests"
+OTHERS = (
+    *("app.kubernetes.io/name", "app.kubernetes.io/part-of", "batch.kubernetes.io/job-name", "pod-template-hash"),
+    *("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name", "jobset.sigs.k8s.io/jobset-name", "name", "app"),
+    *("volcano.sh/job-name", "volcano.sh/queue-name", "volcano.sh/task-index", "volcano.sh/preemptable"),
+    *("scheduling.volcano.sh/group-name", "training.kubeflow.org/job-name", "scheduling.koordinator.sh/priority"),
+)
+"""Keys that others have, and that are nobody's mistake."""
+
+
+def pod_group(api_version: str = "scheduling.x-k8s.io/v1alpha1", **spec: object) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": "g", "namespace": "ml"}, "spec": spec}
+
+
+def job(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    template = {"metadata": {"labels": labels or {}, "annotations": annotations or {}}, "spec": {"containers": []}}
+    metadata = {"name": "j", "namespace": "ml"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("minmember", "; did you mean minMember?"),
+        ("minMembers", "; did you mean minMember?"),
+        ("minimumMember", "; did you mean minMember?"),
+        ("scheduleTimeoutSecond", "; did you mean scheduleTimeoutSeconds?"),
+        ("quee", "; did you mean queue?"),
+        ("colour", ""),
+    ],
+)
+def test_a_field_that_no_pod_group_has_is_told(field: str, said: str) -> None:
+    assert misspelt([pod_group(minMember=2, **{field: 3})]) == [
+        f"PodGroup ml/g: spec.{field} is no field of a PodGroup{said}"
+    ]
+
+
+@pytest.mark.parametrize("api_version", POD_GROUPS.values())
+def test_what_a_dialect_has_and_muster_ignores_is_no_mistake(api_version: str) -> None:
+    assert not misspelt([pod_group(api_version, minResources={"cpu": "1"}, disruptionMode="pod", minMember=1)])
+
+
+def test_a_kind_of_the_same_name_in_another_group_is_not_looked_at() -> None:
+    assert not misspelt([pod_group("example.org/v1", minmember=3)])
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("scheduling.x-k8s.io/podgroup", "scheduling.x-k8s.io/pod-group"),
+        ("scheduling.x-k8s.io/Pod-Group", "scheduling.x-k8s.io/pod-group"),
+        ("schedulng.x-k8s.io/pod-group", "scheduling.x-k8s.io/pod-group"),
+        ("pod-group.scheduling.sig.k8s.io", "pod-group.scheduling.sigs.k8s.io"),
+        ("pod-group.scheduling.sigs.k8s.io/minavailable", "pod-group.scheduling.sigs.k8s.io/min-available"),
+    ],
+)
+def test_a_label_that_is_nearly_a_dialects_is_told_wherever_it_stands(key: str, meant: str) -> None:
+    assert misspelt([job(labels={key: "x"})]) == [
+        f"Job ml/j: spec.template.metadata.labels[{key}] is no declaration; did you mean {meant}?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("gang.scheduling.koordinator.sh/min-avilable", "gang.scheduling.koordinator.sh/min-available"),
+        ("gang.scheduling.koordinator.io/name", "gang.scheduling.koordinator.sh/name"),
+        ("scheduling.k8s.io/groupname", "scheduling.k8s.io/group-name"),
+        ("scheduling.volcano.sh/group-min-members", "scheduling.volcano.sh/group-min-member"),
+    ],
+)
+def test_an_annotation_that_is_nearly_a_dialects_is_told(key: str, meant: str) -> None:
+    assert misspelt([job(annotations={key: "x"})]) == [
+        f"Job ml/j: spec.template.metadata.annotations[{key}] is no declaration; did you mean {meant}?"
+    ]
+
+
+def test_a_label_among_annotations_is_told_and_an_annotation_among_labels() -> None:
+    found = misspelt(
+        [job({"gang.scheduling.koordinator.sh/name": "g"}, annotations={"scheduling.x-k8s.io/pod-group": "g"})]
+    )
+    assert found == [
+        "Job ml/j: spec.template.metadata.labels[gang.scheduling.koordinator.sh/name] is read among annotations alone",
+        "Job ml/j: spec.template.metadata.annotations[scheduling.x-k8s.io/pod-group] is read among labels alone",
+    ]
+
+
+def test_of_what_is_right_and_of_what_is_others_nothing_is_said() -> None:
+    ours = job(dict.fromkeys(LABELS, "x"), dict.fromkeys(ANNOTATIONS, "x"))
+    others = job(dict.fromkeys(OTHERS, "x"), dict.fromkeys(OTHERS, "x"))
+    assert not misspelt([ours, others])
+
+
+@pytest.mark.skipif(not MANIFESTS.is_dir(), reason="needs ../shared")
+def test_of_published_manifests_nothing_is_said() -> None:
+    files = [file for file in sorted(MANIFESTS.rglob("*.yaml")) if ".fragment." not in file.name]
+    assert not [said for file in files for said in misspelt(_readable(file))]
+
+
+def _readable(file: Path) -> list[dict[str, Any]]:
+    try:
+        return load_yaml([file])
+    except ValueError:  # published as it is, and refused
+        return []
+
+
+def test_simulate_warns(tmp_path: Path) -> None:
+    """As it was: taken in silence, with a minimum that nobody had written."""
+    file = tmp_path / "group.json"
+    file.write_text(json.dumps(pod_group(minmember=3)))
+    said = CliRunner().invoke(app, ["simulate", "-f", str(file)])
+    assert said.exit_code == 0
+    assert "spec.minmember is no field of a PodGroup; did you mean minMember?" in said.stdout
+    found = json.loads(CliRunner().invoke(app, ["simulate", "-f", str(file), "--json"]).stdout)
+    assert len(found["warnings"]) == 1
