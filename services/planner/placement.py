@@ -31,13 +31,14 @@ WHOLE_BITS = 30
 """A resource that is wholly free counts 2^30; shares are scaled so that products stay below 2^31 and sums exact."""
 SHARE_BITS = 10
 REMEMBERED = 1_024
-"""Classes for which it is remembered what a pod takes."""
+"""Classes, at most, for which it is remembered what one of their pods takes."""
 _BEST = 1 << 24
 _FAR = 1 << 46
 """Beyond it, shares of nodes do not differ where shards have nodes of their own: the keys' bits would not do."""
 _TAKEN = np.int64(np.iinfo(np.int64).max)
 PREFERENCE_WEIGHT = 1 << SHARE_BITS
-"""What a fully preferred node (all of the pod's preferred affinity) is worth: as much as a resource that is all free."""
+"""What a fully preferred node (all of the pod's preferred affinity) is worth for each resource that counts: as much as
+if that resource were wholly free."""
 _OWN = 61
 """The bit of a key by which a shard's own nodes come first. What is below it is a score and a tie."""
 _SCORE_BITS, _LEVEL_BITS = 17, 14
