@@ -21,7 +21,7 @@ from events import Event, Renewed, VersionsAnnounced
 from events.envelope import Commit, Stored, encode_events
 from events.log import EventLog, LogError
 from services import telemetry
-from services.start import FOLD_EVENTS, state_at
+from services.start import FOLD_EVENTS, in_slices, state_at
 from services.state.clock import tick, wanted_in_ns
 from services.state.fold import State
 from services.state.form import UnknownVersion
@@ -263,14 +263,7 @@ class Decider:
 
     async def _think(self) -> Sequence[Event]:
         """What the core says of the state, in slices; nothing is folded meanwhile."""
-        cycle = self._decide(self.state)
-        while True:
-            try:
-                next(cycle)
-            except StopIteration as done:
-                decided: Sequence[Event] = done.value
-                return decided
-            await asyncio.sleep(0)
+        return await in_slices(self._decide(self.state))
 
     async def _append(self, decided: Sequence[Event], cause: str) -> None:
         await self._append_payload(encode_events(decided), len(decided), cause)

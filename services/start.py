@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Generator
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from events.log import EventLog, LogError, Purged
@@ -28,6 +29,7 @@ logger = logging.getLogger("muster.start")
 FOLD_EVENTS = 2_000
 """Events folded between two turns of the event loop: a few milliseconds."""
 S = TypeVar("S", bound=Folded)
+T = TypeVar("T")
 
 
 class NoStart(LogError):
@@ -91,20 +93,24 @@ async def restored(log: EventLog, kept: Kept, form: Form[S]) -> S | None:
         _left_out(kept, f"it is of state version {kept.state}, and this code has {listed(form.folds)}")
         return None
     try:
-        slices = form.unpack(await log.snapshots.get(kept), kept.digest)
-        while True:
-            try:
-                next(slices)
-            except StopIteration as done:
-                state: S = done.value
-                break
-            await asyncio.sleep(0)
+        state = await in_slices(form.unpack(await log.snapshots.get(kept), kept.digest))
         if (state.sequence, state.state_version) != (kept.sequence, kept.state):
             raise Damaged(f"it is of {state.sequence}, state version {state.state_version}")
     except (Damaged, BrokenSnapshot) as error:
         _left_out(kept, str(error))
         return None
     return state
+
+
+async def in_slices(work: Generator[None, None, T]) -> T:
+    """The result of the work, with a turn of the event loop between its slices."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        await asyncio.sleep(0)
 
 
 async def fold(log: EventLog, state: Folded, until: int) -> int:

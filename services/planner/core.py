@@ -31,6 +31,7 @@ from services.state import cohorts, commits, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.records import Group, Nomination
+from services.state.slices import at_once
 
 PlannerEvent = GangPlaced | GroupsRefused | RoomRequested
 SLICE_ROWS = 200_000
@@ -77,13 +78,7 @@ RULES: dict[int, Callable[[State, str], Generator[None, None, list[PlannerEvent]
 
 def decide_now(state: State, shard: str) -> list[PlannerEvent]:
     """`decide` in one go."""
-    cycle = decide(state, shard)
-    while True:
-        try:
-            next(cycle)
-        except StopIteration as done:
-            events: list[PlannerEvent] = done.value
-            return events
+    return at_once(decide(state, shard))
 
 
 class Cycle:

@@ -24,6 +24,7 @@ import msgspec
 from events import Event, SnapshotTaken
 from events.envelope import FIRST_VERSION, Commit, Stored
 from events.wire import UNDECODABLE
+from services.state.slices import at_once
 
 PORTION = 1_000
 """Entries of a table that share a line: a few milliseconds of work."""
@@ -217,13 +218,3 @@ def _portions(table: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
     entries = iter(table.items())
     while portion := dict(islice(entries, PORTION)):
         yield portion
-
-
-def at_once(slices: Generator[None, None, S]) -> S:
-    """All slices at once."""
-    while True:
-        try:
-            next(slices)
-        except StopIteration as done:
-            state: S = done.value
-            return state
