@@ -6,14 +6,14 @@ has one, it counts instead of its pods'; where it has none (no class, or one tha
 Gang groups are Koordinator's.
 
 *Age*: a gang was created when its PodGroup was, else with the first of its pods that the log saw. A gang group is as old
-as the oldest of its gangs.
+as the oldest of its gangs: where one of them has a PodGroup, pods that were there before that make it no older.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from services.state.records import Gang, Group
+from services.state.records import Group
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -32,8 +32,9 @@ def created_ns(state: State, group: Group) -> int:
     """Wall time of the creation, as the API server says it; earlier goes first."""
     if group.pod:
         return group.created_ns
-    return min(_created_ns(state, group, state.gangs[key]) for key in group.gangs)
-
-
-def _created_ns(state: State, group: Group, gang: Gang) -> int:
-    return state.pod_groups[gang.pod_group].created_ns if gang.pod_group else group.created_ns
+    gangs = [state.gangs[key] for key in group.gangs]
+    declared = [state.pod_groups[gang.pod_group].created_ns for gang in gangs if gang.pod_group]
+    if not declared:
+        return group.created_ns
+    others = (next(iter(gang.members)) for gang in gangs if not gang.pod_group and gang.members)
+    return min([*declared, *(state.pods[uid].fact.created_ns for uid in others)])

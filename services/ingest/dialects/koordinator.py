@@ -6,7 +6,9 @@ annotation ``gang.scheduling.koordinator.sh/name``, in this order.
 
 The text is silent about bad values; Koordinator's code logs them and takes the default. Here they are rejected, but for a
 total below the minimum, which counts as the minimum there and here. The text bounds no group; here a gang that names more
-than `MOST_GANGS` has a bad value.
+than `MOST_GANGS` has a bad value. The text has two names for the annotation of gang groups, ``groups`` and, once,
+``gang-groups``, which the code does not read: both are taken, and ``groups`` goes before. Names "should be in the form of
+RFC 1123" there, which its code does not ask for: whatever a label may say is taken.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ Read = Callable[[str, str], Any]
 ON_GROUPS: dict[str, tuple[str, Read]] = {
     PREFIX + "total-number": ("total_member", _read_total),
     PREFIX + "mode": ("mode", _read_mode),
+    PREFIX + "gang-groups": ("groups", _read_groups),
     PREFIX + "groups": ("groups", _read_groups),
     "pod-group.scheduling.sigs.k8s.io/match-policy": ("match_policy", _read_policy),
     PREFIX + "match-policy": ("match_policy", _read_policy),

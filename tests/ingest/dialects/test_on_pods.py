@@ -140,6 +140,14 @@ def test_no_groups_three_times(groups: str | None) -> None:
     assert ("groups" in found.said) == (groups is not None), "but said, it wins over the CRD"
 
 
+def test_the_other_name_of_the_groups_that_the_text_has() -> None:
+    """ "total-number, mode, gang-groups should be found in PodGroup's annotation if needed"."""
+    found = declared(**koordinator(name="g", min_available="1", gang_groups='["default/h"]'))
+    assert found.groups == ("default/g", "default/h")
+    both = {"gang_groups": '["default/h"]', "groups": '["default/i"]'}
+    assert declared(**koordinator(name="g", min_available="1", **both)).groups == ("default/g", "default/i")
+
+
 def test_a_gang_that_timed_out() -> None:
     assert member(**koordinator(name="g", timeout="true")).timed_out is True
     assert member(**koordinator(name="g", timeout="false")).timed_out is UNSET

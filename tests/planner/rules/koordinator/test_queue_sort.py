@@ -3,6 +3,7 @@
 import msgspec
 
 import events as ev
+from events.objects import Declaration
 from events.policy import DEFAULT_POLICY, Profile
 from tests.world import World, of_type
 
@@ -57,6 +58,19 @@ def test_a_gang_of_the_annotation_way_has_that_of_its_first_pod() -> None:
     world.pod("train-1", "train", minimum=2, created_s=9)
     world.pod("alone", created_s=5)
     assert tried(world) == ["default/train", "pod/default/alone"]
+
+
+def test_a_gang_group_is_as_old_as_the_oldest_of_its_gangs_whenever_pods_of_a_pod_group_came() -> None:
+    """Then we compare creationTimestamp of the Gang: one by the CRD way, its pods before it, one by annotations."""
+    world = roomy()
+    groups = ("default/a", "default/b")
+    world.pod("a-0", "a", dialect="koordinator/v1alpha1", created_s=1)
+    world.pod("alone", created_s=4)
+    world.pod_group("a", 1, dialect="koordinator/v1alpha1", created_s=8, groups=groups)
+    by_annotations = Declaration(min_member=1, waiting_time_ms=0, groups=groups, said=("groups", "min_member"))
+    world.pod("b-0", "b", dialect="koordinator/v1alpha1", created_s=5, declared=by_annotations)
+    world.pod("between", created_s=6)
+    assert tried(world) == ["pod/default/alone", "default/a", "pod/default/between"]
 
 
 def test_equal_ones_are_ordered_by_namespace_and_name() -> None:
