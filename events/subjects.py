@@ -6,6 +6,7 @@ and shows what an outsider wrote onto a subject that is not his.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import get_args
 
 from events import AdminEvents, BinderEvents, Event, Facts, FederatorEvents, PlannerEvents
@@ -31,6 +32,7 @@ def role_of(writer: str) -> str:
     return writer.partition(".")[0]
 
 
+@lru_cache(maxsize=256)  # the fold asks for each event of a planner's
 def shard_of(writer: str) -> str:
     """The shard of ``planner.<shard>``; empty for another writer."""
     return writer.partition(".")[2]

@@ -173,7 +173,7 @@ def meant(state: State, key: str) -> Group | None:
     group = state.groups.get(key)
     if group is None or group.since > state.basis or state.commit_epoch != state.epoch:
         return None
-    return group if state.owner(group) == shard_of(state.writer) else None
+    return group if state.owners[group.partition] == shard_of(state.writer) else None
 
 
 def key_of(fact: ev.PodObserved) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import Place
-from events.subjects import shard_of
 from services.state import cohorts, groups, membership, pods, timeouts
 from services.state.clock import NOMINATION, PERMIT, group_key, of_group, runs, set_deadline
 from services.state.nominations import replacement_key
@@ -48,7 +47,7 @@ def placed(state: State, event: ev.GangPlaced) -> None:
     if not state.claims.keys().isdisjoint(wanted):
         state.ignore(event)
         return
-    place, shard = state.place, shard_of(state.writer)
+    place, shard = state.place, state.owners[group.partition]
     state.proposals[place] = Proposal(
         place, state.sequence, state.index, event.group, shard, state.basis, event.required, event.optional
     )

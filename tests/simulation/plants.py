@@ -222,7 +222,10 @@ PLANTS: dict[str, Plant] = {
         "services.state.groups",
         (
             (" or state.commit_epoch != state.epoch:\n        return None\n", ":\n        return None\n"),
-            ("    return group if state.owner(group) == shard_of(state.writer) else None\n", "    return group\n"),
+            (
+                "    return group if state.owners[group.partition] == shard_of(state.writer) else None\n",
+                "    return group\n",
+            ),
         ),
     ),
     "partitions of the dead": Plant(
