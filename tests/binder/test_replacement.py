@@ -57,6 +57,19 @@ def test_the_binder_keeps_strangers_out_whatever_planners_propose() -> None:
     assert of_type(verdicts, ev.DisagreementDetected) == []
 
 
+def test_another_gang_does_not_spend_the_room() -> None:
+    """It is nominated for its own: who goes there besides finds it taken, be it a gang whose pods are like the failed."""
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    others = world.gang("other", 1, 1)
+    basis = world.state.sequence
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.propose("default/other", {others[0]: node}, basis=basis)
+    assert [type(event) for event in world.judge()] == [ev.ProposalRefused]
+    assert uids[1] in world.state.nominations
+
+
 def test_room_that_is_taken_already_is_not_kept() -> None:
     world, uids = running()
     (node,) = world.where(uids[1])

@@ -341,6 +341,45 @@ PLANTS: dict[str, Plant] = {
         "services.binder.replacement",
         (("        elif nomination.due and (", "        elif False and ("),),
     ),
+    "any node": Plant(
+        "the binder permits what its planner proposed, though the node takes no such pods any more",
+        "services.binder.judge",
+        (("                if not fit[row]:", "                if False:"),),
+    ),
+    "lowest first": Plant(
+        "the queue has the lowest priority first",
+        "services.state.queueing",
+        (
+            ("        return group.priority\n    declared", "        return -group.priority\n    declared"),
+            ("    return max(own, default=group.priority)", "    return -max(own, default=group.priority)"),
+        ),
+    ),
+    "partition of who is there": Plant(
+        "a gang group's partition is that of the smallest gang that is there, not that is named",
+        "services.state.gang_groups",
+        (("    return partition_of(min(named, default=gangs[0]))", "    return partition_of(gangs[0])"),),
+    ),
+    "nomination begun anew": Plant(
+        "room is nominated anew for a gang under another time, which nobody counts",
+        "services.state.nominations",
+        (("    since = state.place if before is None else before.since", "    since = state.place"),),
+    ),
+    "facts without news": Plant(
+        "ingest writes a pod whenever its resourceVersion moved",
+        "services.ingest.differ",
+        (
+            (
+                "        if not identity.same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):",
+                "        if old.resource_version != new.resource_version and old.node == new.node:",
+            ),
+        ),
+    ),
+    "time of the hold before": Plant(
+        "that a hold's time is over counts for the gang's next hold as well",
+        "services.state.groups",
+        (("    group.permit_due = False\n    state.holding", "    state.holding"),),
+        first=koordinator.FROM,
+    ),
     "free from the start": Plant(
         "a gang's pods are as ordinary ones before it ever had its minimum",
         "services.state.membership",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from events.dialects import TIMEOUT_ANNOTATION as MARK
+from services.binder.report import WORDS
 from services.console.settled import log_at_rest
 from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
@@ -82,8 +83,8 @@ def live_states_agree(world: World) -> None:
             raise Violation(f"{process}'s live state is not the fold of its log (7.6)")
 
 
-def check(witness: Witness, api: Api) -> None:
-    """Raises Violation."""
+def check(witness: Witness, api: Api, since: int) -> None:
+    """`since`: where everything was at rest before, if it was, and faults had ended. Raises Violation."""
     state = witness.state
     witness.validate()
     for what in SETTLED:
@@ -96,6 +97,7 @@ def check(witness: Witness, api: Api) -> None:
     _nodes_agree(state, api)
     _nothing_that_fits_waits(state)
     _timed_out_gangs_wait_for_their_users(witness, api)
+    _who_waits_is_told_why(state, api, since)
     _no_gang_half_bound(witness)
 
 
@@ -170,6 +172,23 @@ def _timed_out_gangs_wait_for_their_users(witness: Witness, api: Api) -> None:
             says = any(uid in marked and state.pods[uid].status == PENDING for uid in membership.members(state, group))
             if not stands or not (says or witness.seen["TimeoutMarkFailed"]):
                 raise Violation(f"{group.key} waits for a user who has acted (7.12, seed 002)")
+
+
+def _who_waits_is_told_why(state: State, api: Api, since: int) -> None:
+    """In the log always; on the pods, whose conditions may be lost while the API server answers badly, of refusals in
+    peace."""
+    truth = _pods(api)
+    for place, cohort in state.cohorts.items():
+        if not cohort.message:
+            raise Violation(f"{cohort} does not say what is missing (7.9)")
+        word = WORDS.get(cohort.reason)
+        if not since or place >> 20 <= since or word is None:
+            continue
+        members = [uid for key in cohort.groups for uid in membership.members(state, state.groups[key])]
+        for uid in [uid for uid in members if membership.placeable(state, uid)]:
+            told = {one["type"]: one.get("reason") for one in truth[uid]["status"].get("conditions") or []}
+            if told.get("PodScheduled") != word:
+                raise Violation(f"pod {uid} waits for {cohort.reason}, and is told {told} (7.9)")
 
 
 def _no_gang_half_bound(witness: Witness) -> None:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 import events as ev
 from events import dialects, subjects
 from events.envelope import Commit, Stored
@@ -60,6 +62,8 @@ class Witness:
         """Events by type."""
         self.causes: Counter[str] = Counter()
         """Commits by cause."""
+        self.cycles = 0
+        """Of all planners, as far as they said something."""
         self.bound: dict[str, str] = {}
         """UID → the node that it was bound to, by whomever; kept when the pod is gone."""
         self.bound_by: dict[str, Process] = {}
@@ -76,6 +80,8 @@ class Witness:
         """Node, pod or gang → the sequence of the last fact about it."""
         self._where: dict[str, tuple[str, ...]] = {}
         """UID → its node, group and gang after the last fact about it."""
+        self._said: dict[str, ev.PodObserved | ev.NodeObserved] = {}
+        """UID → what the log said of it last in full, but for what it says by other facts."""
         self._versions: dict[str, int] = {}
         """UID → the newest resourceVersion at which the log observed the object."""
         self._policy_at = 0
@@ -108,7 +114,8 @@ class Witness:
                 check = CHECKS.get(type(event))
                 if check is not None:
                     check(self, event, commit, index, before)
-            if commit.header.writer.startswith("planner.") and len(commit.events) > 1:
+            if commit.header.writer.startswith("planner.") and commit.header.cause == "decide":
+                self.cycles += 1
                 self._in_queue_order(commit)
         self._last[stored.subject] = stored.sequence
 
@@ -170,6 +177,8 @@ class Witness:
 
     def node(self, event: ev.NodeObserved | ev.NodeDeleted, commit: Commit, index: int, before: Before) -> None:
         self._touched[event.name] = commit.sequence
+        if isinstance(event, ev.NodeObserved):
+            self._news(event.uid, msgspec.structs.replace(event, resource_version=""), commit.sequence)
         node = self.state.nodes.get(event.name)
         if node is not None and node.fact is not None:
             self._newer(node.fact.uid, node.fact.resource_version, commit.sequence)
@@ -177,6 +186,8 @@ class Witness:
     def pod(self, event: Any, commit: Commit, index: int, before: Before) -> None:
         """A fact about a pod is one about its node and its gang, be it the gang that it leaves."""
         uid, sequence = event.uid, commit.sequence
+        if isinstance(event, ev.PodObserved):
+            self._news(uid, msgspec.structs.replace(event, resource_version="", status="", node=""), sequence)
         self._touched[uid] = sequence
         pod, was = self.state.pods.get(uid), self._where.get(uid, ())
         now: tuple[str, ...] = ()
@@ -194,6 +205,13 @@ class Witness:
         self._where[uid] = now
         if pod is not None:
             self._newer(uid, pod.fact.resource_version, sequence)
+
+    def _news(self, uid: str, fact: ev.PodObserved | ev.NodeObserved, sequence: int) -> None:
+        """An object is written again only if something of it changed. A pod's gang may have to be said again: whether
+        it says that it timed out is news, too, where it did before and did in between."""
+        again = self._said.get(uid) == fact and (isinstance(fact, ev.NodeObserved) or fact.gang is None)
+        _require(not again, f"{sequence}: {fact.name} is observed again, and nothing of it changed (section 3)")
+        self._said[uid] = fact
 
     def _newer(self, uid: str, version: str, sequence: int) -> None:
         """Of an object, the log's last full observation is its newest."""

@@ -453,3 +453,18 @@ def test_a_member_that_somebody_else_binds_leaves_fewer_to_place() -> None:
     world.pass_s(1.5)
     world.settle()
     assert world.where("train-0", "train-1") == ["n0", "n1"]
+
+
+def test_room_that_a_pod_gives_back_while_it_runs_wakes_who_was_refused_for_it() -> None:
+    """Pods may be resized in place (Kubernetes 1.33): a refused group is tried after a fact that could change its
+    verdict, and not minutes later (design, section 3)."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("large", cpu=4, node="n0")
+    world.pod("waits", cpu=2)
+    world.settle()
+    world.pass_s(2)
+    assert world.plan() == []
+    world.pod("large", cpu=1, node="n0")
+    world.settle()
+    assert world.where("waits") == ["n0"]
