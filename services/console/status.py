@@ -1,7 +1,8 @@
 """Status: who holds what, how fast it goes, and who waits — of a log that runs, or of one in a file.
 
-Everything but the holders of leases is in the log. A writer's *lag* is how many commits its last decision had not seen:
-what the others appended while it decided. Rates are of the last seconds before now; of a file, before its end.
+Everything but the holders of leases is in the log. A writer's *lag* is how far it is behind the log's end: while
+something waits to be said by it, the commits that came behind what it had read when it last said something; else those
+that its last decision had not seen, what the others appended while it decided. Rates are of the last seconds before now; of a file, before its end.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Last(NamedTuple):
     sequence: int
     time_ns: int
     cause: str
+    basis: int
     lag: int
+    """What it had not seen when it was decided."""
 
 
 class Moment(NamedTuple):
@@ -95,7 +98,7 @@ class Observer:
 
     def _note(self, commit: Commit) -> None:
         header = commit.header
-        self._last[header.writer] = Last(commit.sequence, header.time_ns, header.cause, _lag(commit))
+        self._last[header.writer] = Last(commit.sequence, header.time_ns, header.cause, header.basis, _lag(commit))
         self._recent.append(_moment(commit))
         while self._recent[-1].time_ns - self._recent[0].time_ns > WINDOW_S * 1_000_000_000:
             self._recent.popleft()
@@ -144,8 +147,14 @@ class Observer:
             "last": last.sequence if last is not None else None,
             "cause": last.cause if last is not None else None,
             "age_s": _seconds(now_ns - last.time_ns) if last is not None else None,
-            "lag": last.lag if last is not None else None,
+            "lag": self._lag(writer, last) if last is not None else None,
         }
+
+    def _lag(self, writer: str, last: Last) -> int:
+        """Of a writer that has nothing to say nobody can tell by the log how far it has read."""
+        role, _, shard = writer.partition(".")
+        awaited = bool(cohorts.candidates(self.state, shard)) if role == "planner" else bool(self.state.proposals)
+        return self.state.sequence - 1 - last.basis if awaited and role in ("planner", "binder") else last.lag
 
     async def _holder(self, cluster: str, writer: str) -> str | None:
         """Who holds the lease; None where there are none, or they cannot be asked for."""

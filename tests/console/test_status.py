@@ -72,6 +72,26 @@ async def test_lag_is_what_the_last_decision_had_not_seen() -> None:
     assert (await of(world))["writers"]["planner.a"]["lag"] == 3
 
 
+async def test_who_has_something_to_say_and_says_nothing_lags_behind_the_logs_end() -> None:
+    """A shard that hangs, or cannot read: its last decision had seen everything."""
+    world = World(shards=("a", "b"))
+    for i in range(4):
+        world.node(f"n{i}", cpu=2)
+    world.settle(("a", "b"))
+    for i in range(6):
+        world.pod(f"p{i}")
+    before = world.state.sequence
+    world.plan("a")
+    world.node("n9")
+    writers = (await of(world))["writers"]
+    assert before - 6 <= writers["planner.b"]["lag"] <= world.state.sequence
+    assert writers["planner.b"]["lag"] > 6
+    assert writers["planner.a"]["lag"] == 0
+    assert writers["binder"]["lag"] > 0, "a proposal waits for it"
+    world.settle(("a", "b"))
+    assert {writer["lag"] for writer in (await of(world))["writers"].values()} == {0}
+
+
 async def test_rates_are_of_the_last_seconds() -> None:
     world = World()
     world.node("n0", cpu=1)
