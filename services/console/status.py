@@ -2,7 +2,8 @@
 
 Everything but the holders of leases is in the log. A writer's *lag* is how far it is behind the log's end: while
 something waits to be said by it, the commits that came behind what it had read when it last said something; else those
-that its last decision had not seen, what the others appended while it decided. Rates are of the last seconds before now; of a file, before its end.
+that its last decision had not seen, what the others appended while it decided. Rates are of the last seconds before
+now; of a file, before its end.
 """
 
 from __future__ import annotations

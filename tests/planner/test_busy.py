@@ -15,7 +15,7 @@ from events.jetstream import JetStreamLog
 from events.lease import Lease
 from events.server import EmbeddedServer
 from events.subjects import subject
-from services.decider import Decider, Decision
+from services.decider import Decider, Deciding
 from services.planner import core
 from services.start import FOLD_EVENTS
 from services.state.fold import State
@@ -96,7 +96,7 @@ class Turns:
 async def test_a_planner_that_folds_100_000_pods_answers_pings_and_keeps_its_lease(tmp_path: Path) -> None:
     last = 0
 
-    def decide(state: State) -> Decision:
+    def decide(state: State) -> Deciding:
         """A cycle that is so long that all pods were read meanwhile: they are folded in one go behind it."""
         while planner._read_to < last:
             yield
