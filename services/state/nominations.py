@@ -46,7 +46,8 @@ def nominated(state: State, event: ev.GroupNominated) -> None:
         set_deadline(state.clock("binder"), GROUP_NOMINATION, group_key(since, event.group), event.waiting_ms)
     else:
         _give_back(state, before)
-    state.group_nominations[event.group] = GroupNomination(event.group, since, event.assignments)
+    due = before is not None and before.due
+    state.group_nominations[event.group] = GroupNomination(event.group, since, event.assignments, due)
     for assignment in event.assignments:
         for uid in assignment.pods:
             pod = state.pods.get(uid)

@@ -113,6 +113,18 @@ def test_a_later_refusal_nominates_anew_and_the_first_ones_time_runs_on() -> Non
     assert all(world.where(*(f"train-{i}" for i in range(4))))
 
 
+def test_one_whose_time_is_over_while_a_proposal_stands_is_not_nominated_anew_for_ever() -> None:
+    """Seed 52091: the first one's time had run out, and of the second no deadline ran (design, 7.13)."""
+    world = after_three()
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    free = sorted({a.node for a in placed.required} - set(nominated(world)))[0]
+    world.pass_s(11)
+    world.pod("thief", node=free, candidate=False, cpu=2)
+    assert kinds(world.judge()) == ["ProposalRefused", "GroupNominated"]
+    assert world.judge() == [ev.GroupNominationEnded(group=GANG, reason="Expired")]
+    assert nominated(world) == []
+
+
 def test_it_expires_in_log_time_unless_a_proposal_stands() -> None:
     world = after_three()
     world.plan()
