@@ -23,8 +23,10 @@ import numpy.typing as npt
 from services.planner.ports import Ports
 from services.planner.rules.node_score import SCORES
 from services.state import fits
-from services.state.nodes import ClassInfo, Ints, Mask, NodeTable
+from services.state.nodes import BASE_RESOURCES, ClassInfo, Ints, Mask, NodeTable
 
+CPU, MEMORY, _, PODS = range(len(BASE_RESOURCES))
+"""Columns of the table."""
 CHUNK_PODS = 256
 """Pods that are spread in one step; bounds the table of pairs."""
 WHOLE_BITS = 30
@@ -330,8 +332,11 @@ class Shapes:
 
 
 def _counting(info: ClassInfo) -> tuple[int, ...]:
-    """The resources that count for the class's score: cpu, memory and the extended ones that it asks for."""
-    return (0, 1, *(column for column, _ in info.columns if column > 3))
+    """The resources that count for the class's score: cpu, memory and the extended ones that it asks for; beside them
+    the number of pods where it asks for none of these, or all of its pods would go to one node."""
+    extended = [column for column, _ in info.columns if column > PODS]
+    asks = bool(extended) or any(column in info.amounts for column in (CPU, MEMORY))
+    return (CPU, MEMORY, *extended) if asks else (CPU, MEMORY, PODS)
 
 
 def _preference(table: NodeTable, info: ClassInfo) -> Ints | None:

@@ -132,6 +132,8 @@ class Naive:
 
     def score(self, name: str, ask: Ask) -> int:
         counted = ["cpu_milli", "memory_bytes", *(["nvidia.com/gpu"] if ask.gpu else [])]
+        if not (ask.cpu_milli or ask.memory_bytes or ask.gpu):
+            counted.append("pods")
         asked, share = class_of(ask).requests, 0
         for resource in counted:
             offered = self.offered[name][resource]
@@ -245,6 +247,14 @@ def test_more_pods_than_one_step_takes(score: str) -> None:
     room.undo(info, placed)
     assert (room.free == Room(table, score).free).all()
     assert room.place(info, ask.pods, ask.seed) == placed
+
+
+def test_pods_that_ask_for_nothing_are_spread_by_their_number() -> None:
+    """The kube-scheduler scores them as if they asked for a little; by cpu and memory alone all went to one node."""
+    ask = Ask(0, 0, 0, "", False, 12, 5)
+    table = table_of([(1024, GIB, 0, "a")] * 3, [ask])
+    room = Room(table, "least-allocated")
+    assert by_name(table, room.place(table.classes[class_of(ask).digest], 12, ask.seed)) == {"n0": 4, "n1": 4, "n2": 4}
 
 
 def as_dict(fact: ev.NodeObserved) -> dict:
