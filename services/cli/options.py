@@ -14,6 +14,6 @@ Schedulers = Annotated[
 ]
 Log = Annotated[str, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="LOG")]
 JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
-Json = Annotated[bool, typer.Option("--json", help="one JSON object on the last line of stdout")]
+Json = Annotated[bool, typer.Option("--json", help="JSON, on the last line of stdout")]
 PROFILE = "default, binpack, coscheduling, koordinator or kube-batch"
 Shard = Annotated[str | None, typer.Option(help="the planner's shard; auto: the first free one", metavar="NAME|auto")]

@@ -19,7 +19,7 @@ from services.console import show, timeline
 from services.console.commands import told_errors
 from services.console.errors import Unusable
 from services.console.location import open_location
-from services.console.replay import EPOCH, read_place
+from services.console.replay import EPOCH, check_place, read_place
 from services.federator.backends import Owner
 from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob, MultiClusterJob, load
@@ -184,6 +184,7 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
     log: EventLog = await open_location(nats, federation)
     said: list[Said] = []
     try:
+        check_place(sequence, await log.end())
         state = (await beginning(log, FORM)).state
         async for batch in log.read(state.sequence, sequence):
             for stored in batch:

@@ -36,6 +36,12 @@ def read_place(text: str) -> tuple[int | None, int | None]:
     return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000
 
 
+def check_place(sequence: int | None, end: int) -> None:
+    """Raises BadPlace for one that the log has not."""
+    if sequence is not None and sequence > end:
+        raise BadPlace(f"--at {sequence}: the log ends at {end}")
+
+
 async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -> Any:
     """The state at `at` (default: the end): after that commit; or before the first commit that is younger than that time,
     by its writer's clock. Raises BadPlace, LogError, UnknownCommit.
@@ -46,8 +52,7 @@ async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -
     if time_ns is not None:
         return await _before(log, time_ns, form)
     end = await log.end()
-    if sequence is not None and sequence > end:
-        raise BadPlace(f"--at {sequence}: the log ends at {end}")
+    check_place(sequence, end)
     try:
         return (await state_at(log, sequence, form=form)).state
     except NoStart as error:

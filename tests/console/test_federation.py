@@ -268,6 +268,8 @@ def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
     before = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--json", "--at", str(index)])
     assert json.loads(before.stdout.splitlines()[-1]) == [line for line in story if line["sequence"] <= index]
     assert request.name in said("replay", file, "--at", "3")["unsettled_jobs"]
+    beyond = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--at", str(10 * len(commits))])
+    assert (beyond.exit_code, beyond.stderr.startswith("error: --at ")) == (2, True)
 
 
 async def test_a_list_that_shrinks_while_it_is_read_lacks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,6 +199,23 @@ async def test_what_is_refused(field: Field) -> None:
     assert len(field.blobs.data) <= 1
 
 
+async def test_a_token_that_is_not_there_is_told_once(
+    field: Field, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: a federator without a token took jobs, submitted none of them, and printed nothing."""
+    caplog.set_level("INFO", "muster.federator")
+    field.cluster("a")
+    (tmp_path / "token").write_text("")
+    await field.start()
+    await field.federate("train", a=0)
+    await until(lambda: "a cluster does not answer" in caplog.messages, "its silence to be told")
+    (tmp_path / "token").write_text("secret")
+    await field.settled("train")
+    await until(lambda: "the cluster answers again" in caplog.messages, "its answer to be told")
+    told = [record for record in caplog.records if record.getMessage() == "a cluster does not answer"]
+    assert [vars(record)["reason"] for record in told] == [f"{tmp_path}/token: expected a secret, found nothing"]
+
+
 async def test_what_an_operator_gives_up_settles_its_job(field: Field) -> None:
     lost = field.cluster("a", waiting_ms=600_000, notice_ms=600_000)
     field.cluster("b", waiting_ms=50)

@@ -5,6 +5,7 @@ is heard, one when something happened.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Collection
 from contextlib import suppress
@@ -19,6 +20,7 @@ from services.federator.service.decider import Decider
 from services.federator.state import State
 from services.state.clock import HEARTBEAT_NS
 
+log = logging.getLogger("muster.federator")
 SWEEP_S = 3_600.0
 """Between two lists of a cluster that gives names away again, where no job is open; the first is at the start."""
 
@@ -31,6 +33,8 @@ class Polling:
         self._clock = clock
         self._answered: dict[str, int] = {}
         """By account: the log time of the question that was answered last."""
+        self._silent: set[str] = set()
+        """Accounts of which people were told that they do not answer."""
 
     @property
     def _state(self) -> State:
@@ -50,6 +54,7 @@ class Polling:
                 asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
                 absent = await self._absent(account, reach.backend, answer)
+                self._tell(account, answer)
                 await self._decider.say(lambda: self._seen(account, answer, asked_ns, absent), "outcome")  # noqa: B023
                 if isinstance(answer, Silent):
                     await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
@@ -57,6 +62,16 @@ class Polling:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await (reach.log.stirred() if reach.log is not None else asyncio.sleep(pause_s + 1.0))
+
+    def _tell(self, account: str, answer: Listing | Unchanged | Silent) -> None:
+        """Once for each silence: a secret that is missing looks like a cluster that is away."""
+        if not isinstance(answer, Silent):
+            if account in self._silent:
+                self._silent.remove(account)
+                log.info("the cluster answers again", extra={"account": account})
+        elif account not in self._silent:
+            self._silent.add(account)
+            log.warning("a cluster does not answer", extra={"account": account, "reason": answer.reason})
 
     async def _ask(self, account: str, reach: Reach, asked_ns: int) -> Listing | Unchanged | Silent:
         """The cluster's log where that can say it, else the cluster."""
