@@ -72,6 +72,11 @@ def declared_in(key: str, dialect: str) -> tuple[str, ...]:
     return _DECLARED_IN.get(dialect, ()) if dialect else _NAME_SPACES.get(key.partition("@")[2], ())
 
 
+def declared_by(dialect: str) -> str:
+    """The kind of object that declares a gang whose pods do not: PodGroup, or Workload (Kubernetes 1.35)."""
+    return "PodGroup" if _DECLARED_IN.get(dialect, _BATCH) else "Workload"
+
+
 def name_of(key: str) -> tuple[str, str]:
     """(namespace, name) of the gang's PodGroup, if it has one."""
     namespace, _, name = key.partition("@")[0].partition("/")

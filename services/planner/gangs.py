@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from events import RoomRequested
+from events import RoomRequested, dialects
 from services.planner.attempt import Attempt, Need, Part, Refusal, Taken, name_of
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import after_gang, gang_group, non_strict, schedule_cycle
@@ -115,7 +115,8 @@ def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None
         if not roll.constrained:
             continue
         if roll.gang.declaration is None:
-            return Refusal("GangNotDeclared", f"gang {roll.gang.key} waits for its PodGroup")
+            missing = dialects.declared_by(roll.gang.dialect)
+            return Refusal("GangNotDeclared", f"gang {roll.gang.key} waits for its {missing}")
         for quota in (roll.whole, *roll.tasks):
             if too_few(quota.census, quota.minimum):
                 there = quota.census.total

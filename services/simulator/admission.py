@@ -107,8 +107,11 @@ def _node_status(status: Object) -> Object:
 
 
 def _check_integers(resource: Resource, obj: Object, fields: tuple[str, ...]) -> None:
+    """Of a custom resource: nulls are dropped, everything else is an int32."""
     name, spec = obj["metadata"]["name"], obj.get("spec") or {}
     for field in fields:
+        if spec.get(field, 0) is None:
+            del spec[field]
         value = spec.get(field, 0)
         if not isinstance(value, int) or isinstance(value, bool):
             told = _JSON_TYPES[type(value)]

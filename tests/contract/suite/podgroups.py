@@ -69,3 +69,9 @@ async def test_a_podgroup_with_a_minimum_that_is_no_count_is_refused(crd: Client
 
 async def test_a_negative_minimum_reaches_the_scheduler(crd: Client) -> None:
     assert (await crd.post(crd.podgroups, podgroup("g", -1))).ok(201)["spec"]["minMember"] == -1
+
+
+async def test_null_is_nothing(crd: Client) -> None:
+    asked = podgroup("g")
+    asked["spec"]["scheduleTimeoutSeconds"] = None
+    assert (await crd.post(crd.podgroups, asked)).ok(201)["spec"] == {"minMember": 3}

@@ -96,6 +96,14 @@ def test_waiting_pods_stay_while_the_group_has_a_chance() -> None:
     assert world.where(*uids) == ["n0"] * 3
 
 
+def test_a_gang_that_a_workload_declares_is_told_to_wait_for_that() -> None:
+    """Kubernetes 1.35 has no PodGroups: a refusal names what is missing (design, 7.9)."""
+    world = World()
+    world.pod("train-0", "job:workers", dialect="kubernetes/v1alpha1")
+    [refused] = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.detail == "gang default/job:workers@kubernetes waits for its Workload"
+
+
 def test_a_gang_without_its_declaration_waits_for_it() -> None:
     """Pods before their PodGroup: nobody knows how many have to start together."""
     world = World()
