@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import events as ev
 from services.state.fold import State
-from services.state.records import AWAITING, READY
+from services.state.records import AWAITING, INDEX_BITS, READY
 
 
 def end_group_nominations(state: State, judged: set[str]) -> list[ev.GroupNominationEnded]:
@@ -18,7 +18,7 @@ def end_group_nominations(state: State, judged: set[str]) -> list[ev.GroupNomina
         group = state.groups.get(key)
         if key in judged or (group is not None and group.phase == AWAITING):
             continue
-        if group is None or nomination.since >> 20 < group.since:
+        if group is None or nomination.since >> INDEX_BITS < group.since:
             reason = "GroupGone"
         elif group.phase != READY:
             reason = "Refused"

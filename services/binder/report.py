@@ -66,7 +66,7 @@ class KubernetesEvent(NamedTuple):
     time_ns: int
 
 
-VERSIONS = {
+API_VERSIONS = {
     "Pod": "v1",
     "Node": "v1",
     "PriorityClass": "scheduling.k8s.io/v1",
@@ -89,7 +89,7 @@ def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
 
 
 def rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
-    version = VERSIONS.get(event.kind, "")
+    version = API_VERSIONS.get(event.kind, "")
     regarding = (version, event.kind.partition(".")[0], event.namespace, event.name, event.uid)
     note = f"{event.field} is {event.value!r}; expected {event.expected}"
     name = _event_name(event.name, event.uid, event.field + event.value)

@@ -34,6 +34,7 @@ from services.state.form import UnknownCommit, UnknownVersion, confirm, listed
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
 from services.state.records import (
+    INDEX_BITS,
     PROPOSED,
     Claim,
     Clock,
@@ -136,7 +137,7 @@ class State:
     @property
     def place(self) -> int:
         """The current event's place as one integer, ordered like the log."""
-        return self.sequence << 20 | self.index
+        return self.sequence << INDEX_BITS | self.index
 
     # ----------------------------------------------------------------------------------------------------------- apply
 

@@ -18,6 +18,10 @@ PROPOSED, HELD, PERMITTED, BOUND_CLAIM, NOMINATED = "proposed", "held", "permitt
 # Why a group is not tried now.
 IDLE, READY, AWAITING, PARKED = "idle", "ready", "awaiting", "parked"
 
+INDEX_BITS = 20
+"""A place in the log as one integer is ``sequence << INDEX_BITS | index``, ordered like the log: the index of an event in
+its commit has so many bits, which is more than a commit of 8 MB can hold."""
+
 
 class Pod(msgspec.Struct, gc=False):
     """A pod that the log knows. `fact` is the last full observation; the other fields are newer where they differ."""

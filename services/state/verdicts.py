@@ -12,6 +12,7 @@ from services.state.nominations import replacement_key
 from services.state.records import (
     AWAITING,
     HELD,
+    INDEX_BITS,
     PARKED,
     PENDING,
     PERMITTED,
@@ -34,7 +35,8 @@ ABOUT_ROOM = frozenset({"NodeGone", "NodeUnfit", "NoRoom"})
 
 
 def place_of(place: Place) -> int:
-    return place.sequence << 20 | place.index
+    """The place as `State.place` has it."""
+    return place.sequence << INDEX_BITS | place.index
 
 
 def placed(state: State, event: ev.GangPlaced) -> None:

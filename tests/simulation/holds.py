@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import events as ev
-from services.state import timeouts
+from services.state import timeouts, verdicts
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -26,7 +26,7 @@ class Holds:
         self._waits: dict[int, _Wait] = {}
 
     def held(self, event: ev.GangHeld) -> None:
-        place = event.proposal.sequence << 20 | event.proposal.index
+        place = verdicts.place_of(event.proposal)
         self._waits[place] = _Wait(event.group, event.waiting_ms * 1_000_000, None)
 
     def ticked(self, state: State) -> str:
