@@ -7,10 +7,10 @@ structs and of their fields, so that there is one place to say what a field mean
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import json
-import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -187,4 +187,6 @@ def _yaml(document: Schema) -> str:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else DIRECTORY)
+    parser = argparse.ArgumentParser(prog="python -m events.schema", description=__doc__)
+    parser.add_argument("directory", nargs="?", type=Path, default=DIRECTORY, help="where they go")
+    write(parser.parse_args().directory)

@@ -113,6 +113,15 @@ def test_the_same_bytes_under_every_hash_seed(tmp_path: Path) -> None:
     assert json.loads(written[0]["Ticked.json"])["title"] == "Ticked"
 
 
+def test_who_asks_for_help_gets_no_directory_of_that_name(tmp_path: Path) -> None:
+    """As it was: seventy files in ``--help/``."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "events.schema", "--help"], check=True, capture_output=True, cwd=tmp_path
+    )
+    assert asked.stdout.startswith(b"usage: ")
+    assert not list(tmp_path.iterdir())
+
+
 def _references(document: Any) -> Iterator[str]:
     if isinstance(document, dict):
         for key, value in document.items():
