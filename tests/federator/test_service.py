@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import events as ev
 from events import envelope
 from events.micro import Unfit
 from services.console.verify import verify
+from services.federator import observing
 from services.federator.backends import Absent, Accepted, Described, Listing, Reach, Run, Submission
 from services.federator.backends.credentials import Secret
 from services.federator.backends.openpai import Limits
@@ -22,7 +24,7 @@ from services.federator.core import KeptUp
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED, Job, account_of
 from services.federator.rules import forgotten
-from services.federator.service import Federator
+from services.federator.service import Federator, polling
 from services.federator.snapshot import FORM
 from services.federator.specialize import to_yaml
 from services.simulator.openpai.jobs import Life
@@ -125,6 +127,18 @@ async def test_a_cluster_of_higher_priority_gets_the_job_in_its_extra_time(field
     await field.settled("train")
     assert field.job("train").winner == "b"
     assert field.alive() == {"train": ["b"]}
+
+
+async def test_log_time_goes_on_between_two_lists(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R2: a guard time ends although clusters are listed less often than what counts as a jump."""
+    monkeypatch.setattr(observing, "JUMP_NS", 500_000_000)
+    monkeypatch.setattr(polling, "HEARTBEAT_NS", 100_000_000)
+    monkeypatch.setattr(sys.modules[__name__], "POLL_S", 0.7)
+    field.cluster("a", waiting_ms=50)
+    await field.start()
+    await field.federate("train", a=0)
+    await field.settled("train")
+    assert field.job("train").winner == "a"
 
 
 async def test_intent_is_in_the_log_before_anything_is_submitted_or_stopped(field: Field) -> None:

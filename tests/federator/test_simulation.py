@@ -28,6 +28,7 @@ FAULTS = {
     "lost request",
     "partition",
     "paused and replaced",
+    "paused, and goes on",
     "refuses for good",
     "started from a snapshot",
     "stop refused",

@@ -74,6 +74,7 @@ class Federator:
                 tasks.create_task(self.decider.writer.renew())
                 if self._snapshots is not None:
                     tasks.create_task(SnapshotKeeper(self.decider, lambda: False, self._snapshots).run())
+                tasks.create_task(self._polling.beat())
                 for account, reach in self._reaches.items():
                     tasks.create_task(self._polling.run(account, reach))
                     if reach.log is not None:

@@ -73,6 +73,24 @@ class Polling:
             self._silent.add(account)
             log.warning("a cluster does not answer", extra={"account": account, "reason": answer.reason})
 
+    async def beat(self) -> None:
+        """For ever: log time goes on while a job races, however seldom clusters are listed, and however long they take to
+        answer; else each step would be a jump, and no guard time ever end."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_NS / 1e9)
+            await self._decider.say(self._ticked, "outcome")
+
+    def _ticked(self) -> list[Event]:
+        state, clock_ns = self._state, self._clock_ns()
+        overdue = clock_ns - state.clock.time_ns >= HEARTBEAT_NS
+        if overdue and any(state.jobs[uid].phase == RACING for keys in state.open.values() for uid, _ in keys):
+            return [observing.ticked(state, clock_ns)]
+        return []
+
+    def _clock_ns(self) -> int:
+        """Never behind the log's own time."""
+        return max(self._clock.now_ns(), self._state.clock.time_ns)
+
     async def _ask(self, account: str, reach: Reach, asked_ns: int) -> Listing | Unchanged | Silent:
         """The cluster's log where that can say it, else the cluster."""
         if reach.log is None:
@@ -121,11 +139,12 @@ class Polling:
     ) -> list[Event]:
         """What an answer, or none, adds to the log."""
         state, before_ns = self._state, self._answered.get(account, -1)
-        clock_ns = max(self._clock.now_ns(), state.clock.time_ns)
+        clock_ns = self._clock_ns()
+        now_ns = observing.log_time_ns(state, clock_ns)
+        asked_ns = min(asked_ns, now_ns)  # time jumped while the question was under way
         said: Event | None
         found: list[Event] = []
         if isinstance(answer, Listing):
-            now_ns = observing.log_time_ns(state, clock_ns)
             said = observing.observed(
                 state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
             )
@@ -138,7 +157,4 @@ class Polling:
             said = observing.silent(state, account, answer.reason, before_ns=before_ns)
         if said is not None:
             return [observing.ticked(state, clock_ns), said, *found]
-        overdue = clock_ns - state.clock.time_ns >= HEARTBEAT_NS
-        if overdue and any(state.jobs[uid].phase == RACING for keys in state.open.values() for uid, _ in keys):
-            return [observing.ticked(state, clock_ns), *found]
-        return list(found)
+        return found

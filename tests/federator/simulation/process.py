@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MS = 1_000_000
 EPOCH_MS = 1_700_000_000_000
 MOST_SKEW_MS = 300_000
+BEAT_MS = HEARTBEAT_NS // MS
 
 
 class Crash(Exception):
@@ -74,6 +75,7 @@ class Process:
 
     def begin(self) -> None:
         self.append(ev.FederatorTaken(holder=str(self.epoch)))
+        self.world.after(BEAT_MS, self, self.beat)
         self.pump()
 
     def pump(self) -> None:
@@ -192,6 +194,15 @@ class Process:
             self.world.after(1_000, self, self.look)
         return None
 
+    def beat(self) -> None:
+        """Log time goes on while a job races, however seldom clusters are listed."""
+        racing = any(job.phase == RACING for job in self.state.jobs.values())
+        clock_ns = max(self.clock_ns(), self.state.clock.time_ns)
+        if racing and clock_ns - self.state.clock.time_ns >= HEARTBEAT_NS:
+            self.append(observing.ticked(self.state, clock_ns))
+            self.pump()
+        self.world.after(BEAT_MS, self, self.beat)
+
     def look(self) -> None:
         """At what was answered meanwhile, in one commit."""
         state, world = self.state, self.world
@@ -201,11 +212,10 @@ class Process:
             for account, asked_ns, answer, absent in self.gathered
             if (seen := self.seen(account, asked_ns, answer, absent, clock_ns))
         ]
-        racing = any(job.phase == RACING for job in state.jobs.values())
-        if said or (racing and clock_ns - state.clock.time_ns >= HEARTBEAT_NS):
+        if said:
             self.append(observing.ticked(state, clock_ns), *said)
         for account, _, _, _ in self.gathered:
-            world.after(5_000 + (0 if world.gathers else world.rng.randrange(3_000)), self, self.poll, account)
+            world.after(world.poll_ms + (0 if world.gathers else world.rng.randrange(3_000)), self, self.poll, account)
         self.gathered.clear()
         self.pump()
 
@@ -214,7 +224,7 @@ class Process:
         before_ns = self.answered.get(account, -1)
         if not isinstance(answer, Listing):
             return observing.silent(self.state, account, "no answer", before_ns=before_ns)
-        self.answered[account] = asked_ns
+        self.answered[account] = asked_ns = min(asked_ns, now_ns)
         return observing.observed(
             self.state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
         )

@@ -53,6 +53,8 @@ class World:
         self.others_rng = Random(f"others {seed}")
         """For what came later than these seeds: the rest of a history stays as it was."""
         self.seed = seed
+        self.poll_ms = self.others_rng.choice((5_000, 5_000, 5_000, 45_000))
+        """Between two lists of a cluster: also longer than what counts as a jump."""
         self.now_ms = 0
         self.count: Counter[str] = Counter()
         self.log: list[tuple[Event, ...]] = []
@@ -173,16 +175,20 @@ class World:
         return ev.SnapshotTaken(sequence=state.sequence, digest=digest, bytes=len(data), state=FIRST_VERSION)
 
     def step(self, process: Process) -> None:
-        """Something a process does; here it may end, or be stopped for a while and be replaced."""
+        """Something a process does; here it may end, or be stopped for a while, and mostly be replaced."""
         self.steps += 1
         if self.steps not in self.crash_steps:
             return
         if self.rng.random() < 0.7:
             self.count["crash"] += 1
             raise Crash
-        self.count["paused and replaced"] += 1
         process.paused_until_ms = self.now_ms + self.rng.randrange(5_000, 90_000)
-        self.at(self.now_ms + self.rng.randrange(2_000, 20_000), self.start)
+        replaced_ms = self.now_ms + self.rng.randrange(2_000, 20_000)
+        if self.others_rng.random() < 0.3:
+            self.count["paused, and goes on"] += 1
+            return
+        self.count["paused and replaced"] += 1
+        self.at(replaced_ms, self.start)
 
     def run(self) -> None:
         """To the end. Raises Violation."""

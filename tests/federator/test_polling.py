@@ -1,0 +1,78 @@
+"""What a poll adds to the log, by a clock that the test moves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import events as ev
+from events import Event
+from services.decider import LogTime
+from services.federator import observing
+from services.federator.backends import Listing, Run, Silent
+from services.federator.records import account_of
+from services.federator.service.polling import Polling
+from tests.federator.world import EPOCH_NS, Federation, of_type
+
+ACCOUNT = account_of("a", "a")
+SECOND_NS = 1_000_000_000
+
+
+class Hand(LogTime):
+    """A clock that is moved by hand."""
+
+    ns = EPOCH_NS
+
+    def now_ns(self) -> int:
+        return self.ns
+
+
+class Polled:
+    """A job that runs on its one cluster, since the first answer."""
+
+    def __init__(self) -> None:
+        self.world, self.clock = Federation(a=0), Hand()
+        self.world.accept()
+        decider: Any = SimpleNamespace(state=self.world.state, log=SimpleNamespace(cluster="fed"))
+        self.polling = Polling(decider, self.clock)
+        run = Run(name=self.world.place("a").name, uid="", state="running", attempt=0, started_ms=0)
+        self.listing = Listing(runs=(run,), clock_ms=0)
+        self.answered(self.asked(), self.listing)
+
+    def asked(self) -> int:
+        return observing.log_time_ns(self.world.state, self.clock.ns)
+
+    def answered(self, asked_ns: int, answer: Listing | Silent) -> list[Event]:
+        return self.said(self.polling._seen(ACCOUNT, answer, asked_ns, ()))
+
+    def said(self, events: list[Event]) -> list[Event]:
+        if events:
+            self.world.append(*events)
+        return events
+
+
+def test_a_jump_while_a_question_is_under_way_vouches_for_nothing() -> None:
+    """R2: what was asked before the process stood still is no answer from a time that log time has not reached."""
+    polled = Polled()
+    polled.clock.ns += 20 * SECOND_NS
+    asked_ns = polled.asked()
+    polled.clock.ns += 3_600 * SECOND_NS
+    assert polled.answered(asked_ns, polled.listing) == []
+    (beat,) = of_type(polled.said(polled.polling._ticked()), ev.Ticked)
+    assert beat.jumped_ns > 0
+    polled.clock.ns += 5 * SECOND_NS
+    (silent,) = of_type(polled.answered(polled.asked(), Silent(reason="gone")), ev.ClusterSilent)
+    assert silent.asked_ns == 0
+    assert polled.world.state.clusters[ACCOUNT].covered_ns == 0
+
+
+def test_a_beat_only_where_a_job_races_and_nobody_else_ticked() -> None:
+    polled = Polled()
+    polled.clock.ns += 9 * SECOND_NS
+    assert polled.polling._ticked() == []
+    polled.clock.ns += SECOND_NS
+    (beat,) = of_type(polled.said(polled.polling._ticked()), ev.Ticked)
+    assert (beat.time_ns, beat.jumped_ns) == (polled.clock.ns, 0)
+    polled.world.append(ev.JobCancelled(job=polled.world.uid))
+    polled.clock.ns += 60 * SECOND_NS
+    assert polled.polling._ticked() == []
