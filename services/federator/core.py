@@ -34,7 +34,7 @@ from services.federator.backends import (
     Submitted,
 )
 from services.federator.mcc import InvalidJob, MultiClusterJob
-from services.federator.records import ABANDONED, ENDED, Job, Place
+from services.federator.records import ABANDONED, ENDED, STOPPING, SUBMITTED, Job, Place
 from services.federator.rules import forgotten, gone, verdict
 from services.federator.specialize import name_on
 from services.federator.state import State
@@ -134,8 +134,11 @@ def name_described(job: Job, place: Place, owner: Owner, described: Described) -
     return NameTaken(job=job.uid, cluster=place.cluster)
 
 
-def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused:
-    """The cluster refuses to release a held run: the run is out of the race, and what exists of it is to be stopped."""
+def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused | None:
+    """The cluster refuses to release a held run: the run is out of the race, and what exists of it is to be stopped. None
+    when it is to be stopped already."""
+    if place.phase != SUBMITTED:
+        return None
     at = {"job": job.uid, "cluster": place.cluster}
     return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)
 
@@ -150,7 +153,8 @@ def is_withdrawn(place: Place, tried: bool) -> bool:
 
 
 def stop_answered(job: Job, place: Place, answer: Stopped) -> Event | None:
-    """What an attempt to stop adds to the log: a new refusal. That it succeeded shows in the next list."""
-    if isinstance(answer, Refused) and answer.code != place.refusal:
+    """What an attempt to stop adds to the log: a new refusal, unless the run was seen to have ended meanwhile. That it
+    succeeded shows in the next list."""
+    if isinstance(answer, Refused) and answer.code != place.refusal and place.phase == STOPPING:
         return StopRefused(job=job.uid, cluster=place.cluster, code=answer.code, message=answer.message)
     return None

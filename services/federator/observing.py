@@ -78,17 +78,21 @@ def silent(state: State, account: str, reason: str, *, before_ns: int) -> Cluste
 
 
 def remains(state: State, federation: str, listing: Listing) -> list[RemainsFound]:
-    """Submissions that came late: held runs of ours that are neither the run that the log knows nor one it waits for."""
-    found = []
+    """Submissions that came late: held runs of ours that are neither the run that the log knows nor one it waits for; one
+    of each place at a time. A run that was accepted and has ended is none, as an older list may still show it held."""
+    found: dict[Key, RemainsFound] = {}
     for held in listing.held:
         owner = held.owner
         place = state.place(owner.job, owner.cluster) if owner is not None and owner.federation == federation else None
         if owner is None or place is None or place.remains != NOTHING:
             continue
-        if place.phase == ENDED or (place.is_there and place.uid != held.run.uid):
+        waited_for = not (place.is_there or place.phase == ENDED)
+        meant = held.run.uid == place.uid and not place.given_up
+        if not waited_for and not meant:
             run = held.run
-            found.append(RemainsFound(job=owner.job, cluster=owner.cluster, name=run.name, uid=run.uid))
-    return found
+            remains = RemainsFound(job=owner.job, cluster=owner.cluster, name=run.name, uid=run.uid)
+            found.setdefault((owner.job, owner.cluster), remains)
+    return [*found.values()]
 
 
 def strays(state: State, account: str, federation: str, listing: Listing) -> list[StrayFound]:

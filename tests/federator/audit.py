@@ -13,6 +13,7 @@ from events import Event
 from services.federator import core
 from services.federator.snapshot import FORM
 from services.federator.state import State
+from services.federator.transitions.places import NOT_RELEASED
 from services.federator.validate import validate_state
 from tests.federator.clusters import TrueRun
 from tests.federator.told import MS, Seen, Told
@@ -166,7 +167,9 @@ class Audit:
 
     def _refused(self, event: ev.SubmissionRefused) -> None:
         place = self.world.process.state.place(event.job, event.cluster)  # type: ignore[union-attr]
-        self.jobs[event.job].places[event.cluster].over |= place is not None and place.phase == "ended"
+        told = self.jobs[event.job].places[event.cluster]
+        told.over |= place is not None and place.phase == "ended"
+        told.wanted &= place is None or place.stopped_for != NOT_RELEASED
 
     def _observed(self, event: ev.ClusterObserved) -> None:
         since_ns = self.seen_ns.get(event.account)
@@ -380,6 +383,8 @@ class Audit:
                 run = self.run_of(place)
                 if run is not None and run.owner is not None and run.owner.job == job.uid and run.stopped:
                     _check(not place.wanted, f"{job.uid} was stopped on {place.cluster}, and nobody meant to")
+        ignored = world.process.state.ignored if world.process is not None else {}
+        _check(not ignored, f"what changes nothing is said: {ignored}")
         if world.seed % REPLAYED == 0:
             self.replay()
 
@@ -401,7 +406,6 @@ class Audit:
         _check(
             process is not None and FORM.digest(process.state) == digests[len(digests)], "folded again it is another"
         )
-        _check(not state.ignored, f"what changes nothing is said: {state.ignored}")
 
 
 def _check(holds: bool, otherwise: str) -> None:

@@ -132,11 +132,11 @@ class TrueCluster:
     def submit(self, name: str, owner: Owner, now_ms: int) -> Submitted:
         if self.closed:
             return InDoubt(reason="nobody is there")
-        if _within(self.limited_ms, now_ms):
+        if within(self.limited_ms, now_ms):
             return Limited(retry_after_ms=1_000)
         if self.content_refused:
             return Refused(code="InvalidProtocolError", message="", of_content=True)
-        if _within(self.forbidden_ms, now_ms):
+        if within(self.forbidden_ms, now_ms):
             return Refused(code="ForbiddenUserError", message="", of_content=False)
         if name in self.runs:
             return Taken()
@@ -163,14 +163,14 @@ class TrueCluster:
             run.end(now_ms)
 
     def stop(self, name: str, uid: str, now_ms: int) -> Stopped:
-        if _within(self.limited_ms, now_ms):
+        if within(self.limited_ms, now_ms):
             return Limited(retry_after_ms=1_000)
         run = self.runs.get(name)
         if run is None or run.uid != uid:
             return Absent()
         if run.owner is None:
             self.touched.append(name)
-        if _within(self.stop_refused_ms, now_ms):
+        if within(self.stop_refused_ms, now_ms):
             return Refused(code="ForbiddenUserError", message="", of_content=False)
         shown_ms = now_ms + self.rng.randrange(15_000)
         run.stop(now_ms, shown_ms, shown_ms + self.rng.randrange(20_000))
@@ -183,7 +183,7 @@ class TrueCluster:
         return Absent() if run is None else Described(run=run.shown(now_ms, self.skew_ms), owner=run.owner)
 
 
-def _within(period_ms: tuple[int, int], now_ms: int) -> bool:
+def within(period_ms: tuple[int, int], now_ms: int) -> bool:
     return period_ms[0] <= now_ms < period_ms[1]
 
 

@@ -32,7 +32,7 @@ from services.federator.backends import (
 from services.federator.records import Key, Stray
 from tests.federator import simulation
 from tests.federator.audit import Violation
-from tests.federator.clusters import TrueCluster, TrueRun, a_life
+from tests.federator.clusters import TrueCluster, TrueRun, a_life, within
 from tests.federator.simulation import FAULTS_END_MS, Process, World
 
 
@@ -77,6 +77,8 @@ class HeldCluster(TrueCluster):
         run = self.of(name, uid)
         if run is None or run.stopped:
             return Absent()
+        if run.held and within(self.stop_refused_ms, now_ms):
+            return Refused(code="Forbidden", message="", of_content=False)
         if run.held:
             run.held, run.life = False, a_life(self.rng, now_ms, self.guard_ms)
         return Accepted(uid=uid)
@@ -127,8 +129,10 @@ class HoldingProcess(Process):
             job = self.state.jobs[key[0]]
             if isinstance(answer, Accepted | Absent):
                 self.append(ev.RunReleased(job=job.uid, cluster=key[1]))
-            elif isinstance(answer, Refused):
-                self.append(core.release_refused(job, job.places[key[1]], answer))
+            elif isinstance(answer, Refused) and (said := core.release_refused(job, job.places[key[1]], answer)):
+                self.world.count["release refused"] += 1
+                self.append(said)
+                self.pump()
         self.later(key)
 
     def clear(self, key: Key) -> None:

@@ -27,6 +27,7 @@ def test_no_history_of_held_submissions_breaks_an_invariant() -> None:
         "late submission of a forgotten job",
         "submitted again",
         "paused and replaced",
+        "release refused",
         "crash",
         "lost answer",
         "cleared",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import events as ev
-from services.federator import core
-from services.federator.backends import Accepted, Described, InDoubt, NotSent, Owner, Refused, Run
+from services.federator import core, observing
+from services.federator.backends import Accepted, Described, InDoubt, Listing, NotSent, Owner, Refused, Run
 from services.federator.core import name_described
 from tests.federator.world import Federation, equal, of_type, placed, stops
 
@@ -23,6 +23,35 @@ def test_r16_a_refusal_settles_nothing_while_an_earlier_attempt_is_in_doubt() ->
     assert world.place("a").contends
     world.answer("a", Accepted(uid=""))
     assert world.place("a").phase == "submitted"
+
+
+def test_r16_what_is_held_and_refused_is_stopped_unless_it_is_already() -> None:
+    """An answer that comes behind the decision adds nothing: whatever the federator says changes something."""
+    refused = Refused(code="Forbidden", message="", of_content=False)
+    world = Federation(a=50, b=50)
+    for alias in ("a", "b"):
+        world.answer(alias, Accepted(uid=f"uid of {alias}", held=True))
+    said = core.release_refused(world.job, world.place("a"), refused)
+    assert said is not None
+    world.append(said)
+    assert (world.place("a").phase, world.place("a").stopped_for) == ("stopping", "NotReleased")
+    world.append(ev.JobCancelled(job="u1"))
+    assert stops(world.decide()) == {"b": "Cancelled"}
+    assert core.release_refused(world.job, world.place("b"), refused) is None
+
+
+def test_r18_a_stop_that_is_refused_behind_its_end_adds_nothing() -> None:
+    world = Federation(a=50, b=50)
+    world.accept(identified=True)
+    world.at(0, a="running", b="waiting")
+    world.at(10)
+    refused = Refused(code="Forbidden", message="", of_content=False)
+    assert core.stop_answered(world.job, world.place("b"), refused) == ev.StopRefused(
+        job="u1", cluster="b", code="Forbidden", message=""
+    )
+    world.at(12, b="stopped")
+    assert world.state.intends(("u1", "b")), "it is to be cleared"
+    assert core.stop_answered(world.job, world.place("b"), refused) is None
 
 
 def test_r16_a_refusal_of_the_content_settles_earlier_attempts_too() -> None:
@@ -297,3 +326,48 @@ def test_r21_a_holder_that_is_given_up_is_lost() -> None:
     world.at(11)
     assert world.give_up("low") == []
     assert (world.job.holder, world.place("low").phase) == ("", "ended")
+
+
+# ------------------------------------------------------------------------------------------------- what comes late
+
+
+def held(alias: str, *uids: str) -> Listing:
+    owner = Owner(federation="fed", job="u1", cluster=alias)
+    runs = [Run(name=f"n-{uid}", uid=uid, state="waiting", attempt=0, started_ms=0, held=True) for uid in uids]
+    return Listing(runs=(), clock_ms=0, held=tuple(Described(run=run, owner=owner) for run in runs))
+
+
+def test_of_what_comes_late_one_after_the_other_is_cleared() -> None:
+    world = Federation(a=50, b=50)
+    world.at(0)
+    world.append(ev.JobCancelled(job="u1"))
+    world.answer("a", Accepted(uid="x", held=True))
+    world.decide()
+    found = observing.remains(world.state, "fed", held("a", "y", "z"))
+    assert [remains.uid for remains in found] == ["y"]
+    world.append(*found)
+    assert observing.remains(world.state, "fed", held("a", "y", "z")) == []
+    world.append(ev.RemainsCleared(job="u1", cluster="a", uid="y"))
+    assert [remains.uid for remains in observing.remains(world.state, "fed", held("a", "z"))] == ["z"]
+    assert not world.state.ignored
+
+
+def test_a_list_from_before_a_release_does_not_clear_a_winner_that_ended() -> None:
+    """It shows as held what was let go meanwhile, ran, and succeeded; what is left of it is its user's."""
+    world = Federation(a=50, b=50)
+    for alias in ("a", "b"):
+        world.answer(alias, Accepted(uid=f"uid of {alias}", held=True))
+    world.append(ev.RunReleased(job="u1", cluster="a"))
+    assert placed(world.at(0.1, a="succeeded", b="waiting")) == [("a", "Succeeded")]
+    assert observing.remains(world.state, "fed", held("a", "uid of a")) == []
+    (late,) = observing.remains(world.state, "fed", held("a", "another"))
+    assert late.uid == "another"
+
+
+def test_r21_what_is_held_still_where_it_was_given_up_is_cleared() -> None:
+    world = Federation(a=50, b=50)
+    world.answer("a", Accepted(uid="uid of a", held=True))
+    world.silent("a")
+    world.give_up("a")
+    (late,) = observing.remains(world.state, "fed", held("a", "uid of a"))
+    assert late.uid == "uid of a"

@@ -178,7 +178,7 @@ class Effects:
         answer = await backend.clear(name, uid)
         return await self._ended(key, answer, lambda: ev.RemainsCleared(job=job.uid, cluster=key[1], uid=uid))
 
-    async def _ended(self, key: Key, answer: Stopped, outcome: Callable[[], Event]) -> float:
+    async def _ended(self, key: Key, answer: Stopped, outcome: Callable[[], Event | None]) -> float:
         if isinstance(answer, Accepted | Absent):
             await self._settle(key, outcome)
         return answer.retry_after_ms / 1000 if isinstance(answer, Limited) else 0.0
