@@ -1,6 +1,6 @@
 """What users ask of the federator, and what it answers: the same for the command line and for programs.
 
-    submit   {"document": "<YAML>"}      {"job": UID, "name": …}; 400 with all that is wrong
+    submit   {"document": "<YAML>"}      {"job": UID, "name": …}; 400 with all that is wrong. `MOST_DOCUMENT` at most
     status   {"name": NAME}              a job, as `shown`; 404
     list     {"offset": 0}               jobs in the order of their acceptance, as `listed`; `PAGE` at most. What is
                                          forgotten meanwhile moves all behind it up
@@ -25,8 +25,12 @@ PAGE = 1_000
 """Jobs of one answer: far below what a message may be."""
 
 
+MOST_DOCUMENT = 256 * 1024
+"""Characters of a job: more than any cluster takes, and no more than is read in a moment, as everybody waits for it."""
+
+
 class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    document: str
+    document: Annotated[str, msgspec.Meta(max_length=MOST_DOCUMENT)]
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +38,7 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    offset: int = 0
+    offset: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
     """How many were listed before."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +16,7 @@ import events as ev
 from events import envelope
 from events.micro import Unfit
 from services.console.verify import verify
-from services.federator import observing
+from services.federator import observing, requests
 from services.federator.backends import Absent, Accepted, Described, Listing, Reach, Run, Submission
 from services.federator.backends.credentials import Secret
 from services.federator.backends.openpai import Limits
@@ -228,6 +229,18 @@ async def test_a_token_that_is_not_there_is_told_once(
     await until(lambda: "the cluster answers again" in caplog.messages, "its answer to be told")
     told = [record for record in caplog.records if record.getMessage() == "a cluster does not answer"]
     assert [vars(record)["reason"] for record in told] == [f"{tmp_path}/token: expected a secret, found nothing"]
+
+
+async def test_requests_that_are_out_of_bounds(field: Field) -> None:
+    """A job as large as a message would keep everybody waiting while it is read; before the first there is no job."""
+    field.cluster("a", waiting_ms=50)
+    asks = (await field.start()).handlers()
+    large = field.text("train", a=0) + "\n#" + "x" * requests.MOST_DOCUMENT
+    for verb, request in (("submit", {"document": large}), ("list", {"offset": -1}), ("list", {"offset": 1 << 70})):
+        with pytest.raises(Unfit) as refused:
+            await asks[verb](json.dumps(request).encode())
+        assert refused.value.code == 400
+    assert await asks["list"](b'{"offset": 9007199254740992}') == []
 
 
 async def test_what_an_operator_gives_up_settles_its_job(field: Field) -> None:
