@@ -12,7 +12,7 @@ from typing import Any
 from events import envelope, micro, subjects
 from events.connection import Connection
 from events.homes import EXPECTED_URL, SUFFIX, split, without_credentials
-from events.log import EventLog
+from events.log import EventLog, Unavailable
 from events.micro import Unfit
 from services import documents, settings
 from services.console import show, timeline
@@ -32,6 +32,8 @@ from services.federator.timeline import drawn
 from services.start import beginning
 
 WATCH_S = 0.5
+NOT_NOW = 503
+"""A federator that cannot reach its log, or has just been replaced."""
 GIVE_UP_WITHIN_S = 120.0
 """An attempt that is under way is waited for: a request, unanswered."""
 NOT_SUBMITTED = "not-submitted"
@@ -65,7 +67,9 @@ def _read(file: Path) -> tuple[str, MultiClusterJob]:
 def submit(file: Path, nats: str | None, federation: str, *, watch: bool = False, as_json: bool = False) -> int:
     """Exit code 0, or 2 with what is wrong; with `watch` 1 when no cluster kept it."""
     with told_errors(Unfit):
-        text, _ = _read(file)  # what is wrong is told even where no federator runs
+        text, job = _read(file)  # what is wrong is told even where no federator runs
+        if problems := job.token_problems():  # and no token goes anywhere
+            raise Unusable(f"{file}: {'; '.join(problems)}")
         return asyncio.run(_submit(text, nats, federation, watch, as_json))
 
 
@@ -77,7 +81,7 @@ async def _submit(text: str, nats: str | None, federation: str, watch: bool, as_
             return 0
         before: list[str] = []
         while True:
-            job = await federator.ask("status", name=accepted["name"])
+            job = await _status_of(accepted["name"], federator)
             if not as_json:
                 lines = _lines(job)
                 for line in lines:
@@ -88,6 +92,21 @@ async def _submit(text: str, nats: str | None, federation: str, watch: bool, as_
                 if as_json:
                     show.json_line(job)
                 return 0 if job["cluster"] else 1
+            await asyncio.sleep(WATCH_S)
+
+
+async def _status_of(name: str, federator: _Asking) -> Any:
+    """Waits for a federator where one ends and the next begins: the job goes on meanwhile. Raises Unfit."""
+    told = ""
+    while True:
+        try:
+            return await federator.ask("status", name=name)
+        except (Unavailable, Unfit) as error:
+            if isinstance(error, Unfit) and error.code != NOT_NOW:
+                raise
+            if str(error) != told:
+                sys.stderr.write(f"{error}; asking again\n")
+            told = str(error)
             await asyncio.sleep(WATCH_S)
 
 

@@ -66,7 +66,7 @@ def uid_of(state: State, drawn: str) -> str:
 
 def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
     """The event that accepts a job. `uid` is new (`uid_of`); `digest` names its body. Raises InvalidJob."""
-    problems = [f"secrets.{name}: tokens are the federator's to have, not a job's" for name in job.tokens()]
+    problems = job.token_problems()
     if job.name in state.names:
         problems.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
     if problems:

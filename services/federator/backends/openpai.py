@@ -2,9 +2,9 @@
 
 What its answers mean here:
 
-- 202 to a submission is `Accepted`: the name is taken in its database before it answers. 409 is `Taken`. 400 and 413 are
-  refusals of the content; other 4xx are refusals of this attempt, and 429 is `Limited`. Malformed YAML would be a 500
-  without a code, which nobody could tell from a server in trouble: it is refused before it is sent.
+- 202 to a submission is `Accepted`: the name is taken in its database before it answers. 409 is `Taken`. 400 with a code
+  of the server's own is a refusal of the content; other 4xx are refusals of this attempt, and 429 is `Limited`. Malformed
+  YAML would be a 500 without a code, which nobody could tell from a server in trouble: it is refused before it is sent.
 - 202 to a stop is an intent. The run is seen stopped in a list, or not.
 - A list shows state, ``subState`` and the number of retries, but not the marker, which is in the job's ``config``:
   `describe` reads both. RUNNING with another ``subState`` than AttemptRunning is an attempt that dies: `STOPPING`.
@@ -279,9 +279,9 @@ class OpenPai:
             ) as answer:
                 return _Answer(answer.status, await answer.read(), _date_ms(answer), _retry_after_ms(answer))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-            return NotSent(reason=_what(error))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return InDoubt(reason=_what(error))
+            return NotSent(reason=self._cleaned(_what(error)))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:  # may quote an answer that is no HTTP
+            return InDoubt(reason=self._cleaned(_what(error)))
 
     def _wait_ms(self, kind: str) -> int:
         """How long the limits keep this client from asking."""
@@ -300,12 +300,12 @@ class OpenPai:
         return Refused(
             code=self._cleaned(said.code or f"HTTP {heard.status}"),
             message=self._cleaned(said.message or ""),
-            of_content=heard.status in (400, 413),
+            of_content=heard.status == 400 and said.code is not None,  # a proxy's says nothing of other attempts
         )
 
     def _cleaned(self, text: str) -> str:
         """What a server says, without our secret, should it repeat it."""
-        return cut(text.replace(self._token.value, "***") if self._token.value else text)
+        return cut(self._token.hidden(text))
 
 
 class _Token:
@@ -314,14 +314,22 @@ class _Token:
     def __init__(self, secret: Secret) -> None:
         self._secret = secret
         self._fresh_until_s = float("-inf")
-        self.value = ""
+        self._value = self._before = ""
 
     async def read(self) -> str:
         """Raises NoSecret."""
         if time.monotonic() >= self._fresh_until_s:
-            self.value = await asyncio.to_thread(self._secret.read)
+            value = await asyncio.to_thread(self._secret.read)
+            if value != self._value:
+                self._value, self._before = value, self._value
             self._fresh_until_s = time.monotonic() + (SECRET_LIFE_S if self._secret.rotates else float("inf"))
-        return self.value
+        return self._value
+
+    def hidden(self, text: str) -> str:
+        """Without it, and without the one before: what was asked with that may be answered now."""
+        for value in filter(None, (self._value, self._before)):
+            text = text.replace(value, "***")
+        return text
 
     def forget(self) -> bool:
         """Read it anew next time; whether that can make a difference."""
@@ -402,4 +410,4 @@ def _retry_after_ms(answer: aiohttp.ClientResponse) -> int:
 
 
 def _what(error: BaseException) -> str:
-    return cut(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

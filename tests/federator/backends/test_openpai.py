@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -294,6 +295,41 @@ async def test_a_server_that_repeats_the_token_is_not_repeated(served: Served, o
     assert refused == Refused(code="ForbiddenUserError", message="you said Bearer ***", of_content=False)
 
 
+async def test_a_token_that_was_rotated_meanwhile_is_not_repeated(served: Served, opened: Opened) -> None:
+    """The answer to a request with the old one comes when the new one is read: the old one may be good for a while."""
+    backend = opened()
+
+    async def rotated(*_: object) -> Any:
+        opened.token_file.write_text("fresh")
+        backend._token.forget()
+        await backend._token.read()
+        return _Answer(403, b'{"code": "ForbiddenUserError", "message": "secret, or fresh"}', 0)
+
+    backend._once = rotated  # type: ignore[method-assign]
+    await backend._token.read()
+    refused = await backend.stop(NAME, "")
+    assert refused == Refused(code="ForbiddenUserError", message="***, or ***", of_content=False)
+
+
+async def test_an_answer_that_is_no_http_is_not_repeated(opened: Opened) -> None:
+    """aiohttp quotes what it cannot read, and something on the way may reflect a request's headers."""
+
+    async def reflect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        headers = await reader.readuntil(b"\r\n\r\n")
+        sent = next(line for line in headers.split(b"\r\n") if line.startswith(b"Authorization"))
+        writer.write(b"HTTP/1.1 200 OK\r\n" + sent.replace(b": ", b" ") + b"\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(reflect, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        backend = Backend(f"http://127.0.0.1:{port}", "alice", Secret(file=str(opened.token_file)))
+        told = await backend.stop(NAME, "")
+        await backend.close()
+    assert isinstance(told, InDoubt)
+    assert "Bearer ***" in told.reason
+    assert "secret" not in told.reason
+
+
 @pytest.mark.parametrize(
     "body", [b"?" * 495 + b"hunter2", json.dumps({"code": "hunter2 " * 100_000, "message": "?"}).encode()]
 )
@@ -308,6 +344,20 @@ async def test_of_what_a_server_says_the_beginning_is_repeated_and_no_part_of_th
     assert isinstance(refused, Refused)
     assert "hun" not in refused.code + refused.message
     assert max(len(refused.code), len(refused.message)) <= 500
+
+
+async def test_only_the_server_itself_says_that_a_content_is_never_taken(opened: Opened) -> None:
+    """R16: it settles earlier attempts in doubt as well; what a proxy refuses may have come through before."""
+    backend = opened()
+    for status, body, of_content in (
+        (400, b'{"code": "InvalidProtocolError", "message": "no name"}', True),
+        (400, b"<html>400 Bad Request</html>", False),
+        (413, b"<html>413 Request Entity Too Large</html>", False),
+        (403, b'{"code": "ForbiddenUserError", "message": ""}', False),
+    ):
+        refused = backend._refused(_Answer(status, body, 0))
+        assert isinstance(refused, Refused)
+        assert refused.of_content is of_content
 
 
 async def test_without_a_token_nothing_is_sent(served: Served, opened: Opened) -> None:

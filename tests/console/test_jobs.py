@@ -1,0 +1,87 @@
+"""``muster job submit``: what it sends, and how it waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from events.connection import Unanswered
+from events.log import Unavailable
+from events.micro import Unfit
+from services.__main__ import app
+from services.console import jobs
+from services.federator.specialize import to_yaml
+from tests.federator.jobs import EXAMPLE, document
+
+JOB = {"name": "train", "job": "f.u1", "phase": "racing", "cancelled": False, "cluster": "", "clusters": []}
+SETTLED = JOB | {"phase": "settled", "cluster": "a1"}
+
+
+class Federator:
+    """In the place of a connection: these answers, one after the other."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def open(self, *_: object) -> Federator:
+        return self
+
+    async def __aenter__(self) -> Federator:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def ask(self, verb: str, **_: object) -> Any:
+        self.asked.append(verb)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def submitted(federator: Federator, text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    file = directory / "job.yaml"
+    file.write_text(text)
+    monkeypatch.setattr(jobs, "_Asking", federator)
+    monkeypatch.setattr(jobs, "WATCH_S", 0.0)
+    return CliRunner().invoke(app, ["job", "submit", str(file), "--watch"])
+
+
+def without_tokens() -> str:
+    made = document()
+    del made["secrets"]
+    return to_yaml(made)
+
+
+def test_a_token_in_a_job_is_refused_before_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federator = Federator()
+    done = submitted(federator, EXAMPLE, tmp_path, monkeypatch)
+    assert (done.exit_code, federator.asked) == (2, [])
+    assert "secrets.token-" in done.stderr
+    for token in document()["secrets"].values():
+        assert token not in done.stderr
+
+
+def test_who_watches_waits_for_the_next_federator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = [
+        Unavailable("nobody answers"),
+        Unavailable("nobody answers"),
+        Unanswered("no answer"),
+        Unfit(503, "replaced"),
+    ]
+    federator = Federator(JOB, JOB, *gone, SETTLED)
+    done = submitted(federator, without_tokens(), tmp_path, monkeypatch)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == ["racing", "settled on a1"]
+    assert done.stderr.splitlines() == [f"{why}; asking again" for why in ("nobody answers", "no answer", "replaced")]
+
+
+def test_a_job_that_is_not_known_any_more_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federator = Federator(JOB, JOB, Unfit(404, "there is no job 'train'"))
+    done = submitted(federator, without_tokens(), tmp_path, monkeypatch)
+    assert (done.exit_code, done.stderr) == (2, "error: there is no job 'train'\n")
