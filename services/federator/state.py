@@ -36,11 +36,13 @@ from services.federator.records import (
 from services.federator.rules import forgotten, verdict
 from services.federator.transitions import answers, jobs, places, strays
 from services.state.clock import advance
-from services.state.form import UnknownCommit, confirm
+from services.state.form import UnknownCommit, UnknownVersion, confirm
 from services.state.records import Clock
 
 WRITER = "federator"
 """The one writer of a federation's log."""
+RULES = FOLD = FIRST_VERSION
+"""The latest that this code has."""
 
 
 class State:
@@ -86,8 +88,8 @@ class State:
 
     epoch = 0
     """Nobody shares a federation."""
-    rules_version = state_version = FIRST_VERSION
-    """Nothing switches them."""
+    rules_version, state_version = RULES, FOLD
+    """There is no other."""
 
     @property
     def holders(self) -> dict[str, str]:
@@ -100,7 +102,8 @@ class State:
         return self.clock.counted_ns
 
     def apply_stored(self, stored: Stored, events: list[ev.Event] | None = None) -> Commit | None:
-        """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit.
+        """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit, and
+        UnknownVersion for that of a later version.
 
         `events`: what the payload says, from somebody who knows it.
         """
@@ -109,6 +112,7 @@ class State:
             self.sequence = stored.sequence
             self.set_aside += 1
             return None
+        check_versions(stored)
         try:
             commit = commit_of(stored, header, decode_events(stored) if events is None else events)
             self.apply(commit.sequence, commit.events)
@@ -193,6 +197,16 @@ class State:
                 timed[job.uid, place.cluster] = None
             elif timed:
                 timed.pop((job.uid, place.cluster), None)
+
+
+def check_versions(stored: Stored) -> None:
+    """Of a federator's commit. Its only writer stamps it with what it decides and folds by: so whoever takes over with a
+    later version switches to it, and whoever lacks that one must neither fold nor write behind it. Raises UnknownVersion.
+    """
+    header = header_of(stored)
+    if header is not None and (header.rules > RULES or header.state > FOLD):
+        later = f"commit {stored.sequence} is by rules version {header.rules}, state version {header.state}"
+        raise UnknownVersion(f"{later}, and this code has {RULES}, {FOLD}")
 
 
 def is_timed(job: Job, place: Place) -> bool:

@@ -26,12 +26,15 @@ from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED, Job, account_of
 from services.federator.rules import forgotten
 from services.federator.service import Federator, polling
+from services.federator.service.decider import Decider
 from services.federator.snapshot import FORM
 from services.federator.specialize import to_yaml
+from services.federator.state import WRITER, State
 from services.simulator.openpai.jobs import Life
 from services.simulator.openpai.server import LateFault, OpenPai, Served
 from services.snapshots import take
-from services.writer import SteppedDown
+from services.state.form import UnknownVersion
+from services.writer import SteppedDown, Writer
 from tests.federator.backends.sites import UNLIMITED, job
 from tests.federator.jobs import document, plugin
 from tests.federator.processes import Processes
@@ -241,6 +244,24 @@ async def test_requests_that_are_out_of_bounds(field: Field) -> None:
             await asks[verb](json.dumps(request).encode())
         assert refused.value.code == 400
     assert await asks["list"](b'{"offset": 9007199254740992}') == []
+
+
+@pytest.mark.parametrize("later", [{"rules": 2}, {"state": 2}])
+async def test_who_lacks_a_later_federators_version_neither_folds_nor_writes(
+    field: Field, later: dict[str, int]
+) -> None:
+    """An upgrade is a takeover by a later version; an earlier one that stood by must not go on behind it."""
+    await field.start()
+    await field.kill()
+    writer = Writer(field.log, WRITER)
+    for name, version in later.items():
+        setattr(writer, name, version)
+    place = await writer.take(ev.FederatorTaken(holder="the next version"))
+    with pytest.raises(UnknownVersion, match=f"commit {place} is by rules version"):
+        await Decider(field.log, lambda said: None).take("this version")
+    assert await field.log.end() == place
+    with pytest.raises(UnknownVersion):
+        State().apply_stored(field.log.commits[-1])
 
 
 async def test_what_an_operator_gives_up_settles_its_job(field: Field) -> None:

@@ -12,7 +12,7 @@ from events import Event
 from events.log import EventLog
 from services.federator import core
 from services.federator.snapshot import FORM
-from services.federator.state import WRITER, State
+from services.federator.state import WRITER, State, check_versions
 from services.start import state_at
 from services.writer import Writer
 
@@ -34,7 +34,10 @@ class Decider:
         self._reports: list[Event] = []
 
     async def take(self, holder: str) -> None:
-        """Take the subject, and fold everything up to that. Raises LogError, UnknownCommit."""
+        """Take the subject, unless a later version has it, and fold everything up to that. Raises LogError,
+        UnknownCommit."""
+        if (last := await self.log.last(self.writer.subject)) is not None:
+            check_versions(last)
         taken = await self.writer.take(ev.FederatorTaken(holder=holder))
         started = await state_at(self.log, taken, form=FORM)
         self.state, self.tail_bytes, self.active = started.state, started.tail_bytes, True
