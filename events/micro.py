@@ -6,6 +6,7 @@ An answer is JSON. A request that is refused is answered with the protocol's own
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from events.wire import UNDECODABLE
 Handler = Callable[[bytes], Awaitable[Any]]
 """What a request asks for → what is answered, as JSON. Raises `Unfit`, LogError."""
 WITHIN_S = 30.0
+_logger = logging.getLogger(__name__)
 
 
 class Unfit(Exception):
@@ -75,6 +77,9 @@ def _answering(handler: Handler) -> Callable[[Request], Awaitable[None]]:
             raise ServiceError(str(error.code), " ".join(error.message.split())) from error
         except LogError as error:
             raise ServiceError("503", " ".join(str(error).split())) from error
+        except Exception:
+            _logger.exception("a bug: a request to %s was not answered", request.subject)
+            raise ServiceError("500", "a bug: the service's own log says more") from None
         await request.respond(msgspec.json.encode(answered))
 
     return answer
