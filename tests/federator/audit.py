@@ -182,6 +182,8 @@ class Audit:
             self.run_seen(job, job.places[seen.cluster], seen)
 
     def _silent(self, event: ev.ClusterSilent) -> None:
+        answered_ns = self.world.process.answered.get(event.account, -1)  # type: ignore[union-attr]
+        _check(event.asked_ns <= answered_ns, f"R2: {event.account} did not answer until {event.asked_ns}")
         since_ns = self.seen_ns.pop(event.account, None)
         if since_ns is not None:
             self.earn(event.account, max(0, min(event.asked_ns, self.now_ns) - since_ns))

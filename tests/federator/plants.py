@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 import events as ev
 from services.federator import core, observing, records, state
-from services.federator.backends import RUNNING
+from services.federator.backends import RUNNING, UNKNOWN
 from services.federator.rules import ending, forgotten, gone, guard, names, priority, race
 from services.federator.transitions import answers, places
 
@@ -167,6 +169,89 @@ def _higher_ones_go(first: Any, job: Any, clusters: Any) -> Any:
             yield ev.StopIntended(job=job.uid, cluster=place.cluster, reason=race.LOWER_PRIORITY)
 
 
+def _goes_on_unknown() -> None:
+    original = answers._run_seen
+
+    def run_seen(folded: state.State, cluster: Any, seen: Any) -> None:
+        place = folded.jobs[seen.job].places[seen.cluster]
+        kept = (place.earned_ns, place.since_ns)
+        original(folded, cluster, seen)
+        if seen.state == UNKNOWN:
+            place.earned_ns, place.since_ns = kept
+
+    answers._run_seen = run_seen  # type: ignore[assignment]
+
+
+def _earns_from_the_question_on() -> None:
+    original = answers._run_seen
+
+    def run_seen(folded: state.State, cluster: Any, seen: Any) -> None:
+        original(folded, cluster, seen)
+        place = folded.jobs[seen.job].places[seen.cluster]
+        place.earned_ns = max(0, place.earned_ns)
+
+    answers._run_seen = run_seen  # type: ignore[assignment]
+
+
+def _silent_until_it_is_noticed(folded: state.State, account: str, reason: str, *, before_ns: int) -> Any:
+    if folded.clusters[account].silent:
+        return None
+    return ev.ClusterSilent(account=account, reason=reason, asked_ns=folded.now_ns)
+
+
+def _jumps_count(folded: state.State, clock_ns: int) -> ev.Ticked:
+    return ev.Ticked(time_ns=clock_ns, jumped_ns=0)
+
+
+def _heard_without_a_word(holder: Any, clusters: Any, end_ns: int) -> bool:
+    cluster = clusters[holder.account]
+    return bool(cluster.answers and cluster.seen_ns >= end_ns)
+
+
+def _another_attempt_holds() -> None:
+    """A holder is lost only when it ends."""
+    original = places.loses_hold
+
+    def loses_hold(job: Any, place: Any) -> None:
+        if place.run in ("", RUNNING) and not place.given_up:
+            return
+        original(job, place)
+
+    places.loses_hold = loses_hold
+
+
+def _any_refusal_settles(folded: state.State, event: Any) -> None:
+    place = folded.place(event.job, event.cluster)
+    if place is not None and place.phase in (records.SUBMITTING, records.ABANDONED):
+        place.refusal = event.code
+        folded.move(event.job, place, "refused")
+
+
+def _always_sole(folded: state.State, event: Any) -> None:
+    place = folded.place(event.job, event.cluster)
+    assert place is not None
+    place.sole = True
+
+
+def _kept_although_cancelled(job: Any) -> Iterator[ev.Event]:
+    if job.phase != records.RACING and all(
+        place.phase == records.ENDED for place in job.places.values() if place.cluster != job.winner
+    ):
+        yield ev.JobSettled(job=job.uid)
+
+
+def _by_name_alone() -> None:
+    original = observing._seen
+
+    def seen(uid: str, place: Any, listed: Any, *more: Any) -> Any:
+        same = listed.get(place.name)
+        if same is not None:
+            listed = {place.name: msgspec.structs.replace(same, uid=place.uid)}
+        return original(uid, place, listed, *more)
+
+    observing._seen = seen
+
+
 race_held_by = race._held_by
 
 PLANTS: dict[str, Plant] = {
@@ -175,6 +260,10 @@ PLANTS: dict[str, Plant] = {
     "R2 the clusters' silence earns": _then(ev.ClusterSilent, _silence_counts),
     "R2 our outage earns": _outage_counts,
     "R2 another attempt goes on": _attempts_go_on,
+    "R2 what is not known earns": _goes_on_unknown,
+    "R2 from the question on, not from the answer": _earns_from_the_question_on,
+    "R2 silence earns until it is noticed": _replaced(observing, "silent", _silent_until_it_is_noticed),
+    "R2 jumps of the clock earn": _replaced(observing, "ticked", _jumps_count),
     "R3 the others are not cancelled": _replaced(race, "_held_by", lambda *given: list(race_held_by(*given))[:2]),
     "R4 the latest start": _replaced(
         guard, "first", _first_of(lambda p: (-p.priority_milli, -p.started_ns, p.cluster))
@@ -194,24 +283,35 @@ PLANTS: dict[str, Plant] = {
     "R6 by the priority alone": _replaced(
         priority, "ends_ns", lambda job, holder, place: job.held_ns + place.priority_milli * job.scale_ns // 1_000
     ),
+    "R6 in whole points": _replaced(
+        priority,
+        "ends_ns",
+        lambda job, holder, place: job.held_ns + (place.priority_milli - holder.priority_milli) // 1_000 * job.scale_ns,
+    ),
     "R6 extra times never end": _replaced(priority, "is_over", lambda *given: False),
     "R7 too late takes over": _replaced(
         priority, "is_in_time", lambda job, holder, place, clusters: place.priority_milli > holder.priority_milli
+    ),
+    "R7 when it is looked at, not when it ended": _replaced(
+        guard, "ended_ns", lambda job, place, cluster: cluster.seen_ns
     ),
     "R7 nobody takes over": _replaced(priority, "is_in_time", lambda *given: False),
     "R7 not heard before its end": _replaced(priority, "_is_late", lambda *given: True),
     "R8 extra times of the first": _keeps_first_extra_time,
     "R9 decided for a silent holder": _replaced(priority, "_was_heard", _always_heard),
+    "R9 a holder that is not known is heard": _replaced(priority, "_was_heard", _heard_without_a_word),
     "R9 a silent holder is placed": _replaced(race, "is_seen", lambda *given: True),
     "R10 a success is not seen": _replaced(ending, "succeeded", lambda job: None),
     "R11 who failed is in the race": lambda: records.TRANSITIONS.pop((records.SUBMITTED, "end seen"), None) and None,
     "R12 a lost holder holds": _replaced(places, "loses_hold", _lost_holder_holds),
+    "R12 another attempt of the holder holds": _another_attempt_holds,
     "R13 unplaced too early": _replaced(
         records.Job, "contenders", lambda job: [p for p in job.places.values() if p.phase == records.SUBMITTED]
     ),
     "R14 who does not answer is elected": _replaced(guard, "is_scheduled", _answers_anyway),
     "R15 started again": _then(ev.ClusterObserved, _winner_is_lost),
     "R16 a refusal settles doubt": _then(ev.FederatorTaken, _nothing_in_doubt),
+    "R16 any refusal settles it": _fold(ev.SubmissionRefused, _any_refusal_settles),
     "R16 an unwanted one in doubt is given up": _then(ev.SubmissionDoubted, _gives_up),
     "R16 withdrawn although it was sent": _withdrawn_anyway,
     "R16 its own is not adopted": _replaced(core, "name_described", _no_name_is_ours),
@@ -224,6 +324,8 @@ PLANTS: dict[str, Plant] = {
     "R20 gone although another attempt may land": _replaced(
         gone, "may_be_gone", lambda place: bool(place.is_there and place.uid)
     ),
+    "R20 a run is the only one although it was in doubt": _then(ev.SubmissionAccepted, _always_sole),
+    "R20 another run of its name is taken for it": _by_name_alone,
     "R20 nothing is ever gone": _replaced(gone, "may_be_gone", lambda place: False),
     "R21 what is shown is given up": _replaced(gone, "kept_up", lambda place, cluster: ""),
     "R21 what is given up stays": _fold(ev.RunGivenUp, lambda folded, event: None),
@@ -247,6 +349,8 @@ PLANTS: dict[str, Plant] = {
             and all(p.phase == records.ENDED and p.remains == records.NOTHING for p in job.places.values())
         ),
     ),
+    "R6 only who runs is timed": _replaced(state, "is_timed", lambda job, place: place.runs),
+    "R18 settled with a cancelled winner": _replaced(ending, "settled", _kept_although_cancelled),
     "R22 nobody is forgotten": _replaced(forgotten, "forgotten", lambda over: iter(())),
 }
 
@@ -267,6 +371,7 @@ def planted(name: str) -> Iterator[None]:
         priority,
         race,
         records.Job,
+        state,
     ]
     tables: list[dict[Any, Any]] = [state.APPLY, records.TRANSITIONS]
     before = [dict(vars(owner)) for owner in owners]

@@ -302,6 +302,24 @@ def test_r10_a_success_that_a_cancellation_came_too_late_for_counts() -> None:
     assert placed(world.at(10.1, low="succeeded")) == [("low", "Succeeded")]
 
 
+def test_r10_of_several_successes_the_highest_priority_and_then_the_alias() -> None:
+    world = three()
+    world.at(0, low="running", mid="running", high="waiting")
+    assert placed(world.at(3, low="succeeded", mid="succeeded")) == [("mid", "Succeeded")]
+    world = Federation(b=50, a=50)
+    world.accept()
+    assert placed(world.at(0.1, b="succeeded", a="succeeded")) == [("a", "Succeeded")]
+
+
+def test_r6_parts_of_a_point_count() -> None:
+    world = Federation(low=10, high=10.5, scale=10)
+    world.accept()
+    world.at(0, low="running")
+    assert scheduled(world.at(10)) == ["low"]
+    assert world.at(14.9) == []
+    assert placed(world.at(15)) == [("low", "FirstAvailable")]
+
+
 def test_r11_who_fails_within_its_guard_time_is_out_and_the_others_go_on() -> None:
     world = equal()
     world.at(0, a="running")

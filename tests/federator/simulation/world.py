@@ -101,6 +101,8 @@ class World:
         priorities = [rng.choice((0, 10, 50, 50, 90, 100)) * 1_000 for _ in self.aliases]
         if rng.random() < 0.2:
             priorities = [0] * len(priorities)
+        if self.others_rng.random() < 0.3:  # parts of a point
+            priorities = [min(100_000, p + self.others_rng.randrange(1_000)) for p in priorities]
         contenders = [
             Contender(cluster=a, uri=a, user="ann", gpu_type="", priority_milli=p, name=name_on(name, a))
             for a, p in zip(self.aliases, priorities, strict=True)
