@@ -27,6 +27,7 @@ from services.federator.backends import (
     Accepted,
     Described,
     InDoubt,
+    Limited,
     NotSent,
     Owner,
     Refused,
@@ -111,7 +112,7 @@ def given_up(state: State, job: Job, place: Place, by: str, reason: str) -> RunG
 def submission_answered(job: Job, place: Place, answer: Submitted, tried: bool) -> Event | None:
     """What an attempt to submit adds to the log; None when it is to be repeated, or (`Taken`) described first.
 
-    `tried`: whether any attempt of this process may have reached the cluster.
+    `tried`: whether any attempt of this process may have come to something.
     """
     at = {"job": job.uid, "cluster": place.cluster}
     match answer:
@@ -121,7 +122,7 @@ def submission_answered(job: Job, place: Place, answer: Submitted, tried: bool) 
             return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)
         case InDoubt() if not place.doubtful:
             return SubmissionDoubted(**at, reason=answer.reason)
-        case NotSent() if is_withdrawn(place, tried):
+        case NotSent() | Limited() if is_withdrawn(place, tried):
             return SubmissionWithdrawn(**at)
     return None
 

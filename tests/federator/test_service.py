@@ -165,6 +165,18 @@ async def test_intent_is_in_the_log_before_anything_is_submitted_or_stopped(fiel
     assert len(field.alive()["train"]) == 1
 
 
+async def test_a_submission_that_was_limited_and_is_not_wanted_any_more_is_withdrawn_at_once(field: Field) -> None:
+    """Nothing came of it: it need not be submitted, when the limit ends in an hour, only to be stopped."""
+    field.cluster("a", waiting_ms=50)
+    limited = field.cluster("b")
+    limited.faults.plan(verb="submit", status=429, retry_after_s=3_600, times=0)
+    await field.start()
+    job = await field.federate("train", a=0, b=0)
+    await field.settled("train")
+    assert (job.winner, limited.jobs) == ("a", {})
+    assert ev.SubmissionWithdrawn(job=job.uid, cluster="b") in await field.said()
+
+
 async def test_a_foreign_job_of_the_same_name_is_never_touched(field: Field) -> None:
     cluster = field.cluster("a", waiting_ms=50)
     cluster.submit("alice", to_yaml(job("train-a", None)))

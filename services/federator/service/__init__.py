@@ -91,6 +91,7 @@ class Federator:
     def _told(self, said: Sequence[Event]) -> None:
         """What was just folded: what it intends is to be tried."""
         self.effects.schedule(key for event in said for key in self._keys(event))
+        self.effects.hasten((event.job, event.cluster) for event in said if isinstance(event, ev.StopIntended))
         for event in said:
             if isinstance(event, ev.JobSettled):
                 self._settled.put_nowait(self.state.jobs[event.job].digest)

@@ -20,6 +20,8 @@ class Agenda:
     """Times are seconds of the loop's clock."""
 
     due: list[tuple[float, int, Key]] = field(default_factory=list)
+    entries: dict[Key, int] = field(default_factory=dict)
+    """Which of the entries in `due` counts for a key that waits: the last."""
     there: set[Key] = field(default_factory=set)
     tries: dict[Key, int] = field(default_factory=dict)
     grown: asyncio.Event = field(default_factory=asyncio.Event)
@@ -32,6 +34,11 @@ class Agenda:
         """Once, however often."""
         if key not in self.there:
             self.there.add(key)
+            self._push(key, due_s)
+
+    def hasten(self, key: Key, due_s: float) -> None:
+        """Of a key that waits: what is to be tried is another thing now, whatever the pause was for."""
+        if key in self.entries:
             self._push(key, due_s)
 
     def again(self, key: Key, now_s: float, at_least_s: float = 0.0) -> None:
@@ -52,9 +59,13 @@ class Agenda:
         """The first that is due; waits for one."""
         loop = asyncio.get_running_loop()
         while True:
+            while self.due and self.entries.get(self.due[0][2]) != self.due[0][1]:
+                heapq.heappop(self.due)
             wait_s = self.due[0][0] - loop.time() if self.due else None
             if wait_s is not None and wait_s <= 0:
-                return heapq.heappop(self.due)[2]
+                key = heapq.heappop(self.due)[2]
+                del self.entries[key]
+                return key
             self.grown.clear()
             try:
                 async with asyncio.timeout(wait_s):
@@ -63,5 +74,6 @@ class Agenda:
                 continue
 
     def _push(self, key: Key, due_s: float) -> None:
-        heapq.heappush(self.due, (due_s, next(self.numbers), key))
+        self.entries[key] = number = next(self.numbers)
+        heapq.heappush(self.due, (due_s, number, key))
         self.grown.set()

@@ -52,7 +52,7 @@ class Effects:
         self._reaches = reaches
         self._bodies = bodies
         self._tried: set[Key] = set()
-        """Where an attempt of this process may have reached the cluster."""
+        """Where an attempt of this process may have come to something."""
         self._outcomes: list[tuple[Key, Callable[[], Event | None]]] = []
         """Of effects, and not in the log yet."""
         self._parsed: dict[str, mcc.MultiClusterJob] = {}
@@ -78,6 +78,14 @@ class Effects:
                 agenda = self.agendas.get(self._state.jobs[uid].places[alias].account)
                 if agenda is not None:  # else the clusters file has lost it; it waits for a start with it
                     agenda.add((uid, alias), now_s)
+
+    def hasten(self, keys: Iterable[Key]) -> None:
+        """What was to be submitted, and is not wanted any more, does not wait for the time when it might have been."""
+        now_s = asyncio.get_running_loop().time()
+        for key in keys:
+            agenda = self.agendas.get(self._state.jobs[key[0]].places[key[1]].account)
+            if agenda is not None:
+                agenda.hasten(key, now_s)
 
     async def _work(self, account: str, reach: Reach) -> None:
         agenda, loop = self.agendas[account], asyncio.get_running_loop()
@@ -123,15 +131,15 @@ class Effects:
             log.error("cannot be submitted", extra={"job": job.name, "cluster": place.cluster, "reason": str(error)})
             return SELDOM_S
         answer = await backend.submit(submission)
-        if not isinstance(answer, NotSent):
+        if not isinstance(answer, NotSent | Limited):
             self._tried.add(key)
-        if isinstance(answer, Limited):
-            agenda.submits_from_s = loop.time() + answer.retry_after_ms / 1000
-            return answer.retry_after_ms / 1000
         if isinstance(answer, Taken):
             return await self._identify(key, backend)
         await self._settle(key, lambda: core.submission_answered(job, place, answer, key in self._tried))
-        return 0.0
+        if not isinstance(answer, Limited):
+            return 0.0
+        agenda.submits_from_s = loop.time() + answer.retry_after_ms / 1000
+        return answer.retry_after_ms / 1000
 
     async def _identify(self, key: Key, backend: Backend) -> float:
         """Whose the job of our name is."""

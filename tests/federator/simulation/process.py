@@ -11,6 +11,7 @@ from services.federator.backends import (
     Absent,
     Described,
     InDoubt,
+    Limited,
     Listing,
     NotSent,
     Owner,
@@ -126,7 +127,7 @@ class Process:
         )
 
     def submitted(self, key: Key, answer: Submitted) -> None:
-        if not isinstance(answer, NotSent):
+        if not isinstance(answer, NotSent | Limited):
             self.tried.add(key)
         if key not in self.state.submitting:
             return self.free(key)
