@@ -374,6 +374,16 @@ PLANTS: dict[str, Plant] = {
             ),
         ),
     ),
+    "told once": Plant(
+        "a pod's condition says for ever what it waited for first",
+        "services.binder.report",
+        (("cohort.condition == pod.reported:", "pod.reported:"),),
+    ),
+    "part of the picture": Plant(
+        "planners and binder decide while an ingest that took over has not listed everything",
+        "services.state.fold",
+        (("    state.synced = False\n", "    pass\n"),),
+    ),
     "time of the hold before": Plant(
         "that a hold's time is over counts for the gang's next hold as well",
         "services.state.groups",

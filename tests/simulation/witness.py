@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -91,6 +92,8 @@ class Witness:
         """Gangs of which a pod was permitted, or came to a node otherwise."""
         self._changes = 0
         """Commits that changed records."""
+        self._partial: list[tuple[int, float]] = []
+        """From which commits to which an ingest had taken over and not yet listed everything."""
         self._taken_at = 0
         """The cluster's revision when the last IngestTaken landed."""
 
@@ -145,6 +148,8 @@ class Witness:
         )
         _require(header.basis < sequence, f"commit {sequence} stands on {header.basis}, which comes after it (7.6)")
         if header.cause == "decide":
+            partial = any(taken <= header.basis < synced for taken, synced in self._partial)
+            _require(not partial, f"{process} decided {sequence} over a partial picture, at {header.basis} (section 2)")
             last = self._last.get(subject, 0)
             _require(header.basis >= last, f"{process} decided {sequence} before it had read its own {last} (rule 3)")
         unknown = self._first.get(process.lacks, sequence)
@@ -157,9 +162,11 @@ class Witness:
 
     def taken(self, event: ev.IngestTaken, commit: Commit, index: int, before: Before) -> None:
         self._taken_at = self._cluster.store.revision
+        self._partial.append((commit.sequence, inf))
 
     def synced(self, event: ev.ClusterSynced, commit: Commit, index: int, before: Before) -> None:
         """What stood in the cluster before `IngestTaken` and did not change since is in the log."""
+        self._partial = [(taken, min(synced, commit.sequence)) for taken, synced in self._partial]
         rejected = {one.uid for one in self.state.rejections.values()}
         for entry in self._cluster.pods.entries.values():
             if entry.revision <= self._taken_at and is_ours(entry.object):
