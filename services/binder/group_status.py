@@ -9,11 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from events import dialects
+from services.state import reasons
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, SUCCEEDED, Cohort, Gang
-
-NO_ROOM = frozenset({"InsufficientRoom", "GangTooLarge", "UnsupportedConstraint"})
-"""Refusals that say that the gang cannot be scheduled as things are. Others wait for pods or for a declaration."""
 
 
 class Standing(NamedTuple):
@@ -33,7 +31,7 @@ class Standing(NamedTuple):
     @property
     def half(self) -> bool:
         """Some run, and there is no room for those that are missing."""
-        return bool(self.running and not self.started and self.refused and self.refused.reason in NO_ROOM)
+        return bool(self.running and not self.started and self.refused and reasons.follows(self.refused.reason).no_room)
 
 
 def standing(state: State, gang: Gang) -> Standing:
@@ -102,8 +100,8 @@ def _condition(gang: Gang, refused: Cohort | None) -> dict[str, object]:
     """Kubernetes' own: the condition PodGroupScheduled. Once it is true it stays so, as kube-scheduler has it."""
     if gang.satisfied:
         said = {"status": "True", "reason": "Scheduled", "message": ""}
-    elif refused is not None and refused.reason in NO_ROOM:
-        said = {"status": "False", "reason": "Unschedulable", "message": refused.message}
+    elif refused is not None and reasons.follows(refused.reason).no_room:
+        said = {"status": "False", "reason": reasons.UNSCHEDULABLE, "message": refused.message}
     elif refused is not None and refused.reason == "SetAside":
         said = {"status": "False", "reason": "SchedulerError", "message": refused.message}
     else:

@@ -12,22 +12,9 @@ from typing import NamedTuple
 
 import events as ev
 from events import dialects
+from services.state import reasons
 from services.state.fold import State
 from services.state.records import PENDING
-
-UNSCHEDULABLE = "Unschedulable"
-WORDS = {
-    "InsufficientRoom": UNSCHEDULABLE,
-    "UnsupportedConstraint": "UnsupportedConstraint",
-    "TooFewPods": "WaitingForMembers",
-    "WaitingForGang": "WaitingForGang",
-    "GangNotDeclared": "WaitingForPodGroup",
-    "GangTimedOut": "GangTimedOut",
-    "PodsGated": "WaitingForMembers",
-    "GangTooLarge": "GangTooLarge",
-    "SetAside": "SetAside",
-}
-"""A refusal's reason → the condition's. What is not listed (a timeout, a failed binding) is retried at once: no word."""
 
 
 class Condition(NamedTuple):
@@ -47,8 +34,8 @@ def condition(state: State, uid: str) -> Condition | None:
     if group is None or not group.cohort:
         return None
     cohort = state.cohorts[group.cohort]
-    reason = WORDS.get(cohort.reason)
-    if reason is None or cohort.condition == pod.reported:
+    reason = reasons.follows(cohort.reason).word
+    if not reason or cohort.condition == pod.reported:
         return None
     return Condition(cohort.condition, reason, cohort.message)
 

@@ -27,7 +27,7 @@ from services.planner.placement import Room
 from services.planner.reserved import ReservedRoom
 from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.planner.sharing import cycle_queue, own_nodes
-from services.state import cohorts, commits, reservations
+from services.state import commits, reasons, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo
 from services.state.records import Group, Nomination
@@ -183,7 +183,7 @@ class Cycle:
         if self.silent:
             return
         why = node_reasons or {}
-        attempt = group.attempts + (reason in cohorts.ROOM_REASONS)
+        attempt = group.attempts + reasons.follows(reason).backs_off
         key = (reason, detail, attempt, needed, placeable, tuple(why.items()))
         known = self.refusals.get(key)
         if known is None:

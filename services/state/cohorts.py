@@ -11,22 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import groups
+from services.state import groups, reasons
 from services.state.clock import BACKOFF, RETRY, set_deadline
 from services.state.membership import unplaced
 from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
 
 if TYPE_CHECKING:
     from services.state.fold import State
-
-ROOM_REASONS = frozenset(
-    {"InsufficientRoom", "Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "Deadlock", "BindingFailed"}
-)
-"""Refusals that count as a failed attempt: they back off and move the group behind in the queue order."""
-WAKES_AT_ONCE = frozenset({"Timeout", "LeftQueue", "HoldBroken", "MemberDeleted", "Deadlock", "BindingFailed"})
-"""Refusals after which a group is tried again as soon as its backoff is over, whatever else happens."""
-NEVER_RETRIED = frozenset({"SetAside", "GangTimedOut"})
-"""Refusals without a retry: only a fact about the group itself ends them."""
 
 
 def candidates(state: State, shard: str) -> list[Group]:
@@ -81,23 +72,23 @@ def park(
     """One cohort for these groups, at the place of the current event."""
     if not meant:
         return
-    counts = reason in ROOM_REASONS
+    follows = reasons.follows(reason)
     owner = state.owner(meant[0])
     cohort = Cohort(state.place, reason, condition, message, needed, state.basis, attempt, owner, {})
-    cohort.backing_off = counts
-    cohort.woken = reason in WAKES_AT_ONCE
+    cohort.backing_off = follows.backs_off
+    cohort.woken = follows.tried_at_once
     for group in meant:
         stale = group.changed > state.basis
         groups.await_verdict(state, group)
         group.conflicts = 0
-        if stale and not counts:
+        if stale and not follows.backs_off:
             groups.make_ready(state, group)
             continue
         group.phase = PARKED
         group.cohort = cohort.place
         group.woken = stale
         cohort.groups[group.key] = None
-        if counts:
+        if follows.backs_off:
             group.attempts = attempt
     if cohort.groups:
         state.cohorts[cohort.place] = cohort
@@ -112,7 +103,7 @@ def _set_deadlines(state: State, cohort: Cohort, owner: str) -> None:
     if cohort.backing_off:
         backoff_ms = min(policy.backoff_initial_ms << min(cohort.attempt - 1, 20), policy.backoff_max_ms)
         set_deadline(clock, BACKOFF, str(cohort.place), backoff_ms)
-    if cohort.reason not in NEVER_RETRIED:
+    if reasons.follows(cohort.reason).retried:
         set_deadline(clock, RETRY, str(cohort.place), policy.retry_ms)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import events as ev
 from events import dialects
 from events.subjects import shard_of
-from services.state import declarations, schedule_cycle, timeouts
+from services.state import declarations, reasons, schedule_cycle, timeouts
 from services.state.membership import incomplete, placeable, unplaced
 from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
@@ -219,9 +219,6 @@ def hold_over(state: State, group: Group) -> None:
 
 # -------------------------------------------------------------------------------------------------------------- phases
 
-INCOMPLETE = frozenset({"TooFewPods", "WaitingForGang"})
-"""Refusals that only the missing pods, or the missing gang, can end."""
-
 
 def wake(state: State, group: Group, uid: str = "") -> None:
     """A fact about the group itself could change its verdict: about the pod `uid`, or about a declaration.
@@ -235,7 +232,7 @@ def wake(state: State, group: Group, uid: str = "") -> None:
             state.ready[group.key] = None
     elif group.phase == PARKED:
         cohort = state.cohorts[group.cohort]
-        if cohort.reason in INCOMPLETE and incomplete(state, group):
+        if reasons.follows(cohort.reason).incomplete and incomplete(state, group):
             return
         if cohort.reason == "GangTimedOut" and timeouts.stands(state, group):
             return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.subjects import shard_of
-from services.state import cohorts, groups, versions
+from services.state import groups, reasons, versions
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -41,7 +41,7 @@ def assigned(state: State, event: ev.PartitionsAssigned) -> None:
     moved = [new != old for new, old in zip(event.owners, state.owners, strict=True)]
     state.epoch, state.owners = event.epoch, event.owners
     for cohort in list(state.cohorts.values()):
-        if cohort.reason not in cohorts.NEVER_RETRIED:
+        if reasons.follows(cohort.reason).retried:
             for key in [key for key in cohort.groups if moved[state.groups[key].partition]]:
                 groups.make_ready(state, state.groups[key])
     for writer, clock in state.clocks.items():

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 
 from events import dialects
+from services.state import reasons
 from services.state.classes import counted
 from services.state.clock import (
     BACKOFF,
@@ -21,7 +22,6 @@ from services.state.clock import (
     group_key,
     of_group,
 )
-from services.state.cohorts import NEVER_RETRIED
 from services.state.fold import State
 from services.state.form import SNAPSHOTS_KEPT
 from services.state.naming import component, named_by
@@ -170,10 +170,11 @@ def _groups_are_in_one_place(state: State) -> None:
             require(held is not None and held.stage == HELD, f"group {key} holds {uid} without a claim")
     for place, cohort in state.cohorts.items():
         require(bool(cohort.groups), f"cohort {place} is empty")
+        require(cohort.reason in reasons.REASONS, f"nobody knows what follows from {cohort.reason}")
         for key in cohort.groups:
             group = state.groups[key]
             require(group.cohort == place, f"cohort {place} lists {key}, which is elsewhere")
-            ticks = cohort.reason in NEVER_RETRIED or state.owner(group) == cohort.shard
+            ticks = not reasons.follows(cohort.reason).retried or state.owner(group) == cohort.shard
             require(ticks, f"group {key} waits on the clock of {cohort.shard}, which does not own it (7.12)")
     awaiting = {proposal.group for proposal in state.proposals.values()}
     for key, group in state.groups.items():
@@ -239,7 +240,7 @@ def _who_is_refused_is_tried_again(state: State) -> None:
         deadlines = waiting[cohort.shard]
         ends = not cohort.backing_off or (BACKOFF, str(place)) in deadlines
         require(ends, f"cohort {place} backs off for ever (7.12)")
-        again = cohort.woken or cohort.reason in NEVER_RETRIED or (RETRY, str(place)) in deadlines
+        again = cohort.woken or not reasons.follows(cohort.reason).retried or (RETRY, str(place)) in deadlines
         require(again, f"cohort {place} is never tried again (7.12)")
 
 

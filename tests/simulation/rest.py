@@ -7,13 +7,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from events.dialects import TIMEOUT_ANNOTATION as MARK
-from services.binder.report import WORDS
 from services.console.settled import log_at_rest
 from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
 from services.planner.core import Cycle
 from services.simulator.api import Api
-from services.state import membership, snapshot, timeouts
+from services.state import membership, reasons, snapshot, timeouts
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING
 from tests.simulation.witness import Violation, Witness
@@ -181,8 +180,8 @@ def _who_waits_is_told_why(state: State, api: Api, since: int) -> None:
     for place, cohort in state.cohorts.items():
         if not cohort.message:
             raise Violation(f"{cohort} does not say what is missing (7.9)")
-        word = WORDS.get(cohort.reason)
-        if not since or place >> 20 <= since or word is None:
+        word = reasons.follows(cohort.reason).word
+        if not since or place >> 20 <= since or not word:
             continue
         members = [uid for key in cohort.groups for uid in membership.members(state, state.groups[key])]
         for uid in [uid for uid in members if membership.placeable(state, uid)]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import events as ev
 from events.policy import Policy
-from services.state import cohorts, fits, membership, queueing, reservations
+from services.state import fits, membership, queueing, reasons, reservations
 from services.state.fold import State
 from services.state.records import AWAITING, IDLE, Group, Reservation
 
@@ -45,7 +45,7 @@ def _over(state: State, policy: Policy, reservation: Reservation, judged: bool) 
 
 
 def _waits_for_something_else(state: State, group: Group) -> bool:
-    return bool(group.cohort) and state.cohorts[group.cohort].reason not in cohorts.ROOM_REASONS
+    return bool(group.cohort) and not reasons.follows(state.cohorts[group.cohort].reason).backs_off
 
 
 def _changed(state: State, group: Group, reservation: Reservation) -> bool:
