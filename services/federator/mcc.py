@@ -103,10 +103,13 @@ class MultiClusterJob(msgspec.Struct, frozen=True, kw_only=True):
                 return choice
         raise InvalidJob([f"no cluster {alias!r}; there are {', '.join(choice.alias for choice in self.clusters)}"])
 
+    def tokens(self) -> list[str]:
+        """The names of the secrets that are tokens."""
+        return [name for name in self.document.get("secrets") or {} if name.startswith(TOKEN)]
+
     def token_problems(self) -> list[str]:
-        """What is wrong with secrets that are tokens: what is submitted to the federator must have none."""
-        names = [name for name in self.document.get("secrets") or {} if name.startswith(TOKEN)]
-        return [f"secrets.{name}: tokens are the federator's to have, not a job's" for name in names]
+        """What is wrong with them: what is submitted to the federator must have none."""
+        return [f"secrets.{name}: tokens are the federator's to have, not a job's" for name in self.tokens()]
 
 
 def slug(alias: str) -> str:

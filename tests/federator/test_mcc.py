@@ -25,6 +25,7 @@ def test_the_texts_example_is_read() -> None:
     ]
     assert (job.guard_ms, job.scale_ms) == (600_000, 60_000)
     assert job.parameters["storageConfigs"]["a1"] == ["storage-1", "storage-2"]
+    assert job.tokens() == ["token-a1", "token-b2"]
     assert [problem.partition(":")[0] for problem in job.token_problems()] == ["secrets.token-a1", "secrets.token-b2"]
 
 
