@@ -219,7 +219,8 @@ def import_log(
 @app.command(rich_help_panel=TRYING)
 def simulate(
     files: Annotated[
-        list[Path], typer.Option("-f", "--file", help="Kubernetes YAML: nodes, workloads", metavar="FILE")
+        list[Path],
+        typer.Option("-f", "--file", help="Kubernetes YAML: nodes, workloads; a directory; -: stdin", metavar="FILE"),
     ],
     profile: Annotated[str, typer.Option(help=PROFILE, metavar="NAME")] = "default",
     keep: Annotated[Path | None, typer.Option("--log", help="keep the log there", metavar="FILE.db")] = None,
