@@ -16,7 +16,7 @@ from events.envelope import decode
 from services.binder.service import write_behind
 from services.binder.service.write_behind import Rate, Rates, WriteBehind
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import Forbidden, Unreachable
+from services.kubernetes.errors import Conflict, Forbidden, Unreachable
 from tests.world import World
 
 
@@ -30,14 +30,22 @@ class Client:
         self.phases: list[str] = []
         self.version = 1_000
         self.away = False
+        self.elsewhere = ""
+        """The pods' resourceVersion, when somebody else wrote them."""
 
     async def patch_pod_status(self, namespace: str, name: str, uid: str, version: str, status: Any) -> str:
         await asyncio.sleep(0)
         self._answer()
+        if self.elsewhere and version != self.elsewhere:
+            raise Conflict("write", 409, "Conflict", "the object has been modified")
         self.conditions.append(uid)
         self.said += status["conditions"]
         self.version += 1
         return str(self.version)
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        metadata = SimpleNamespace(uid=name, resource_version=self.elsewhere)
+        return SimpleNamespace(metadata=metadata, spec=SimpleNamespace(node_name=""))
 
     async def discover(self) -> Served:
         return Served({})
@@ -100,6 +108,21 @@ async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: Worl
     world.deleted("waits")
     assert [await write.make() for write in chosen] == [0]
     assert client.conditions == []
+
+
+async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_the_next_round(world: World) -> None:
+    """The simulator of faults found it, seed 39787: a binder that was stopped and replaced woke up, was refused, read the
+    pod's new version and overwrote with it what its successor had said, before it knew of that."""
+    client = Client()
+    client.elsewhere = "4711"
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    assert (client.conditions, list(writer._pods)) == ([], ["waits"])
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    assert (client.conditions, list(writer._pods)) == (["waits"], [])
+    assert not outcomes
 
 
 async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_unawaited(world: World) -> None:

@@ -124,7 +124,7 @@ def test_simulate_warns(tmp_path: Path) -> None:
     """As it was: taken in silence, with a minimum that nobody had written."""
     file = tmp_path / "group.json"
     file.write_text(json.dumps(pod_group(minmember=3)))
-    said = CliRunner().invoke(app, ["simulate", "-f", str(file)])
+    said = CliRunner().invoke(app, ["simulate", "-f", str(file)], env={"COLUMNS": "300"})
     assert said.exit_code == 0
     assert "spec.minmember is no field of a PodGroup; did you mean minMember?" in said.stdout
     found = json.loads(CliRunner().invoke(app, ["simulate", "-f", str(file), "--json"]).stdout)

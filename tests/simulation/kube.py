@@ -162,6 +162,7 @@ class ApiServer:
         self.api.apply_new(resources.pod_groups_crd("scheduling.volcano.sh/v1beta1", status=False))
         self.kubelet = Kubelet(self.api, startup_ms=200, termination_ms=500)
         self.lists = Lists()
+        self._asked: list[Asked] = []
         self.up = True
         self.refused: dict[str, float] = {}
         """Pods whose bindings a webhook refuses, and until when."""
@@ -203,6 +204,8 @@ class ApiServer:
     async def request(self, process: Process, on: str, name: str, execute: Callable[[], Answer]) -> Answer:
         """`on`, `name`: what is asked, of which object, for the faults. Raises Unreachable."""
         asked = Asked(self, process, on, name, execute)
+        self._asked = [one for one in self._asked if not one.answer.done()]
+        self._asked.append(asked)
         if not self.up:
             asked.fail(0.001, sent=False)
         elif on == "bind" and self.refused.get(name, 0.0) > self.loop.now_s:
@@ -210,6 +213,10 @@ class ApiServer:
         else:
             self.faults.send(on, asked)
         return await asked.answer
+
+    def awaited_by(self, processes: list[Process]) -> bool:
+        """Whether one of these waits for an answer: what he does next depends on it."""
+        return any(not one.answer.done() and one.process in processes for one in self._asked)
 
     def execute(self, process: Process, verb: str, path: str, body: bytes, content_type: str) -> Answer:
         """A request takes effect; that its sender is dead or stopped by now is unknown here."""

@@ -41,6 +41,8 @@ def cut_off(world: World) -> str:
     for process in world.supervisor.alive():
         if not process.link.connected or process.link.silent_until_s > world.loop.now_s:
             return f"{process} does not reach the log"
+    if world.kube.awaited_by(world.supervisor.alive()):
+        return "an answer of the API server is awaited"
     return ""
 
 

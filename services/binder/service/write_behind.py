@@ -115,6 +115,9 @@ class WriteBehind:
         self._events: deque[KubernetesEvent] = deque(maxlen=EVENTS_KEPT)
         self._told: set[tuple[str, str]] = set()
         self._reported: dict[str, dict[str, str]] = {}
+        self._versions: dict[str, str] = {}
+        """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
+        next round: who was replaced meanwhile knows it by then, and does not overwrite what his successor said."""
         self._written: dict[str, tuple[str, dict[str, object]]] = {}
         """Gang → UID of the PodGroup, and what was written to it last."""
         self._statuses = GroupStatusWriter(client)
@@ -238,7 +241,9 @@ class WriteBehind:
         while self._pods and most > 0:
             uid = _first(self._pods)
             due = condition(self._decider.state, uid)
-            if due is not None:
+            if due is None:
+                self._versions.pop(uid, None)
+            else:
                 most -= 1
                 yield Write(partial(self._write_condition, uid, due), partial(_put, self._pods, uid))
 
@@ -271,7 +276,7 @@ class WriteBehind:
         pod = state.pods.get(uid)
         if pod is None or condition(state, uid) != due:
             return 0  # a commit was folded since this was chosen
-        fact, version = pod.fact, pod.resource_version
+        fact, version = pod.fact, self._versions.pop(uid, pod.resource_version)
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
         if not pod.reported:
             said["lastTransitionTime"] = second_time(time.time_ns())
@@ -280,10 +285,10 @@ class WriteBehind:
             version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
         except Conflict:
             seen = await self._client.get_pod(fact.namespace, fact.name)
-            if seen is None or seen.metadata.uid != uid or seen.spec.node_name or condition(state, uid) != due:
-                return 2
-            version = seen.metadata.resource_version
-            version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
+            if seen is not None and seen.metadata.uid == uid and not seen.spec.node_name:
+                self._versions[uid] = seen.metadata.resource_version
+                self._pods[uid] = None
+            return 2
         self._reported.setdefault(due.said, {})[uid] = version
         if (pod.group, due.said) in self._told:
             return 1
