@@ -34,7 +34,7 @@ from events.connection import (
 )
 from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
-from events.log import Conflict, LogError, TooLarge, check_place, check_purge, check_size
+from events.log import Conflict, LogError, Purged, TooLarge, check_place, check_purge, check_size
 from events.object_store import ObjectStore
 
 DEDUPLICATION_S = 120
@@ -266,6 +266,8 @@ class JetStreamLog:
                     batch = await consumer.take()
                     if stop is not None and batch[-1].sequence > stop:
                         batch = [commit for commit in batch if commit.sequence <= stop]
+                        if not batch:
+                            raise Purged(f"{self.stream}: what follows {place}, up to {stop}, was purged meanwhile")
                     place, gaps = batch[-1].sequence, 0
                     self._seen = max(self._seen, place)
                     yield batch

@@ -16,7 +16,7 @@ from events import envelope, subjects
 from events.connection import Connection, Unanswered
 from events.consumer import KEPT_S, PULL_MESSAGES, Consumer
 from events.jetstream import JetStreamLog
-from events.log import Conflict, LogError, TooLarge, Unavailable
+from events.log import Conflict, LogError, Purged, TooLarge, Unavailable
 from events.server import EmbeddedServer
 from tests.events.proxy import Proxy, proxy
 from tests.events.writing import HEADER, append, append_through, collect, fill, number_of, payload, sequences
@@ -386,6 +386,19 @@ def answering_late(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch, answers: 
 
     monkeypatch.setattr(log.connection, "ask", ask_zombie)
     return asked
+
+
+async def test_a_log_that_is_purged_beyond_the_end_of_a_reading_says_so(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The simulator of faults found it, seed 42081: a start met a purge, and ended with an IndexError."""
+    sequence = 0
+    for number in range(5):
+        sequence = await append(log, "binder", number, sequence)
+    answering_late(log, monkeypatch, 1)
+    await log.purge(4)
+    with pytest.raises(Purged):
+        await collect(log.read(0, 2))
 
 
 async def test_a_leader_that_was_stopped_says_what_it_knew_and_is_not_believed(
