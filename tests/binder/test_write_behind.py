@@ -125,6 +125,24 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     assert not outcomes
 
 
+async def test_a_pod_that_comes_to_a_gang_that_was_refused_is_told_what_it_waits_for() -> None:
+    """The simulator of faults found it, seed 43847: its coming wakes nobody, so that no refusal named it."""
+    world, client = World(), Client()
+    world.node("n0", cpu=2)
+    world.pod_group("train", 3)
+    world.pod("train-0", "train")
+    world.settle()
+    writer, _ = behind(world, client)
+    before = len(world.log.commits)
+    world.pod("train-1", "train")
+    world.settle()
+    for stored in world.log.commits[before:]:
+        writer.notice(decode(stored))
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    assert client.conditions == ["train-1"]
+    assert [one["reason"] for one in client.said] == ["WaitingForMembers"]
+
+
 async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_unawaited(world: World) -> None:
     """The simulator of faults warned of it, now and then: a binder that ends in the middle of a round."""
     writer, _ = behind(world, Client())

@@ -151,7 +151,15 @@ class WriteBehind:
     def note_rejected(self, event: ev.DeclarationRejected, time_ns: int) -> None:
         self._events.append(rejected(event, time_ns))
 
-    def note_pod(self, event: ev.PodObserved | ev.PodFinished | ev.PodAssigned | ev.PodTerminating, _: int) -> None:
+    def note_observed(self, event: ev.PodObserved, _: int) -> None:
+        """A pod that comes to those that were refused waits for the same."""
+        pod = self._decider.state.pods.get(event.uid)
+        group = self._decider.state.groups.get(pod.group) if pod is not None else None
+        if group is not None and group.cohort:
+            self._pods[event.uid] = None
+        self._note_gang(event.uid)
+
+    def note_pod(self, event: ev.PodFinished | ev.PodAssigned | ev.PodTerminating, _: int) -> None:
         self._note_gang(event.uid)
 
     def note_pod_group(self, event: ev.PodGroupObserved | ev.PodGroupDeleted, _: int) -> None:
@@ -354,7 +362,7 @@ NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
     ev.GangTimedOut: WriteBehind.note_marks,
     ev.TimeoutMarkRenewed: WriteBehind.note_marks,
     ev.DeclarationRejected: WriteBehind.note_rejected,
-    ev.PodObserved: WriteBehind.note_pod,
+    ev.PodObserved: WriteBehind.note_observed,
     ev.PodAssigned: WriteBehind.note_pod,
     ev.PodTerminating: WriteBehind.note_pod,
     ev.PodFinished: WriteBehind.note_pod,
