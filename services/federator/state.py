@@ -15,7 +15,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import events as ev
-from events.envelope import FIRST_VERSION, Commit, MalformedCommit, Stored, commit_of, decode_events, header_of
+from events.envelope import (
+    FIRST_VERSION,
+    Commit,
+    Header,
+    MalformedCommit,
+    Stored,
+    commit_of,
+    decode_events,
+    header_of,
+)
 from services.federator.backends import RUNNING
 from services.federator.records import (
     ABANDONED,
@@ -112,7 +121,7 @@ class State:
             self.sequence = stored.sequence
             self.set_aside += 1
             return None
-        check_versions(stored)
+        check_versions(stored.sequence, header)
         try:
             commit = commit_of(stored, header, decode_events(stored) if events is None else events)
             self.apply(commit.sequence, commit.events)
@@ -199,13 +208,12 @@ class State:
                 timed.pop((job.uid, place.cluster), None)
 
 
-def check_versions(stored: Stored) -> None:
+def check_versions(sequence: int, header: Header) -> None:
     """Of a federator's commit. Its only writer stamps it with what it decides and folds by: so whoever takes over with a
     later version switches to it, and whoever lacks that one must neither fold nor write behind it. Raises UnknownVersion.
     """
-    header = header_of(stored)
-    if header is not None and (header.rules > RULES or header.state > FOLD):
-        later = f"commit {stored.sequence} is by rules version {header.rules}, state version {header.state}"
+    if header.rules > RULES or header.state > FOLD:
+        later = f"commit {sequence} is by rules version {header.rules}, state version {header.state}"
         raise UnknownVersion(f"{later}, and this code has {RULES}, {FOLD}")
 
 

@@ -61,33 +61,26 @@ def test_a_kind_of_the_same_name_in_another_group_is_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
+    ("place", "key", "meant"),
     [
-        ("scheduling.x-k8s.io/podgroup", "scheduling.x-k8s.io/pod-group"),
-        ("scheduling.x-k8s.io/Pod-Group", "scheduling.x-k8s.io/pod-group"),
-        ("schedulng.x-k8s.io/pod-group", "scheduling.x-k8s.io/pod-group"),
-        ("pod-group.scheduling.sig.k8s.io", "pod-group.scheduling.sigs.k8s.io"),
-        ("pod-group.scheduling.sigs.k8s.io/minavailable", "pod-group.scheduling.sigs.k8s.io/min-available"),
+        ("labels", "scheduling.x-k8s.io/podgroup", "scheduling.x-k8s.io/pod-group"),
+        ("labels", "scheduling.x-k8s.io/Pod-Group", "scheduling.x-k8s.io/pod-group"),
+        ("labels", "schedulng.x-k8s.io/pod-group", "scheduling.x-k8s.io/pod-group"),
+        ("labels", "pod-group.scheduling.sig.k8s.io", "pod-group.scheduling.sigs.k8s.io"),
+        (
+            "labels",
+            "pod-group.scheduling.sigs.k8s.io/minavailable",
+            "pod-group.scheduling.sigs.k8s.io/min-available",
+        ),
+        ("annotations", "gang.scheduling.koordinator.sh/min-avilable", "gang.scheduling.koordinator.sh/min-available"),
+        ("annotations", "gang.scheduling.koordinator.io/name", "gang.scheduling.koordinator.sh/name"),
+        ("annotations", "scheduling.k8s.io/groupname", "scheduling.k8s.io/group-name"),
+        ("annotations", "scheduling.volcano.sh/group-min-members", "scheduling.volcano.sh/group-min-member"),
     ],
 )
-def test_a_label_that_is_nearly_a_dialects_is_told_wherever_it_stands(key: str, meant: str) -> None:
-    assert misspelt([job(labels={key: "x"})]) == [
-        f"Job ml/j: spec.template.metadata.labels[{key}] is no declaration; did you mean {meant}?"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("key", "meant"),
-    [
-        ("gang.scheduling.koordinator.sh/min-avilable", "gang.scheduling.koordinator.sh/min-available"),
-        ("gang.scheduling.koordinator.io/name", "gang.scheduling.koordinator.sh/name"),
-        ("scheduling.k8s.io/groupname", "scheduling.k8s.io/group-name"),
-        ("scheduling.volcano.sh/group-min-members", "scheduling.volcano.sh/group-min-member"),
-    ],
-)
-def test_an_annotation_that_is_nearly_a_dialects_is_told(key: str, meant: str) -> None:
-    assert misspelt([job(annotations={key: "x"})]) == [
-        f"Job ml/j: spec.template.metadata.annotations[{key}] is no declaration; did you mean {meant}?"
+def test_what_is_nearly_a_dialects_is_told_wherever_it_stands(place: str, key: str, meant: str) -> None:
+    assert misspelt([job(**{place: {key: "x"}})]) == [
+        f"Job ml/j: spec.template.metadata.{place}[{key}] is no declaration; did you mean {meant}?"
     ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import events as ev
 from events import Event
+from events.envelope import header_of
 from events.log import EventLog
 from services.federator import core
 from services.federator.snapshot import FORM
@@ -36,8 +37,9 @@ class Decider:
     async def take(self, holder: str) -> None:
         """Take the subject, unless a later version has it, and fold everything up to that. Raises LogError,
         UnknownCommit."""
-        if (last := await self.log.last(self.writer.subject)) is not None:
-            check_versions(last)
+        last = await self.log.last(self.writer.subject)
+        if last is not None and (header := header_of(last)) is not None:
+            check_versions(last.sequence, header)
         taken = await self.writer.take(ev.FederatorTaken(holder=holder))
         started = await state_at(self.log, taken, form=FORM)
         self.state, self.tail_bytes, self.active = started.state, started.tail_bytes, True
