@@ -127,7 +127,7 @@ class PodFinished(Fact, frozen=True):
 
 
 class PodDeleted(Fact, frozen=True):
-    """The object is gone."""
+    """The object is gone, or was being deleted when it finished: whatever finalizers keep it, nothing of it counts."""
 
     uid: str
     namespace: str

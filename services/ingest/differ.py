@@ -436,9 +436,12 @@ class Ingest:
     ) -> list[Event]:
         """From the pod that the log knows to the one that was seen: the least that says it."""
         about = {"uid": new.uid, "namespace": new.namespace, "name": new.name, "resource_version": new.resource_version}
-        if old.status in FINISHED or (old.status == "terminating" and new.status in FINISHED):
+        if old.status in FINISHED:
             return []
         if new.status in FINISHED:
+            if old.status == "terminating":  # all of it is over, whatever finalizers keep the object
+                self._bury(new.uid)
+                return [PodDeleted(uid=new.uid, namespace=new.namespace, name=new.name)]
             return [PodFinished(**about, succeeded=new.status == "succeeded", reason=reason)]
         if not identity.same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):
             return self._in_full(new, scheduling_class)

@@ -25,6 +25,8 @@ Object = dict[str, Any]
 
 DURATION = "muster.dev/duration-ms"
 EXIT_CODE = "muster.dev/exit-code"
+KILLED = 143
+"""What a container that was stopped by SIGTERM exits with."""
 SLICE = 200
 """Changes handled before others get the event loop."""
 
@@ -163,9 +165,11 @@ class Kubelet:
             self._later(int(duration) / 1000, "finish", entry)
 
     def _finish(self, entry: Entry) -> None:
+        text = (entry.object["metadata"].get("annotations") or {}).get(EXIT_CODE, "0")
+        self._stop(entry, int(text) if text.isdecimal() else 1)
+
+    def _stop(self, entry: Entry, code: int) -> None:
         pod, now = entry.object, timestamp(self.api.clock())
-        text = (pod["metadata"].get("annotations") or {}).get(EXIT_CODE, "0")
-        code = int(text) if text.isdecimal() else 1
         started = pod["status"].get("startTime", now)
         reason = "Error" if code else "Completed"
         terminated = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}
@@ -187,6 +191,9 @@ class Kubelet:
         self._write(entry, {"phase": "Failed", "reason": f"OutOf{name}", "message": message})
 
     def _end(self, entry: Entry) -> None:
+        """As a kubelet does: the containers' end is written first, and then the pod goes, if no finalizer keeps it."""
+        if entry.object["status"]["phase"] == "Running":
+            self._stop(entry, KILLED)
         preconditions = {"uid": entry.object["metadata"]["uid"]}
         self.api.delete(self.api.pods, *entry.key, {"gracePeriodSeconds": 0, "preconditions": preconditions})
 

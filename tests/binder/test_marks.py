@@ -91,7 +91,7 @@ class Binder:
     async def round(self) -> list[ev.Event]:
         """One round, and its outcomes in the log."""
         await self.behind._round(self.behind._mark_rate, self.behind._due_marks)
-        self.behind._report()
+        self.behind._report_marks()
         said, self.said[:] = list(self.said), []
         for event in said:
             self.world.append("binder", [event], cause="outcome")

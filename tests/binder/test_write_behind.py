@@ -249,3 +249,31 @@ async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) 
     while not (client.conditions and client.events):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     running.cancel()
+
+
+async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
+    client, asked = Client(), asyncio.Event()
+
+    async def hangs(*_: Any, **__: Any) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(client, "patch_pod_group_status", hangs)
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    world.settle()
+    writer, outcomes = behind(world, client)
+    running = asyncio.create_task(writer.run())
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await asked.wait()
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    while not (client.conditions == ["waits"] and len(client.events) > 50 and outcomes):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    running.cancel()
+    assert not client.phases

@@ -79,12 +79,23 @@ def test_a_class_is_written_before_its_first_pod_and_once() -> None:
     assert names(second) == ["PodObserved"]
 
 
-def test_a_terminating_pod_holds_its_room_and_its_end_is_not_written() -> None:
+def test_a_terminating_pod_holds_its_room_until_it_is_gone() -> None:
     core = ingest(pod(version=1), pod(version=2, node="n1"))
     assert names(core.observe(pod(version=3, node="n1", phase="Running", deleting=True))) == ["PodTerminating"]
-    assert core.observe(pod(version=4, node="n1", phase="Succeeded", deleting=True)) == []
     assert core.pods["uid-p1"].status == "terminating"
     assert core.deleted("Pod", pod(version=5).metadata) == [PodDeleted(uid="uid-p1", namespace="default", name="p1")]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_terminating_pod_that_finishes_is_gone_whatever_finalizers_keep_the_object(phase: str) -> None:
+    """As the kube-scheduler has it, which watches no finished pods; and its life is four facts."""
+    core = ingest(pod(version=1), pod(version=2, node="n1"), pod(version=3, node="n1", phase="Running", deleting=True))
+    ended = pod(version=4, node="n1", phase=phase, deleting=True)
+    assert core.observe(ended) == [PodDeleted(uid="uid-p1", namespace="default", name="p1")]
+    assert core.pods == {}
+    assert core.observe(msgspec.structs.replace(ended, metadata=pod(version=5).metadata)) == []
+    assert core.missing("Pod", {"uid-p1"}) == []
+    assert core.deleted("Pod", pod(version=6).metadata) == []
 
 
 def test_what_the_kubelet_refused_says_why() -> None:

@@ -184,31 +184,32 @@ class WriteBehind:
     # ----------------------------------------------------------------------------------------------------------- write
 
     async def run(self) -> None:
-        """A round now and then, while no binding waits (under lasting load more seldom): each queue writes what its rate
-        allows, all at once.
+        """Each queue by itself, so that a request without an answer holds up its own queue alone."""
+        async with asyncio.TaskGroup() as queues:
+            queues.create_task(self._now_and_then(self._gang_rate, self._due_gangs))
+            queues.create_task(self._now_and_then(self._mark_rate, self._due_marks, self._report_marks))
+            queues.create_task(self._now_and_then(self._event_rate, self._due_events))
+            queues.create_task(self._now_and_then(self._waiting_rate, self._due_conditions, self._report_conditions))
+            while True:
+                await asyncio.sleep(AGAIN_S)
+                while self._failed:
+                    self._failed.popleft()()
 
-        Many writes in one round cost much less than the same writes one by one: the process wakes up once for them.
+    async def _now_and_then(
+        self, rate: Rate, due: Callable[[int], Iterator[Write]], report: Callable[[], None] | None = None
+    ) -> None:
+        """A round now and then, while no binding waits (under lasting load more seldom): what the queue may write, all
+        at once. Many writes in one round cost much less than the same writes one by one: the process wakes up once.
         """
-        written_s = failed_s = time.monotonic()
+        written_s = time.monotonic()
         while True:
             await asyncio.sleep(ROUND_S)
             now_s = time.monotonic()
             if self._decider.active and (now_s - written_s > OVERDUE_S or not self._busy()):
                 written_s = now_s
-                if now_s - failed_s > AGAIN_S:
-                    failed_s = now_s
-                    self._try_again()
-                await asyncio.gather(
-                    self._round(self._gang_rate, self._due_gangs),
-                    self._round(self._mark_rate, self._due_marks),
-                    self._round(self._event_rate, self._due_events),
-                    self._round(self._waiting_rate, self._due_conditions),
-                )
-                self._report()
-
-    def _try_again(self) -> None:
-        while self._failed:
-            self._failed.popleft()()
+                await self._round(rate, due)
+                if report is not None:
+                    report()
 
     async def _round(self, rate: Rate, due: Callable[[int], Iterator[Write]]) -> None:
         rate.spend(sum(await asyncio.gather(*map(self._write, due(rate.allowance())))))
@@ -255,11 +256,13 @@ class WriteBehind:
                 most -= 1
                 yield Write(partial(self._write_condition, uid, due), partial(_put, self._pods, uid))
 
-    def _report(self) -> None:
-        """What was written goes into the log together: of conditions, one event for a reason."""
+    def _report_conditions(self) -> None:
+        """What was written goes into the log together: one event for a reason."""
         for reason, pods in self._reported.items():
             self._decider.report(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
         self._reported.clear()
+
+    def _report_marks(self) -> None:
         if self._marked:
             self._decider.report(ev.TimeoutMarked(pods=tuple(self._marked.items())))
         if self._renewed:
