@@ -112,6 +112,14 @@ def test_a_gang_that_failed(dialect: str, word: str) -> None:
     assert cluster.status()["phase"] == word
 
 
+def test_a_gang_that_lost_a_member_before_its_minimum_ran_did_not_fail() -> None:
+    cluster = Cluster(COSCHEDULING)
+    cluster.pod("a", node="n0")
+    cluster.member("a")
+    cluster.finished("a", succeeded=False)
+    assert cluster.status()["phase"] == "Pending"
+
+
 @pytest.mark.parametrize("dialect", [COSCHEDULING, KOORDINATOR, VOLCANO, KUBE_BATCH])
 def test_some_run_and_there_is_no_room_for_the_rest(dialect: str) -> None:
     cluster = Cluster(dialect, minimum=2)
@@ -138,6 +146,31 @@ def test_volcanos_gang_that_can_never_be_scheduled_stays_pending() -> None:
     assert cluster.status()["phase"] == "Pending"
 
 
+def test_volcanos_gang_for_which_there_is_no_room_is_inqueue_as_its_controller_expects() -> None:
+    cluster = Cluster(VOLCANO)
+    cluster.node("n0", cpu=1)
+    for name in "ab":
+        cluster.member(name)
+    cluster.settle()
+    assert cluster.state.groups[cluster.key].cohort, "refused for room"
+    assert cluster.status()["phase"] == "Inqueue"
+
+
+def test_volcanos_gang_runs_while_pods_beyond_its_minimum_are_to_come() -> None:
+    cluster = Cluster(VOLCANO, minimum=1)
+    cluster.node("n0")
+    cluster.member("a")
+    cluster.member("b", cpu=9)
+    cluster.settle()
+    cluster.finished("a")
+    assert cluster.status()["phase"] == "Running"
+
+
+def test_volcanos_gang_without_a_minimum_is_inqueue_until_a_pod_runs() -> None:
+    cluster = Cluster(VOLCANO, minimum=0)
+    assert cluster.status()["phase"] == "Inqueue"
+
+
 def test_kubernetes_condition() -> None:
     cluster = Cluster(NATIVE)
     assert cluster.status() == {}
@@ -157,6 +190,19 @@ def test_kubernetes_condition() -> None:
     cluster.finished("a", succeeded=False)
     assert cluster.status() == {"conditions": [scheduled]}, "once it is true it stays so"
     assert phase(cluster.state, cluster.gang)
+
+
+def test_kubernetes_condition_of_a_gang_that_was_set_aside() -> None:
+    """A bug of ours is no lack of room: autoscalers must not act on it."""
+    cluster = Cluster(NATIVE)
+    cluster.node("n0", cpu=1)
+    for name in "ab":
+        cluster.member(name)
+    cluster.propose(cluster.key, {"a": "n0", "b": "n0"})
+    cluster.judge()
+    [said] = cluster.status()["conditions"]  # type: ignore[misc]
+    assert said.pop("message")
+    assert said == {"type": "PodGroupScheduled", "status": "False", "reason": "SchedulerError"}
 
 
 def test_a_gang_that_pods_declare_themselves_has_a_phase_to_show() -> None:

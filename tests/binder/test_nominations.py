@@ -57,6 +57,7 @@ def test_the_third_refusal_in_a_row_nominates_what_still_stands() -> None:
     pods = [uid for assignment in nomination.assignments for uid in assignment.pods]
     assert len(pods) == len(nominated(world)) > 0
     assert len(pods) < 4, "what the stranger took is not kept"
+    assert world.judge() == [], "it has its time"
 
 
 def test_nobody_else_gets_the_room() -> None:
@@ -135,6 +136,26 @@ def test_it_expires_in_log_time_unless_a_proposal_stands() -> None:
     assert of_type(judged, ev.GroupNominationEnded)[0].reason == "Taken"
 
 
+def test_each_ends_for_itself_and_a_proposal_that_a_later_decision_judges_stands_too() -> None:
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, cycle_pods=1))
+    world.node("n0")
+    kept = []
+    for name in "abc":
+        world.gang(name, 1, 1)
+        here = (NodeAssignment("n0", (f"{name}-0",)),)
+        kept.append(ev.GroupNominated(group=f"default/{name}", assignments=here, waiting_ms=10_000))
+    world.append("binder", list(kept), cause="by hand")
+    world.deleted("c-0")
+    assert world.judge() == [ev.GroupNominationEnded(group="default/c", reason="GroupGone")]
+    world.pod("first")
+    world.propose("pod/default/first", {"first": "n0"})
+    world.propose("default/a", {"a-0": "n0"})
+    world.pass_s(11)
+    assert kinds(world.judge()) == ["GangPermitted", "GroupNominationEnded"]
+    assert list(world.state.group_nominations) == ["default/a"]
+    assert kinds(world.judge()) == ["GroupNominationEnded", "GangPermitted"]
+
+
 def test_it_ends_when_the_gang_is_refused_for_another_reason() -> None:
     world = after_three()
     for i in range(3):
@@ -184,6 +205,38 @@ def test_only_refusals_in_a_row_count(between: str) -> None:
             world.pass_s(2)
     assert world.state.groups[GANG].conflicts == 0
     assert kinds(lose(world, 2)) == ["ProposalRefused"]
+
+
+def twice() -> World:
+    """The next refusal for room nominates what still stands."""
+    world = contested()
+    for turn in range(2):
+        lose(world, turn)
+    return world
+
+
+def test_a_refusal_for_another_reason_nominates_nothing() -> None:
+    world = twice()
+    world.plan()
+    world.pod("train-0", "train", minimum=4, gated=True)
+    assert kinds(world.judge()) == ["ProposalRefused"]
+
+
+def test_a_disagreement_nominates_nothing() -> None:
+    """Nobody was faster: planner and binder see the same room otherwise."""
+    world = twice()
+    world.propose(GANG, {"train-0": "n0", "train-1": "n0", "train-2": "n0", "train-3": "n1"})
+    assert kinds(world.judge()) == ["ProposalRefused", "DisagreementDetected"]
+
+
+def test_what_is_kept_stays_kept_for_those_who_are_judged_behind_its_gang() -> None:
+    world = after_three()
+    kept = nominated(world)[0]
+    world.plan()
+    world.pod("train-0", "train", minimum=4, gated=True)
+    world.pod("stranger", cpu=2)
+    world.propose("pod/default/stranger", {"stranger": kept})
+    assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["PodGated", "NoRoom"]
 
 
 def test_a_policy_without_it_never_nominates() -> None:

@@ -70,6 +70,34 @@ def test_another_gang_does_not_spend_the_room() -> None:
     assert uids[1] in world.state.nominations
 
 
+def test_one_replacement_spends_the_room_of_one() -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    world.gang("train", 4, 4)
+    world.settle()
+    for uid in ("train-0", "train-1"):
+        world.deleted(uid)
+    world.judge()
+    world.pod("train-4", "train", minimum=4)
+    world.propose("default/train", {"train-4": "n0"})
+    assert [event.pod for event in of_type(world.judge(), ev.NominationEnded)] == ["train-0"]
+    assert list(world.state.nominations) == ["train-1"]
+
+
+def test_a_refused_replacement_leaves_its_room_to_nobody() -> None:
+    """Neither to those whose proposals are judged by the same decision, behind its own."""
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "deleted")
+    world.judge()
+    for uid in ("train-new", "train-more"):
+        world.pod(uid, "train", minimum=3)
+    world.pod("stranger")
+    world.propose("default/train", {"train-new": node, "train-more": "gone"})
+    world.propose("pod/default/stranger", {"stranger": node})
+    assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["NodeGone", "NoRoom"]
+
+
 def test_room_that_is_taken_already_is_not_kept() -> None:
     world, uids = running()
     (node,) = world.where(uids[1])

@@ -7,7 +7,8 @@ import re
 import pytest
 
 import events as ev
-from services.binder.report import condition, scheduled
+from services.binder.report import condition, failed_scheduling, rejected, scheduled
+from tests.facts import pod
 from tests.world import World
 
 
@@ -63,7 +64,7 @@ def test_an_unsupported_constraint_is_named() -> None:
     assert said(world, "alone") == ("UnsupportedConstraint", "not supported yet: resource claims")
 
 
-@pytest.mark.parametrize("case", ["bound", "gated", "proposed", "ready", "unknown", "released"])
+@pytest.mark.parametrize("case", ["bound", "gated", "proposed", "ready", "unknown", "released", "done", "foreign"])
 def test_there_is_nothing_to_say_of_pods_that_do_not_wait_for_a_reason(case: str) -> None:
     world = World()
     world.node("n0", cpu=1)
@@ -82,7 +83,26 @@ def test_there_is_nothing_to_say_of_pods_that_do_not_wait_for_a_reason(case: str
             world.judge()
             world.pass_s(11)
             world.judge()
+        case "done":
+            world.settle()
+            world.pod("train-1", "train", minimum=1, cpu=9)
+            world.finished("train-0")
+            world.plan()
+            assert said(world, "train-1")
+        case "foreign":
+            uids = [world.pod("stranger", candidate=False)]
     assert said(world, uids[0]) is None
+
+
+def test_pods_that_wait_at_permit_are_not_told_what_the_others_lack() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    uids = world.koordinator("default/train", 3, 3, {"mode": "NonStrict"})
+    world.settle()
+    told = [said(world, uid) for uid in uids]
+    assert told[:2] == [None, None]
+    assert told[2] is not None
+    assert told[2][0] == "Unschedulable"
 
 
 def test_a_condition_is_written_again_when_the_set_of_resources_changes_not_when_a_count_does() -> None:
@@ -115,3 +135,50 @@ def test_an_event_has_a_name_that_the_api_takes_however_long_its_pods_is(cut: st
     made = scheduled(bound, 0).name
     assert len(made) <= 253
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", made)
+
+
+def test_what_kubectl_describe_shows() -> None:
+    """As the kube-scheduler says it: type Normal for what was done, Warning for what was not."""
+    done = scheduled(ev.PodBound(uid="u", namespace="ml", name="train-0", node="n0"), 7)
+    assert done[1:] == (
+        ("v1", "Pod", "ml", "train-0", "u"),
+        "Scheduled",
+        "Binding",
+        "Successfully assigned ml/train-0 to n0",
+        False,
+        7,
+    )
+    failed = failed_scheduling(pod("train-0", "class", uid="u", namespace="ml"), "no room")
+    assert failed[1:] == (("v1", "Pod", "ml", "train-0", "u"), "FailedScheduling", "Scheduling", "no room", True, 0)
+    assert failed.name != failed_scheduling(pod("train-0", "class", uid="u", namespace="ml"), "no room at all").name
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "shown"),
+    [
+        ("Pod", "v1", "Pod"),
+        ("PodGroup", "scheduling.x-k8s.io/v1alpha1", "PodGroup"),
+        ("PodGroup.scheduling.volcano.sh", "scheduling.volcano.sh/v1beta1", "PodGroup"),
+        ("PriorityClass", "scheduling.k8s.io/v1", "PriorityClass"),
+    ],
+)
+def test_a_rejected_object_is_told_of_in_its_own_api(kind: str, version: str, shown: str) -> None:
+    event = ev.DeclarationRejected(
+        kind=kind,
+        namespace="ml",
+        name="train",
+        uid="u",
+        resource_version="1",
+        field="f",
+        value="x",
+        expected="a number",
+    )
+    told = rejected(event, 7)
+    assert told[1:] == (
+        (version, shown, "ml", "train", "u"),
+        "DeclarationRejected",
+        "Reading",
+        "f is 'x'; expected a number",
+        True,
+        7,
+    )

@@ -1,6 +1,8 @@
 """Seed 002, After Gang, failed bindings and failover; and the later code's match policies."""
 
 import events as ev
+from events.objects import NodeAssignment
+from services.state.partitions import partition_of
 from tests.world import World, of_type
 
 BOTH = ("default/a", "default/b")
@@ -64,6 +66,37 @@ def test_later_pods_are_bound_beside_a_gang_that_waits_at_permit() -> None:
     assert [one.uid for assignment in permit.bindings for one in assignment.pods] == ["a-3"]
     assert isinstance(hold, ev.GangHeld)
     assert list(world.state.groups["default/a"].held) == ["b-0"]
+
+
+def test_later_pods_alone_are_bound_and_nothing_waits() -> None:
+    world = running()
+    groups = {"groups": BOTH}
+    world.koordinator("default/a", 4, 3, groups)
+    world.koordinator("default/b", 1, 2, groups)
+    place = world.propose("default/a", {}, {"a-3": "n0"})
+    (permit,) = world.judge()
+    assert isinstance(permit, ev.GangPermitted)
+    assert permit.proposals == (place,)
+    assert list(world.state.permitted) == ["a-3"]
+
+
+def test_a_node_may_be_named_for_pods_of_both() -> None:
+    """Those of the gang that starts yet are required together, the later pods of the other one by one."""
+    world = running()
+    groups = {"groups": BOTH}
+    world.node("n1")
+    world.koordinator("default/a", 4, 3, groups)
+    world.koordinator("default/b", 3, 3, groups)
+    optional = (NodeAssignment("n0", ("b-0", "a-3", "b-1")), NodeAssignment("n1", ("b-2",)))
+    placed = ev.GangPlaced(group="default/a", partition=partition_of("default/a"), required=(), optional=optional)
+    world.append("planner.a", [placed], cause="by hand")
+    (permit,) = world.judge()
+    assert isinstance(permit, ev.GangPermitted)
+    assert [(one.node, [pod.uid for pod in one.pods]) for one in permit.bindings] == [
+        ("n0", ["b-0", "b-1"]),
+        ("n1", ["b-2"]),
+        ("n0", ["a-3"]),
+    ]
 
 
 def test_a_failed_binding_rolls_back_that_pod_only() -> None:

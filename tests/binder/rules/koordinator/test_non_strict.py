@@ -1,9 +1,13 @@
 """Seed 002, Strict and NonStrict, where bindings are decided: what waits, and for how long."""
 
+import pytest
+
 import events as ev
+from events.objects import Declaration, HostPort
 from tests.world import World, of_type
 
 LOOSE = {"mode": "NonStrict"}
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
 
 
 def held(world: World, key: str = "default/a") -> list[str]:
@@ -76,6 +80,58 @@ def test_what_waits_is_bound_when_the_minimum_is_lowered() -> None:
     assert [one.uid for assignment in permit.bindings for one in assignment.pods] == ["a-0", "a-1"]
     world.settle()
     assert world.bound() == ["a-0", "a-1"]
+
+
+@pytest.mark.parametrize("lowered", [2, 1])
+def test_what_waits_counts_for_the_lowered_minimum_as_far_as_its_node_takes_it(lowered: int) -> None:
+    """At quorum, each held assignment [is judged] against the state at that place (design, rule 4)."""
+    world = World()
+    for name in ("n0", "n1"):
+        world.node(name, cpu=1)
+    uids = world.koordinator("default/a", 3, 3, LOOSE)
+    world.settle()
+    assert held(world) == ["a-0", "a-1"]
+    stays, goes = world.state.claims["a-0"].node, world.state.claims["a-1"].node
+    world.node(goes, unschedulable=True)
+    world.koordinator("default/a", 3, lowered, LOOSE)
+    judged = world.judge()
+    if lowered == 2:
+        assert judged == []
+        assert held(world) == uids[:2]
+    else:
+        (permit,) = of_type(judged, ev.GangPermitted)
+        assert [(one.node, [pod.uid for pod in one.pods]) for one in permit.bindings] == [(stays, ["a-0"])]
+        assert permit.dropped == ("a-1",)
+
+
+def waiting_with_a_port() -> World:
+    world = World()
+    world.node("n0")
+    said = Declaration(min_member=2, waiting_time_ms=0, mode="NonStrict", said=("min_member", "mode"))
+    world.pod("a-0", "a", dialect="koordinator/v1alpha1", declared=said, ports=WEB)
+    world.pod("a-1", "a", dialect="koordinator/v1alpha1", declared=said, gated=True)
+    world.propose("default/a", {}, {"a-0": "n0"})
+    world.judge()
+    assert held(world) == ["a-0"]
+    world.pod("a-1", "a", dialect="koordinator/v1alpha1", declared=said)
+    return world
+
+
+def test_what_waits_stands_with_its_own_host_port() -> None:
+    world = waiting_with_a_port()
+    world.plan()
+    assert [type(event) for event in world.judge()] == [ev.GangPermitted]
+    assert list(world.state.permitted) == ["a-0", "a-1"]
+
+
+def test_what_waits_falls_where_another_has_its_host_port_by_now() -> None:
+    """Whoever binds without asking: another scheduler, or a user."""
+    world = waiting_with_a_port()
+    world.pod("stranger", node="n0", candidate=False, ports=WEB)
+    world.plan()
+    assert of_type(world.judge(), ev.GangReleased) == [
+        ev.GangReleased(group="default/a", reason="HoldBroken", pods=("a-0",))
+    ]
 
 
 def test_a_group_of_both_modes_waits_for_the_non_strict_one() -> None:

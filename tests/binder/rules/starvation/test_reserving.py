@@ -173,6 +173,14 @@ def test_it_may_take_what_is_left_beside_it() -> None:
     assert of_type(world.judge(), ev.GangPermitted)
 
 
+def test_it_may_take_all_of_what_nobody_asked_for() -> None:
+    world = granted()
+    world.node("n0", cpu=4, gpu=1)
+    world.pod("small", cpu=1, gpu=1)
+    world.propose("pod/default/small", {"small": "n0"})
+    assert of_type(world.judge(), ev.GangPermitted)
+
+
 def test_a_higher_priority_takes_it_and_the_claim_stands() -> None:
     world = granted()
     world.pod("urgent", cpu=4, priority=1)
