@@ -223,7 +223,9 @@ class World:
         """A pod of a task of Volcano's gang ``default/gang``."""
         return self.pod(name, gang, dialect="volcano/v1beta1", task=task, **more)
 
-    def koordinator(self, gang: str, pods: int, minimum: int, says: dict[str, Any] | None = None) -> list[str]:
+    def koordinator(
+        self, gang: str, pods: int, minimum: int, says: dict[str, Any] | None = None, *, created_s: int = 0
+    ) -> list[str]:
         """Pods of 1 cpu that declare the gang (``namespace/name``) by Koordinator's annotations; UIDs ``name-0`` …
 
         Pods that are there are observed anew.
@@ -231,7 +233,7 @@ class World:
         fields = {"min_member": minimum, "waiting_time_ms": 0, "match_policy": "once-satisfied", **(says or {})}
         declared = Declaration(said=tuple(sorted(fields)), **fields)
         namespace, _, name = gang.partition("/")
-        of = {"namespace": namespace, "dialect": "koordinator/v1alpha1", "declared": declared}
+        of = {"namespace": namespace, "dialect": "koordinator/v1alpha1", "declared": declared, "created_s": created_s}
         return [self.pod(f"{name}-{i}", name, **of) for i in range(pods)]
 
     def pod_group(

@@ -15,16 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import events as ev
+from events.objects import ClassRoom, Declaration, HostPort
 from services.console.summary import why_waiting
 from tests.walk.checks import refold
 from tests.world import World, of_type
 
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+
 
 def submit(
-    world: World, gang: str, *, pods: int = 5, minimum: int = 5, mode: str = "NonStrict", **facts: Any
+    world: World,
+    gang: str,
+    *,
+    pods: int = 5,
+    minimum: int = 5,
+    mode: str = "NonStrict",
+    created_s: int = 0,
+    **facts: Any,
 ) -> list[str]:
     says = {"mode": mode, "waiting_time_ms": 600_000}
-    uids = world.koordinator(f"default/{gang}", pods, minimum, says)
+    uids = world.koordinator(f"default/{gang}", pods, minimum, says, created_s=created_s)
     if facts:
         for uid in uids:
             fact = world.state.pods[uid].fact
@@ -42,12 +52,12 @@ def held(world: World) -> dict[str, int]:
     return {key.removeprefix("default/"): len(world.state.groups[key].held) for key in world.state.holding}
 
 
-def the_texts_example(**facts: dict[str, Any]) -> World:
-    """Room for ten, three gangs of five that hold 3, 3 and 4 of it. The first is the oldest."""
+def the_texts_example(oldest_first: Sequence[str] = ("gang1", "gang2", "gang3"), **facts: dict[str, Any]) -> World:
+    """Room for ten, three gangs of five that hold 3, 3 and 4 of it."""
     world = World()
     world.node("quota", cpu=10)
-    for age, gang in enumerate(("gang1", "gang2", "gang3"), start=1):
-        submit(world, gang, created_ns=age, **facts.get(gang, {}))
+    for age, gang in enumerate(oldest_first, start=1):
+        submit(world, gang, created_s=age, **facts.get(gang, {}))
     for gang, pods in (("gang1", 3), ("gang2", 3), ("gang3", 4)):
         allocate(world, gang, ["quota"] * pods)
     assert held(world) == {"gang1": 3, "gang2": 3, "gang3": 4}
@@ -91,12 +101,18 @@ def test_a_lower_priority_gives_back_before_a_younger_one() -> None:
     assert released(world) == [("gang1", "Deadlock")]
 
 
+def test_the_youngest_is_who_was_created_last_whatever_its_name_is() -> None:
+    world = the_texts_example(("gang3", "gang2", "gang1"))
+    world.plan()
+    assert released(world) == [("gang1", "Deadlock")]
+
+
 def test_one_at_a_time_and_only_while_one_is_blocked() -> None:
     """Three hold a third of what each needs: the third gives back, and as that is not enough, the second."""
     world = World()
     world.node("n0", cpu=6)
     for age, gang in enumerate(("a", "b", "c"), start=1):
-        submit(world, gang, pods=6, minimum=6, created_ns=age)
+        submit(world, gang, pods=6, minimum=6, created_s=age)
         allocate(world, gang, ["n0"] * 2)
     world.plan()
     assert released(world) == [("c", "Deadlock")]
@@ -114,11 +130,65 @@ def test_nobody_gives_back_for_a_gang_that_would_not_fit_all_the_same() -> None:
     world.node("n0", cpu=10)
     world.pod("other", node="n0", cpu=4, candidate=False)
     for age, (gang, holds) in enumerate((("a", 3), ("b", 3)), start=1):
-        submit(world, gang, pods=9, minimum=9, created_ns=age)
+        submit(world, gang, pods=9, minimum=9, created_s=age)
         allocate(world, gang, ["n0"] * holds)
     world.plan()
     assert released(world) == []
     assert held(world) == {"a": 3, "b": 3}
+
+
+def test_for_one_in_the_middle_of_the_line_as_for_the_first() -> None:
+    """The first would not fit all the same; the second would."""
+    world = World()
+    world.node("n0", cpu=10)
+    for age, (gang, pods, holds) in enumerate((("a", 20, 3), ("b", 5, 3), ("c", 5, 4)), start=1):
+        submit(world, gang, pods=pods, minimum=pods, created_s=age)
+        allocate(world, gang, ["n0"] * holds)
+    world.plan()
+    assert released(world) == [("c", "Deadlock")]
+
+
+def test_what_one_class_of_its_pods_would_take_the_other_cannot() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    uids = submit(world, "a", pods=4, minimum=4, created_s=1)
+    other = world.scheduling_class(memory_gi=2)
+    fact = world.state.pods[uids[3]].fact
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=other))
+    submit(world, "b", pods=2, minimum=2, created_s=2)
+    allocate(world, "a", ["n0"] * 2)
+    allocate(world, "b", ["n0"])
+    world.plan()
+    assert released(world) == [], "one cpu for two pods of one cpu"
+
+
+def test_a_node_takes_one_pod_of_those_that_open_a_port() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    world.node("n1", cpu=2)
+    said = Declaration(min_member=3, waiting_time_ms=600_000, mode="NonStrict", said=("min_member", "mode"))
+    for i in range(3):
+        world.pod(f"a-{i}", "a", dialect="koordinator/v1alpha1", declared=said, created_s=1, ports=WEB)
+    submit(world, "b", pods=3, minimum=3, created_s=2)
+    allocate(world, "a", ["n0"])
+    allocate(world, "b", ["n1"] * 2)
+    world.plan()
+    assert released(world) == []
+
+
+def test_what_is_reserved_for_a_starving_gang_is_no_room_for_those_who_wait() -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    for age, gang in enumerate(("a", "b"), start=1):
+        submit(world, gang, pods=4, minimum=4, created_s=age)
+        allocate(world, gang, ["n0"] * 2)
+    world.gang("starving", 3, 3)
+    world.plan()
+    room = (ClassRoom(world.scheduling_class(), {"n0": 2}),)
+    world.append("planner.a", [ev.RoomRequested(group="default/starving", room=room)], cause="by hand")
+    granted = ev.RoomReserved(group="default/starving", priority=0, room=room, waiting_ms=600_000)
+    world.append("binder", [granted], cause="by hand")
+    assert released(world) == []
 
 
 def test_nobody_loses_his_room_to_a_gang_behind_him() -> None:
@@ -126,9 +196,9 @@ def test_nobody_loses_his_room_to_a_gang_behind_him() -> None:
     world = World()
     world.node("n0", cpu=10)
     world.pod("other", node="n0", cpu=4, candidate=False)
-    submit(world, "first", pods=9, minimum=9, created_ns=1)
+    submit(world, "first", pods=9, minimum=9, created_s=1)
     allocate(world, "first", ["n0"] * 3)
-    submit(world, "second", pods=5, minimum=5, created_ns=2)
+    submit(world, "second", pods=5, minimum=5, created_s=2)
     allocate(world, "second", ["n0"] * 3)
     world.plan()
     assert released(world) == []
@@ -139,7 +209,7 @@ def test_who_holds_what_no_other_can_use_is_in_nobodys_way() -> None:
     world.node("left", cpu=3)
     world.node("right", cpu=3)
     for age, (gang, node) in enumerate((("a", "left"), ("b", "right")), start=1):
-        uids = submit(world, gang, pods=4, minimum=4, created_ns=age)
+        uids = submit(world, gang, pods=4, minimum=4, created_s=age)
         digest = world.scheduling_class(selector={"side": node})
         world.node(node, cpu=3, labels={"side": node})
         for uid in uids:
@@ -209,7 +279,7 @@ def test_gangs_that_fit_one_by_one_all_run_however_the_room_is_split(
         world.node(node, cpu=3)
     room = ["n0", "n1"] * 3
     for age, (size, holding, priority) in enumerate(zip(sizes, holds, priorities, strict=False), start=1):
-        submit(world, f"g{age}", pods=size, minimum=size, created_ns=age, priority=priority)
+        submit(world, f"g{age}", pods=size, minimum=size, created_s=age, priority=priority)
         mine = [room.pop() for _ in range(min(holding, size - 1, len(room)))]
         if mine:
             allocate(world, f"g{age}", mine)

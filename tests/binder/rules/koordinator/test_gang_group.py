@@ -57,6 +57,16 @@ def test_a_deletion_that_breaks_one_minimum_releases_the_whole_group() -> None:
     assert world.judge() == [ev.GangReleased(group="default/a", reason="MemberDeleted", pods=("a-0", "a-1"))]
 
 
+def test_so_does_a_waiting_pod_that_is_on_its_way_out() -> None:
+    """Although the other gang has its minimum."""
+    world = world_with(a=2, b=3)
+    world.koordinator("default/b", 3, 2, GROUPS)
+    world.propose("default/a", {"a-0": "n0", "b-0": "n0"})
+    world.judge()
+    world.terminating("a-0")
+    assert world.judge() == [ev.GangReleased(group="default/a", reason="MemberDeleted", pods=("a-0", "b-0"))]
+
+
 def test_when_the_minimum_of_one_gang_went_between_proposal_and_verdict_nobody_is_bound() -> None:
     world = world_with()
     world.plan()

@@ -146,3 +146,17 @@ def test_a_group_of_both_modes_waits_for_the_non_strict_one() -> None:
     world.node("n1", cpu=1)
     world.settle()
     assert len(world.bound()) == 4
+
+
+def test_a_strict_gang_that_lacks_its_minimum_has_all_of_its_group_released() -> None:
+    """If `Strict`, we will […] release all assumed pods."""
+    world = World()
+    world.node("n0", cpu=1)
+    groups = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2, groups)
+    world.koordinator("default/b", 2, 2, LOOSE | groups)
+    world.propose("default/a", {}, {"b-0": "n0"})
+    world.judge()
+    assert held(world) == ["b-0"]
+    world.plan()
+    assert world.judge() == [ev.GangReleased(group="default/a", reason="LeftQueue", pods=("b-0",))]

@@ -8,6 +8,7 @@ import pytest
 import events as ev
 from events.objects import ClassRoom
 from events.policy import DEFAULT_POLICY
+from services.state.records import READY
 from tests.world import World
 
 GANG = "default/train"
@@ -102,6 +103,16 @@ def test_a_member_that_is_replaced_changes_nothing() -> None:
     world.deleted("train-0")
     assert ended(world) == ""
     world.pod("train-9", "train")
+    assert ended(world) == ""
+
+
+def test_a_gang_that_is_to_be_tried_again_keeps_its_room() -> None:
+    world = reserved()
+    world.pass_s(60)
+    world.plan()
+    world.pass_s(60)
+    world.pod("train-9", "train")
+    assert world.state.groups[GANG].phase == READY
     assert ended(world) == ""
 
 

@@ -76,6 +76,20 @@ def test_a_higher_priority_takes_the_place_of_the_lowest_and_youngest() -> None:
     assert list(world.state.reservations) == ["default/one", "default/three", "default/urgent"]
 
 
+def test_each_of_those_who_ask_together_takes_the_place_of_the_one_before() -> None:
+    world = starving("low", "mid", "high", low=0, mid=1, high=2)
+    for name in ("low", "mid", "high"):
+        ask(world, name, {"n0": 3})
+    assert answers(world) == [
+        ("RoomReserved", "low", ""),
+        ("ReservationEnded", "low", "Outranked"),
+        ("RoomReserved", "mid", ""),
+        ("ReservationEnded", "mid", "Outranked"),
+        ("RoomReserved", "high", ""),
+    ]
+    assert list(world.state.reservations) == ["default/high"]
+
+
 def test_an_equal_one_takes_nobodys_place() -> None:
     world = starving("one", "two")
     ask(world, "one", {"n0": 1})
@@ -126,6 +140,39 @@ def test_a_gang_that_is_gone() -> None:
     for i in range(3):
         world.deleted(f"train-{i}")
     assert answers(world) == [("RoomDeclined", "train", "GroupGone")]
+
+
+def test_another_of_its_name_did_not_ask() -> None:
+    world = starving("train")
+    ask(world, "train", {"n0": 1})
+    for i in range(3):
+        world.deleted(f"train-{i}")
+    world.gang("train", 3, 3)
+    world.plan()
+    assert answers(world) == [("RoomDeclined", "train", "GroupGone")]
+
+
+def test_a_gang_that_found_room_meanwhile_needs_no_other() -> None:
+    world = starving("train")
+    ask(world, "train", {"n0": 3})
+    world.deleted("n1-0")
+    world.pass_s(2)
+    world.plan()
+    assert answers(world) == [("RoomDeclined", "train", "Changed")]
+    assert len(world.state.permitted) == 3
+
+
+def test_who_is_declined_keeps_nobody_behind_him_from_an_answer() -> None:
+    world = starving("one", "two", "three")
+    ask(world, "one", {"n9": 3})
+    ask(world, "two", {"n0": 3})
+    world.deleted("one-0")
+    ask(world, "three", {"n1": 3})
+    assert answers(world) == [
+        ("RoomDeclined", "one", "Changed"),
+        ("RoomReserved", "two", ""),
+        ("RoomDeclined", "three", "Full"),
+    ]
 
 
 def test_a_policy_that_turned_it_off_meanwhile() -> None:
