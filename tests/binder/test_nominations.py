@@ -105,6 +105,7 @@ def test_a_later_refusal_nominates_anew_and_the_first_ones_time_runs_on() -> Non
     judged = world.judge()
     assert kinds(judged) == ["ProposalRefused", "GroupNominated"]
     assert world.state.group_nominations[GANG].since == since
+    assert world.judge() == [], "that time is not over"
     world.pass_s(5)
     (ended,) = world.judge()
     assert ended == ev.GroupNominationEnded(group=GANG, reason="Expired")
@@ -171,6 +172,16 @@ def test_it_ends_with_the_gang() -> None:
         world.deleted(f"train-{i}")
     assert world.judge() == [ev.GroupNominationEnded(group=GANG, reason="GroupGone")]
     assert not world.state.claims
+
+
+def test_nothing_is_kept_for_a_gang_that_went_while_it_was_decided() -> None:
+    world = contested()
+    kept = (NodeAssignment("n0", ("train-0",)),)
+    for i in range(4):
+        world.deleted(f"train-{i}")
+    world.append("binder", [ev.GroupNominated(group=GANG, assignments=kept, waiting_ms=10_000)], cause="by hand")
+    assert world.state.ignored == {"GroupNominated": 1}
+    assert not world.state.group_nominations
 
 
 def test_it_ends_with_a_gang_that_another_of_its_name_replaced() -> None:

@@ -128,6 +128,21 @@ def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
     assert not world.state.claims.get(uids[1])
 
 
+def test_a_replacement_goes_where_a_node_is_left() -> None:
+    """Of two rooms that are kept for its gang."""
+    world, uids = running()
+    nodes = world.where(*uids)
+    for uid in uids[:2]:
+        fail(world, uid, "deleted")
+    world.judge()
+    world.facts(ev.NodeDeleted(name=nodes[0], uid=f"uid-{nodes[0]}"))
+    world.node("spare", cpu=1)
+    for uid in ("train-new", "train-more"):
+        world.pod(uid, "train", minimum=3)
+    world.settle()
+    assert sorted(world.where("train-new", "train-more")) == [nodes[1], "spare"]
+
+
 def test_a_gang_that_still_has_its_minimum_loses_nothing_that_is_kept() -> None:
     world, uids = running(pods=3, minimum=2)
     fail(world, uids[0], "deleted")

@@ -96,7 +96,7 @@ def test_the_room_of_what_does_not_fit_is_for_those_behind(monkeypatch: pytest.M
 
 def test_a_minimum_that_no_commit_takes_is_refused_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     bound(monkeypatch, 1_000)
-    world, late = gang_and_late(room=61, minimum=60)
+    world, late = gang_and_late(room=60, minimum=60)
     events = world.plan()
     (refused,) = of_type(events, ev.GroupsRefused)
     assert (refused.reason, refused.needed) == ("GangTooLarge", 60)

@@ -87,6 +87,21 @@ def test_a_pod_that_was_recreated_under_its_name_is_a_new_group() -> None:
     assert world.where("web-again") == ["n0"]
 
 
+def test_also_when_it_is_seen_before_the_end_of_the_one_before() -> None:
+    """Nothing is left of the group that was refused, neither before its pod's end nor after."""
+    world = World()
+    uid = world.pod("alone", cpu=2)
+    world.plan()
+    assert len(world.state.cohorts) == 1
+    fact = world.state.pods[uid].fact
+    world.facts(msgspec.structs.replace(fact, uid="again", resource_version=world.version()))
+    assert not world.state.cohorts
+    world.facts(ev.PodDeleted(uid=uid, namespace="default", name="alone"))
+    world.node("n0")
+    world.settle()
+    assert world.where("again") == ["n0"]
+
+
 def test_a_proposal_for_an_earlier_group_of_that_name_means_nobody() -> None:
     world = World()
     world.node("n0")

@@ -132,6 +132,7 @@ def test_a_gang_that_changed_since_is_planned_again_first() -> None:
     world.pod("train-3", "train", minimum=3)
     ask(world, "train", {"n0": 1}, basis=basis)
     assert answers(world) == [("RoomDeclined", "train", "Changed")]
+    assert world.judge() == [], "it has its answer"
 
 
 def test_a_gang_that_is_gone() -> None:
