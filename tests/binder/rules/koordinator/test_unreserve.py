@@ -232,6 +232,30 @@ def test_a_pod_that_comes_between_the_decision_and_its_place_waits_with_the_othe
     assert world.where(late, *uids) == ["n0"] * 3
 
 
+def test_who_went_or_said_so_between_the_decision_and_its_place_is_not_annotated() -> None:
+    world, uids = waiting(pods=4)
+    world.pass_s(6)
+    basis, decided = world.state.sequence, binder.decide(world.state)
+    world.deleted(uids[0])
+    world.terminating(uids[1])
+    world.says(uids[2])
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert list(world.state.marks) == uids[3:]
+
+
+def test_a_gang_that_went_between_the_decision_and_its_place_did_not_time_out() -> None:
+    world, uids = waiting()
+    world.pass_s(6)
+    basis, decided = world.state.sequence, binder.decide(world.state)
+    for uid in uids:
+        world.deleted(uid)
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert not world.state.marks
+    for number in range(3):
+        member(world, number)
+    assert of_type(world.plan(), ev.GangPlaced)
+
+
 def test_a_proposal_that_was_on_its_way_comes_too_late() -> None:
     """Won't schedule these pods anymore: the binder judges by the state at its place."""
     world, uids = waiting()
@@ -387,6 +411,20 @@ def test_an_outcome_that_comes_late_is_none_of_a_later_timeout() -> None:
     assert refusals(world.plan()) == ["GangTimedOut"]
     assert world.mark() == uids
     assert not world.state.marks
+
+
+def test_only_an_intent_that_is_open_is_renewed() -> None:
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    written = world.version()
+    world.append("binder", [ev.TimeoutMarked(pods=((uids[0], written),))], cause="outcome")
+    world.says(uids[1])
+    before = world.state.marks[uids[0]].resource_version
+    renewed = tuple((uid, world.version()) for uid in uids)
+    world.append("binder", [ev.TimeoutMarkRenewed(pods=renewed)], cause="outcome")
+    marks = {uid: (mark.resource_version, mark.written) for uid, mark in world.state.marks.items()}
+    assert marks == {uids[0]: (before, written), uids[2]: (renewed[2][1], "")}
 
 
 def test_what_was_written_is_not_asked_for_again() -> None:
