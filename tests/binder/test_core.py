@@ -101,6 +101,15 @@ def test_a_proposal_is_refused_whole_on_one_failure_and_takes_no_room() -> None:
     assert permitted(verdicts) == ["pod/default/alone"]
 
 
+def test_a_required_pod_that_is_gone_refuses_the_optional_ones_too() -> None:
+    world = World()
+    world.node("n0")
+    first, second = world.gang("train", 2, 1)
+    world.propose("default/train", {first: "n0"}, {second: "n0"})
+    world.deleted(first)
+    assert refusals(world.judge()) == [("default/train", "PodGone", "n0")]
+
+
 def test_several_assignments_on_one_node_are_judged_by_their_sum() -> None:
     world = World()
     world.node("n0", cpu=4)

@@ -82,6 +82,23 @@ def test_nor_where_its_proposal_is_judged_by_a_later_decision() -> None:
     assert not world.state.evictions
 
 
+def test_room_that_a_replacement_took_ends_once_though_it_waits_and_the_time_is_over() -> None:
+    world, uids = running()
+    nodes = world.where(*uids)
+    for uid in uids[:2]:
+        fail(world, uid, "deleted")
+    world.judge()
+    world.pass_s(31)
+    world.pod("train-new", "train", minimum=3)
+    world.propose("default/train", {"train-new": nodes[0]})
+    decided = world.judge()
+    assert of_type(decided, ev.GangHeld)
+    assert [(event.pod, event.reason) for event in of_type(decided, ev.NominationEnded)] == [
+        (uids[0], "Taken"),
+        (uids[1], "Expired"),
+    ]
+
+
 def test_two_expired_nominations_evict_each_pod_once() -> None:
     world, uids = running("evict")
     for uid in uids[:2]:

@@ -199,6 +199,17 @@ def test_a_waiting_assignment_that_cannot_stand_is_dropped_at_quorum(fault: str)
     assert uids[0] not in world.state.claims
 
 
+def test_what_waits_and_cannot_stand_has_its_room_until_it_is_given_back() -> None:
+    """Not by a refusal: whoever is judged behind it in the same decision finds the room taken."""
+    world, uids = waiting(minimum=4, held=1, pods=4, cpu=1)
+    spoil(world, "gated", uids[0])
+    world.pod("stranger")
+    world.propose("default/train", {uids[1]: "gone"})
+    world.propose("pod/default/stranger", {"stranger": "n0"})
+    assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["NodeGone", "NoRoom"]
+    assert list(world.state.groups["default/train"].held) == uids[:1]
+
+
 def test_the_policy_sets_the_time() -> None:
     """Set the timeout (eg: 10s): the policy's, in log time."""
     world = World(msgspec.structs.replace(DEFAULT_POLICY, permit_waiting_ms=1_000))

@@ -63,7 +63,7 @@ def test_later_pods_are_bound_beside_a_gang_that_waits_at_permit() -> None:
     world.propose("default/a", {"b-0": "n0", "a-3": "n0"})
     permit, hold = world.judge()
     assert isinstance(permit, ev.GangPermitted)
-    assert [one.uid for assignment in permit.bindings for one in assignment.pods] == ["a-3"]
+    assert [(one.node, [pod.uid for pod in one.pods]) for one in permit.bindings] == [("n0", ["a-3"])]
     assert isinstance(hold, ev.GangHeld)
     assert list(world.state.groups["default/a"].held) == ["b-0"]
 

@@ -101,6 +101,22 @@ def test_the_last_child_ends_the_cycle() -> None:
     assert len(world.bound()) == 2
 
 
+def test_a_later_pod_of_a_gang_that_runs_is_not_rejected_with_the_others() -> None:
+    """After Gang: when once Gang has been satisfied, all subsequent resource allocations are no longer constrained."""
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 1, 1)
+    world.settle()
+    groups = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 1, 1, groups)
+    world.koordinator("default/b", 2, 2, groups | {"total_member": 4})
+    assert refusals(world) == ["InsufficientRoom"]
+    world.pass_s(2)
+    world.koordinator("default/a", 2, 1, groups)
+    world.settle()
+    assert world.bound() == ["a-0", "a-1"]
+
+
 def test_room_begins_a_cycle_before_all_children_came() -> None:
     """Where the text would never have another: a gang with fewer children than total-number whose minimum fits by now."""
     world = crowded(total=4)
