@@ -40,11 +40,7 @@ def outcome(intent: Intent, answer: str, message: str, assigned_node: str) -> Ou
         case "bound":
             return bound(intent)
         case "assigned":
-            return (
-                bound(intent)
-                if assigned_node == intent.node
-                else failed(intent, "AlreadyAssigned", message, assigned_node)
-            )
+            return assigned(intent, message, assigned_node)
         case "gone":
             return failed(intent, "PodGone", message)
         case "forbidden":
@@ -59,7 +55,7 @@ def settled_by(intent: Intent, seen: Seen | None) -> Outcome:
     if seen is None or seen.uid != intent.uid:
         return failed(intent, "PodGone", "the pod is gone")
     if seen.node:
-        return outcome(intent, "assigned", f"already assigned to node {seen.node}", seen.node) or bound(intent)
+        return assigned(intent, f"already assigned to node {seen.node}", seen.node)
     if seen.terminating:
         return failed(intent, "PodGone", "the pod is being deleted")
     if seen.gated:
@@ -71,6 +67,11 @@ def settled_by(intent: Intent, seen: Seen | None) -> Outcome:
         node=intent.node,
         resource_version=seen.resource_version,
     )
+
+
+def assigned(intent: Intent, message: str, node: str) -> Outcome:
+    """The pod has a node: the one that was meant, or another."""
+    return bound(intent) if node == intent.node else failed(intent, "AlreadyAssigned", message, node)
 
 
 def bound(intent: Intent) -> ev.PodBound:

@@ -86,7 +86,7 @@ def _volcano(gang: Standing) -> str:
     """
     ended = gang.succeeded + gang.failed
     if gang.running + ended >= gang.minimum and gang.running + ended:
-        return "Running" if gang.running or ended < gang.members else "Completed"
+        return "Running" if ended < gang.members else "Completed"
     if gang.half:
         return "Unknown"
     never = gang.refused is not None and gang.refused.reason in ("GangTooLarge", "SetAside")

@@ -191,7 +191,7 @@ class Bench:
             info = self.state.table.classes[claim.scheduling_class]
             if (
                 self._pod_fault(uid, claim.node, HELD, claim.proposal)
-                or self._node_fault(claim.node, info)
+                or not self._node_takes(claim.node, info)
                 or self._crowded(claim.node, info)
             ):
                 broken.append(claim)
@@ -337,13 +337,9 @@ class Bench:
             return Fault("PodClaimed", node, uid)
         return None
 
-    def _node_fault(self, node: str, info: ClassInfo) -> str | None:
+    def _node_takes(self, node: str, info: ClassInfo) -> bool:
         row = self.state.table.rows.get(node)
-        if row is None:
-            return "NodeGone"
-        if info.fact.unsupported or not fits.feasible(self.state.table, info)[row]:
-            return "NodeUnfit"
-        return None
+        return row is not None and not info.fact.unsupported and bool(fits.feasible(self.state.table, info)[row])
 
     # ---------------------------------------------------------------------------------------------------- nominated room
 

@@ -26,7 +26,7 @@ def unreserve(state: State, group: Group) -> GangReleased | None:
     Of very many pods some are released (`commits.PODS_NAMED`), and the others by the next decisions.
     """
     held = tuple(group.held)
-    gone = tuple(uid for uid in held if uid not in state.pods or state.pods[uid].status != PENDING)
+    gone = tuple(uid for uid in held if state.pods[uid].status != PENDING)
     if gone:
         broken = any(_cannot_reach(state, key) for key in group.gangs)
         return _released(group, "MemberDeleted", held if broken else gone)

@@ -28,7 +28,7 @@ from events import DeadlockFound, GangReleased
 from services.state import cohorts, commits, fits, membership, queueing, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
-from services.state.records import HELD, PARKED, Group
+from services.state.records import PARKED, Group
 
 ASKED = 8
 """Holders that may be found blocked, from the head of the line: bounds the work of a decision."""
@@ -57,9 +57,9 @@ def release(state: State, given_back: Collection[str]) -> list[DeadlockFound | G
 
 
 def _waits(state: State, group: Group) -> bool:
-    cohort = state.cohorts.get(group.cohort)
-    if group.phase != PARKED or cohort is None or group.woken:
+    if group.phase != PARKED or group.woken:
         return False
+    cohort = state.cohorts[group.cohort]
     return cohort.reason == "InsufficientRoom" and not cohorts.has_reason(state, cohort)
 
 
@@ -74,7 +74,7 @@ def _count_held(state: State, group: Group, free: Ints, sign: int) -> None:
     for uid in group.held:
         claim = state.claims[uid]
         row = table.rows.get(claim.node)
-        if claim.stage == HELD and row is not None:
+        if row is not None:
             free[row] += sign * table.requests[table.classes[claim.scheduling_class].number]
 
 
