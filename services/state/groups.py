@@ -191,7 +191,8 @@ def settled(state: State, uid: str, pod: Pod) -> None:
             let_go(state, group, uid)
         if group.phase == READY:
             _reconsider(state, group)
-    if (pod.gang or pod.group) != (key_of(pod.fact) if pod.fact.candidate else ""):
+    fact = pod.fact
+    if pod.gang != (fact.gang.gang if fact.gang is not None else "") or not fact.candidate:
         changed(state, uid, pod)
 
 
