@@ -154,3 +154,39 @@ def test_two_nominations_of_a_gang_end_together_however_full_the_decision_is() -
     assert [event.pod for event in of_type(decided, ev.NominationEnded)] == uids[:2]
     assert [event.uid for event in of_type(decided, ev.EvictionIntended)] == uids[2:]
     assert world.judge() == []
+
+
+def test_also_where_another_gangs_stands_between_them_and_waits_for_the_next_decision() -> None:
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", cycle_pods=3)
+    world = World(policy)
+    world.node("n", cpu=6)
+    first, second = world.gang("first", 3, 3), world.gang("second", 3, 3)
+    world.settle()
+    lost = [first[0], second[0], first[1]]
+    world.facts(*(ev.PodDeleted(uid=uid, namespace="default", name=uid) for uid in lost))
+    world.judge()
+    world.append("admin", [ev.PolicyChanged(policy=msgspec.structs.replace(policy, cycle_pods=1))], cause="admin")
+    world.pass_s(61)
+    said = [[event.pod for event in of_type(world.judge(), ev.NominationEnded)] for _ in range(3)]
+    assert said == [[first[0], first[1]], [second[0]], []]
+
+
+def test_one_decision_gives_back_no_more_room_than_a_cycle_has_pods() -> None:
+    """Of gangs that nobody is left of, and of those whose time is over."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, cycle_pods=2)
+    for gone in (True, False):
+        world = World(policy)
+        for i in range(5):
+            world.node(f"n{i}", cpu=2)
+            world.gang(f"train{i}", 2, 2)
+        world.settle()
+        world.facts(*(ev.PodDeleted(uid=f"train{i}-0", namespace="default", name=f"train{i}-0") for i in range(5)))
+        for _ in range(3):
+            world.judge()
+        if gone:
+            world.facts(*(ev.PodDeleted(uid=f"train{i}-1", namespace="default", name=f"train{i}-1") for i in range(5)))
+        else:
+            world.pass_s(61)
+        said = [of_type(world.judge(), ev.NominationEnded) for _ in range(4)]
+        assert [len(ended) for ended in said] == [2, 2, 1, 0]
+        assert {event.reason for ended in said for event in ended} == {"GangGone" if gone else "Expired"}

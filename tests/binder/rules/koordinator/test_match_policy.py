@@ -55,6 +55,17 @@ def test_a_gang_of_a_group_that_is_not_satisfied_keeps_no_satisfied_one_waiting(
     assert len(world.bound()) == 6
 
 
+def test_nor_does_a_satisfied_one_that_lost_pods_keep_the_others_waiting() -> None:
+    """It needs no minimum any more."""
+    world = running()
+    lose(world, "a-1", "a-2")
+    groups = {"groups": BOTH}
+    world.koordinator("default/a", 1, 3, groups)
+    world.koordinator("default/b", 2, 2, groups)
+    world.settle()
+    assert world.bound() == ["a-0", "b-0", "b-1"]
+
+
 def test_later_pods_are_bound_beside_a_gang_that_waits_at_permit() -> None:
     world = running()
     groups = {"groups": BOTH}
