@@ -237,7 +237,6 @@ def assigned(state: State, event: ev.PodAssigned) -> None:
     if pod.observed != TERMINATING:
         pod.observed = BOUND
     pod.observed_version = event.resource_version
-    pod.node = event.node
     if pod.status != TERMINATING:
         pod.status = BOUND
     occupy(state, event.uid, pod, event.node)
@@ -325,7 +324,6 @@ def bound(state: State, event: ev.PodBound) -> None:
         return  # the fact was here first, and it wins
     if pod.status != TERMINATING:
         pod.status = BOUND
-    pod.node = event.node
     occupy(state, event.uid, pod, event.node)
 
 
@@ -336,7 +334,6 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
     if pod is None or held is None or held.stage != PERMITTED:
         return
     if event.assigned_node and pod.status not in FINISHED:
-        pod.node = event.assigned_node
         if pod.status != TERMINATING:
             pod.status = BOUND
         occupy(state, event.uid, pod, event.assigned_node)

@@ -197,6 +197,29 @@ def test_backoff_starts_at_a_second_and_doubles_to_ten() -> None:
     assert waited == [1.1, 2.1, 4.1, 8.1, 10.1, 10.1]
 
 
+def test_a_permit_ends_what_was_counted_against_the_group() -> None:
+    """Its last failure, by which the queue is ordered, and the proposals that it lost to others."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.gang("train", 2, 2)
+    world.plan()
+    world.pass_s(2)
+    world.node("n1", cpu=0)
+    world.plan()
+    assert world.state.groups["default/train"].failed_ns
+    world.node("n0", cpu=2)
+    world.pass_s(3)
+    world.plan()
+    world.pod("thief", node="n0", candidate=False, cpu=1)
+    world.judge()
+    assert world.state.groups["default/train"].conflicts == 1
+    world.deleted("thief")
+    world.plan()
+    world.judge()
+    group = world.state.groups["default/train"]
+    assert (group.failed_ns, group.conflicts) == (0, 0)
+
+
 def test_a_refused_group_is_tried_again_every_five_minutes() -> None:
     world = full()
     world.pod("alone")

@@ -4,6 +4,8 @@ import pytest
 
 import events as ev
 from events.objects import Declaration, HostPort
+from services.binder import core as binder
+from services.state.records import AWAITING
 from tests.world import World, of_type
 
 LOOSE = {"mode": "NonStrict"}
@@ -80,6 +82,35 @@ def test_what_waits_is_bound_when_the_minimum_is_lowered() -> None:
     assert [one.uid for assignment in permit.bindings for one in assignment.pods] == ["a-0", "a-1"]
     world.settle()
     assert world.bound() == ["a-0", "a-1"]
+
+
+def test_a_proposal_that_comes_before_that_permit_is_judged_all_the_same() -> None:
+    """Decided before it, and behind it in the log: the group still awaits its verdict."""
+    world = half()
+    world.koordinator("default/a", 3, 2, LOOSE)
+    basis, decided = world.state.sequence, binder.decide(world.state)
+    assert of_type(decided, ev.GangPermitted)
+    world.node("n1", cpu=1)
+    world.propose("default/a", {}, {"a-2": "n1"})
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert world.state.groups["default/a"].phase == AWAITING
+    assert of_type(world.judge(), ev.GangPermitted)
+    world.settle()
+    assert world.bound() == ["a-0", "a-1", "a-2"]
+
+
+def test_a_hold_whose_pods_went_before_it_is_none() -> None:
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 4, 3, LOOSE)
+    world.propose("default/a", {}, {"a-0": "n0"})
+    basis, decided = world.state.sequence, binder.decide(world.state)
+    assert of_type(decided, ev.GangHeld)
+    world.deleted("a-0")
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert not world.state.holding
+    world.settle()
+    assert world.bound() == ["a-1", "a-2", "a-3"]
 
 
 @pytest.mark.parametrize("lowered", [2, 1])
