@@ -47,6 +47,35 @@ def test_a_role_that_does_not_fit_keeps_all_roles_from_being_placed() -> None:
     assert world.bound() == ["role-a-0", "role-a-1", "role-b-0", "role-b-1"]
 
 
+def test_a_role_that_runs_is_none_of_what_must_start_together() -> None:
+    """After Gang: it needs no minimum any more, whatever it lost."""
+    world = World()
+    world.node("n0", cpu=3)
+    world.koordinator("a/role-a", 3, 3)
+    world.settle()
+    for uid in ("role-a-1", "role-a-2"):
+        world.facts(ev.PodDeleted(uid=uid, namespace="a", name=uid))
+    world.node("n0", cpu=2)
+    world.koordinator("a/role-a", 1, 3, {"groups": ROLES})
+    world.koordinator("b/role-b", 1, 2, {"groups": ROLES})
+    assert [reason for reason, _ in refusals(world.plan())] == ["TooFewPods"]
+    world.koordinator("b/role-b", 2, 2, {"groups": ROLES})
+    detail = "gang group a/role-a, b/role-b: 1 of the 2 pods that must start together have a node."
+    assert refusals(world.plan()) == [("InsufficientRoom", detail)]
+
+
+def test_a_role_that_waits_with_its_minimum_is_none_either() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    loose = {"groups": ROLES, "mode": "NonStrict"}
+    world.koordinator("a/role-a", 1, 1, loose)
+    world.koordinator("b/role-b", 2, 2, loose)
+    world.settle()
+    (cohort,) = world.state.cohorts.values()
+    assert cohort.needed == 1
+    assert len(world.state.groups["a/role-a"].held) == 2
+
+
 def test_what_is_beyond_a_minimum_takes_no_room_from_another_role() -> None:
     """The minimum of each gang first; the text is silent on further pods."""
     world = World()

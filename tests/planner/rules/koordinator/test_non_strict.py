@@ -1,9 +1,12 @@
 """Seed 002, Strict and NonStrict: what is proposed when not all of a gang finds a node."""
 
+import msgspec
+
 import events as ev
 from tests.world import World, of_type
 
 LOOSE = {"mode": "NonStrict"}
+ROLES = ("default/a", "default/b")
 
 
 def proposed(events: list[ev.Event]) -> list[str]:
@@ -28,6 +31,18 @@ def test_in_strict_a_pod_that_failed_keeps_all() -> None:
     world.node("n0", cpu=2)
     world.koordinator("default/a", 3, 3)
     assert refused(world.plan()) == ["InsufficientRoom"]
+
+
+def test_pods_beyond_a_minimum_wait_until_the_other_gangs_of_the_group_have_theirs() -> None:
+    """They would take room from them, and start nothing."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.koordinator("default/a", 3, 2, LOOSE | {"groups": ROLES})
+    world.koordinator("default/b", 1, 1, LOOSE | {"groups": ROLES})
+    large = world.scheduling_class(cpu=8)
+    fact = world.state.pods["b-0"].fact
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=large))
+    assert proposed(world.plan()) == ["a-0", "a-1"]
 
 
 def test_we_will_continue_to_accumulate_until_the_condition_of_gang_is_met() -> None:

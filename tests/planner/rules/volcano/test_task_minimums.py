@@ -36,6 +36,17 @@ def test_beyond_the_tasks_any_pod_reaches_the_minimum_of_the_whole() -> None:
     assert world.bound() == ["ps-0", "worker-0", "worker-1", "worker-2"]
 
 
+def test_without_room_for_the_minimum_of_the_whole_none_of_the_tasks_starts() -> None:
+    """What a task has placed of its own counts once."""
+    world = World()
+    world.node("n0", cpu=3)
+    job(world, 4, {"ps": 1}, worker=5, ps=1)
+    assert refusal(world) == (
+        "InsufficientRoom",
+        "gang default/job@batch: 3 of the 4 pods that must start together have a node.",
+    )
+
+
 def test_a_task_that_finds_no_room_keeps_the_job_from_starting() -> None:
     world = World()
     world.node("n0", cpu=2)
