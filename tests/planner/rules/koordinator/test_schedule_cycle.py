@@ -112,7 +112,9 @@ def test_a_later_pod_of_a_gang_that_runs_is_not_rejected_with_the_others() -> No
     world.koordinator("default/b", 2, 2, groups | {"total_member": 4})
     assert refusals(world) == ["InsufficientRoom"]
     world.pass_s(2)
-    world.koordinator("default/a", 2, 1, groups)
+    runs = world.state.pods["a-0"].fact.gang
+    assert runs is not None
+    world.pod("a-1", "a", dialect=KOORDINATOR, declared=runs.declared)
     world.settle()
     assert world.bound() == ["a-0", "a-1"]
 
