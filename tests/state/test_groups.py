@@ -406,6 +406,16 @@ def test_a_label_edit_moves_a_pod_that_waits() -> None:
     assert list(world.state.gangs["default/other"].members) == ["other-0", "train-1"]
 
 
+@pytest.mark.parametrize("gang", ["", "train"])
+def test_a_pod_that_is_nobodys_to_schedule_any_more_waits_for_nothing(gang: str) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone", gang, minimum=1 if gang else 0)
+    world.pod("alone", gang, minimum=1 if gang else 0, candidate=False)
+    assert not world.state.groups
+    assert world.plan() == []
+
+
 @pytest.mark.parametrize("to", ["default/other", ""])
 @pytest.mark.parametrize("verdict", ["permitted", "refused", "released", "failed"])
 def test_membership_is_frozen_from_proposal_to_settlement_and_edits_count_afterwards(verdict: str, to: str) -> None:

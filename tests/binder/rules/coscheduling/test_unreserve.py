@@ -5,6 +5,7 @@ import pytest
 
 import events as ev
 from events.policy import DEFAULT_POLICY
+from services.binder import core as binder
 from tests.world import World, of_type
 
 
@@ -197,6 +198,23 @@ def test_a_waiting_assignment_that_cannot_stand_is_dropped_at_quorum(fault: str)
     assert permitted.dropped == (uids[0],)
     assert sorted(world.state.permitted) == uids[1:]
     assert uids[0] not in world.state.claims
+
+
+def test_one_that_is_dropped_may_be_gone_by_then() -> None:
+    """Its deletion comes between the permit's decision and its place; of the others each is bound."""
+    world = World()
+    world.node("n0")
+    world.node("n1")
+    uids = world.gang("train", 4, 3)
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    spoil(world, "taint", uids[0])
+    world.propose("default/train", dict.fromkeys(uids[1:], "n1"))
+    basis, decided = world.state.sequence, binder.decide(world.state)
+    assert [event.dropped for event in of_type(decided, ev.GangPermitted)] == [(uids[0],)]
+    world.deleted(uids[0])
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert sorted(world.state.permitted) == uids[1:]
 
 
 def test_what_waits_and_cannot_stand_has_its_room_until_it_is_given_back() -> None:
