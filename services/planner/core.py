@@ -69,6 +69,7 @@ def _plan(state: State, policy: Policy, shard: str, queue: list[Group]) -> Gener
         if cycle.room.rows_scanned - sliced > SLICE_ROWS:
             sliced = cycle.room.rows_scanned
             yield
+    cycle.begun.clear()  # attempts refer to the cycle: until a collection of garbage, each would keep a copy of the room
     return cycle.events()
 
 
