@@ -61,11 +61,18 @@ class Writer:
 
         `basis`: how far this process has read the log, which may be less far than its subject goes.
 
-        Raises SteppedDown when another process took it at the same moment, LogError.
+        Raises SteppedDown when another process took it at the same moment, LogError. Whoever had it before may have said
+        one thing more meanwhile: then this is said behind that.
         """
-        before = await self.log.last(self.subject)
-        self.last = before.sequence if before is not None else 0
-        return await self.append(taken, basis=basis, cause=TAKEN)
+        last = await self.log.last(self.subject)
+        while True:
+            self.last = last.sequence if last is not None else 0
+            try:
+                return await self.append(taken, basis=basis, cause=TAKEN)
+            except SteppedDown:
+                last = await self.log.last(self.subject)
+                if last is None or last.sequence == self.last or _takes(last):
+                    raise
 
     def was_taken_by(self, commit: Commit) -> bool:
         """Whether another process took the subject with this commit, since this one did."""
@@ -127,6 +134,11 @@ class Writer:
                 await asyncio.sleep(min(left_s, RENEW_AFTER_S))
             else:
                 await self.append([Renewed()], basis=self.last, cause="renew")
+
+
+def _takes(stored: Stored) -> bool:
+    header = envelope.header_of(stored)
+    return header is not None and header.cause == TAKEN
 
 
 class Spacing:

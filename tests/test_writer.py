@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from events import Event, IngestTaken, PodDeleted, envelope
+from events.envelope import Header, Stored
 from events.log import LogError, Unavailable
 from events.memory import MemoryLog
 from services.writer import Gather, Outbox, Spacing, SteppedDown, Writer
@@ -45,6 +46,37 @@ async def test_a_replaced_writer_steps_down_at_its_next_append() -> None:
     with pytest.raises(SteppedDown):
         await first.append([deleted(1)], basis=0, cause="facts")
     assert len(log.commits) == 2
+
+
+class Between(MemoryLog):
+    """Somebody else appends between a look at the subject and the append behind it."""
+
+    def __init__(self, writer: str, events: list[Event], cause: str) -> None:
+        super().__init__("c")
+        self.words = [(writer, events, cause)]
+
+    async def last(self, subject: str) -> Stored | None:
+        found = await super().last(subject)
+        for writer, events, cause in [self.words.pop()] if self.words else []:
+            header = Header(writer=writer, epoch=0, basis=0, time_ns=0, cause=cause)
+            self.append_now(subject, header, envelope.encode_events(events), self._last.get(subject, 0))
+        return found
+
+
+async def test_who_takes_over_comes_behind_what_the_one_before_says_meanwhile() -> None:
+    """A soak found it, on a busy host: a binder whose lease had run out said one thing more, its standby ended, then the
+    binder itself, and nobody bound anything until both were started again."""
+    log = Between("ingest", [deleted(1)], "facts")
+    writer = await taken(log)
+    assert [envelope.decode_header(stored).cause for stored in log.commits] == ["facts", "taken"]
+    assert await writer.append([deleted(2)], basis=2, cause="facts") == 3
+
+
+async def test_of_two_that_take_over_at_once_one_steps_down() -> None:
+    log = Between("ingest", [IngestTaken(holder="other")], "taken")
+    with pytest.raises(SteppedDown):
+        await taken(log)
+    assert len(log.commits) == 1
 
 
 async def test_appends_queue_up_behind_each_other() -> None:
