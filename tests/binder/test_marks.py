@@ -190,6 +190,17 @@ async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: Wor
     assert cluster.said() == ["p1", "p2"]
 
 
+async def test_a_doubt_is_forgotten_with_its_pod(world: World, cluster: Cluster) -> None:
+    cluster.answers = [Unreachable("annotate", "Timeout", "", sent=True)] * 3
+    binder = Binder(world, cluster).noticed()
+    assert await binder.round() == []
+    for uid in ("p0", "p1", "p2"):
+        assert uid in binder.behind._doubtful
+        world.deleted(uid)
+        binder.behind.notice(decode(world.log.commits[-1]))
+    assert not binder.behind._doubtful
+
+
 async def test_a_gang_of_another_time_is_not_annotated_by_an_old_notice(world: World, cluster: Cluster) -> None:
     """What is written is derived from the state when its turn comes."""
     binder = Binder(world, cluster).noticed()

@@ -228,6 +228,19 @@ async def test_what_was_written_to_a_pod_group_is_forgotten_with_it(world: World
     assert not writer._written
 
 
+async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None:
+    client = Client()
+    client.elsewhere = "4711"
+    writer, _ = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    assert list(writer._versions) == ["waits"]
+    world.deleted("waits")
+    writer.notice(decode(world.log.commits[-1]))
+    assert not writer._versions
+
+
 async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) -> None:
     client = Client()
     writer, _ = behind(world, client)

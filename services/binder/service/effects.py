@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from contextlib import suppress
 
 import events as ev
@@ -18,8 +19,8 @@ from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.state.records import PERMITTED
 
-LULL_S = 1.0
-"""No binding for so long: the load is over."""
+LOAD, LULL_S = 50, 1.0
+"""So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
 REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
 NO_ROOM_IN_BUDGET = 429
@@ -41,12 +42,15 @@ class Effects:
         self._doubtful: set[str] = set()
         """Intents of which an attempt may still land: it had no answer, or was a process's before this one."""
         self.in_flight = 0
-        self._last_s = float("-inf")
+        self._ended_s: deque[float] = deque(maxlen=LOAD)
+        """When the last bindings ended."""
 
     @property
     def busy(self) -> bool:
-        """Whether bindings are on their way, or were a moment ago and more may follow."""
-        return bool(self.in_flight or self._queue.qsize()) or time.monotonic() - self._last_s < LULL_S
+        """Whether bindings are on their way, or many were a moment ago and more may follow."""
+        if self.in_flight or self._queue.qsize():
+            return True
+        return len(self._ended_s) == LOAD and time.monotonic() - self._ended_s[0] < LULL_S
 
     def intend(self, commit: Commit) -> None:
         """Queue the intents of a commit that was just folded."""
@@ -87,7 +91,7 @@ class Effects:
                 await self._bind(uid)
             finally:
                 self.in_flight -= 1
-                self._last_s = time.monotonic()
+                self._ended_s.append(time.monotonic())
 
     def _intent(self, uid: str) -> Intent | None:
         state = self._decider.state
@@ -113,11 +117,11 @@ class Effects:
                 found = await self._fence(intent, found)
             if found is not None:
                 telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
-                self._doubtful.discard(uid)
                 self._say(found)
-                return
+                break
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+        self._doubtful.discard(uid)
 
     async def _fence(self, intent: Intent, refused: ev.BindingFailed) -> Outcome | None:
         """A refusal answers this attempt; an older one may still land. A write of our own makes it fail (design, rule 5).

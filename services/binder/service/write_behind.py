@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -38,6 +38,11 @@ AGAIN_S = 15.0
 and an object that always fails must not hold up every round."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
+
+
+Queue = OrderedDict[str, None]
+"""Of a plain dict the first key takes ever longer to find when many were taken: 100,000 would hold everything up for 5 s.
+"""
 
 
 class Rates(NamedTuple):
@@ -104,9 +109,9 @@ class WriteBehind:
         self._event_rate = Rate(rates.events_per_s)
         self._gang_rate = Rate(rates.groups_per_s)
         self._mark_rate = Rate(rates.marks_per_s)
-        self._pods: dict[str, None] = {}
-        self._gangs: dict[str, None] = {}
-        self._marks: dict[str, None] = {}
+        self._pods: Queue = OrderedDict()
+        self._gangs: Queue = OrderedDict()
+        self._marks: Queue = OrderedDict()
         self._doubtful: set[str] = set()
         """Marks of which an attempt may still land: it had no answer, or was a process's before this one."""
         self._marked: dict[str, str] = {}
@@ -161,6 +166,10 @@ class WriteBehind:
 
     def note_pod(self, event: ev.PodFinished | ev.PodAssigned | ev.PodTerminating, _: int) -> None:
         self._note_gang(event.uid)
+
+    def note_gone(self, event: ev.PodDeleted, _: int) -> None:
+        self._doubtful.discard(event.uid)
+        self._versions.pop(event.uid, None)
 
     def note_pod_group(self, event: ev.PodGroupObserved | ev.PodGroupDeleted, _: int) -> None:
         self._gangs[dialects.gang_key(event.dialect, event.namespace, event.name)] = None
@@ -218,7 +227,7 @@ class WriteBehind:
         """Statuses that differ from what was written last."""
         state = self._decider.state
         while self._gangs and most > 0:
-            key = _first(self._gangs)
+            key, _ = self._gangs.popitem(last=False)
             gang = state.gangs.get(key)
             if gang is None or not gang.pod_group:
                 self._written.pop(key, None)
@@ -233,7 +242,7 @@ class WriteBehind:
         """Intents that are not settled."""
         state = self._decider.state
         while self._marks and most > 0:
-            uid = _first(self._marks)
+            uid, _ = self._marks.popitem(last=False)
             mark, pod = state.marks.get(uid), state.pods.get(uid)
             if mark is not None and pod is not None and not mark.written:
                 most -= 1
@@ -248,7 +257,7 @@ class WriteBehind:
     def _due_conditions(self, most: int) -> Iterator[Write]:
         """Conditions that the log does not know as written yet."""
         while self._pods and most > 0:
-            uid = _first(self._pods)
+            uid, _ = self._pods.popitem(last=False)
             due = condition(self._decider.state, uid)
             if due is None:
                 self._versions.pop(uid, None)
@@ -368,6 +377,7 @@ NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
     ev.PodObserved: WriteBehind.note_observed,
     ev.PodAssigned: WriteBehind.note_pod,
     ev.PodTerminating: WriteBehind.note_pod,
+    ev.PodDeleted: WriteBehind.note_gone,
     ev.PodFinished: WriteBehind.note_pod,
     ev.PodGroupObserved: WriteBehind.note_pod_group,
     ev.PodGroupDeleted: WriteBehind.note_pod_group,
@@ -375,11 +385,5 @@ NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
 """event → what it may have changed for users; the last argument is the commit's wall time (ns)."""
 
 
-def _put(queue: dict[str, None], key: str) -> None:
+def _put(queue: Queue, key: str) -> None:
     queue[key] = None
-
-
-def _first(queue: dict[str, None]) -> str:
-    key = next(iter(queue))
-    del queue[key]
-    return key
