@@ -26,7 +26,8 @@ from events.facts import (
     PriorityClassObserved,
     SchedulingClassObserved,
 )
-from services.ingest.decoding import KINDS
+from services.ingest import differ, normalise
+from services.ingest.decoding import KINDS, WORKLOAD
 from services.ingest.differ import Ingest
 from services.ingest.references import Reference
 from services.kubernetes.objects import Pod
@@ -431,3 +432,36 @@ def test_every_order_of_a_nodes_events(order: list[Any]) -> None:
     core = ingest(*order)
     assert isinstance(fact := core.named["Node"]["", "n1"], NodeObserved)
     assert fact.uid == "new"
+
+
+# ------------------------------------------------------------------------------------------------------ what is forgotten
+
+
+def test_of_what_is_gone_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it runs, ingest is as large as its cluster, but for two memories of a bounded size."""
+    monkeypatch.setattr(differ, "DELETED_KEPT", 8)
+    monkeypatch.setattr(normalise, "CLASSES_KEPT", 8)
+    core = ingest()
+    for i in range(40):
+        cpu = {"requests": {"cpu": f"{i + 1}m"}, "workloadRef": {"name": f"w{i}", "podGroup": "all"}}
+        seen = [
+            ("PriorityClass", priority_class(f"c{i}")),
+            ("PodGroup", pod_group(f"g{i}")),
+            (WORKLOAD.name, workload(f"w{i}", all=2)),
+            ("Node", node(f"n{i}")),
+            ("Pod", pod(f"p{i}", **cpu)),
+        ]
+        changed = [
+            node(f"n{i}", version=2, allocatable={"cpu": "many"}),
+            pod(f"p{i}", version=2, node="n1", phase="Succeeded", **cpu),
+        ]
+        for one in (*(obj for _, obj in seen), *changed):
+            core.observe(one)
+        for kind, one in seen:
+            core.deleted(kind, one.metadata)
+    empty = vars(ingest())
+    bounded = [vars(core).pop("_deleted"), vars(core).pop("_normalise_pod")._classes]
+    for name, left in vars(core).items():
+        assert left == empty[name], f"{name} outlives what it is about"
+    assert [len(one) for one in bounded] == [8, 8]
+    assert list(bounded[0])[-2:] == ["uid-n39", "uid-p39"]
