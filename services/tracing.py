@@ -159,6 +159,9 @@ class Binding:
                     self._settle(event.uid, now_ns)
                 case ev.PodDeleted():
                     self._settle(event.uid, now_ns)
+        groups = self._state.groups
+        if len(self._read_ns) > len(groups):  # some went before anybody judged their proposals
+            self._read_ns = {key: read_ns for key, read_ns in self._read_ns.items() if key in groups}
 
     def _permit(self, event: ev.GangPermitted, now_ns: int, link: str) -> None:
         key = event.group

@@ -65,10 +65,12 @@ class Controllers:
         metadata, key = entry.object["metadata"], entry.key
         for reference in metadata.get("ownerReferences") or ():
             owned = self._dependents[reference["uid"]]
-            if gone:
-                owned.pop((kind, key), None)
-            else:
+            if not gone:
                 owned[kind, key] = None
+            else:
+                owned.pop((kind, key), None)
+                if not owned:
+                    del self._dependents[reference["uid"]]
             if reference.get("controller") and reference["kind"] in self._owners:
                 self._concerned[reference["kind"], (key[0], reference["name"])] = None
         if kind in self._owners:

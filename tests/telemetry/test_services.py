@@ -29,7 +29,7 @@ from services.planner import service as planner
 from services.simulator.cluster import SimulatedCluster
 from services.state.fold import State
 from services.telemetry.sdk import Sdk
-from services.tracing import TracedGather, traces
+from services.tracing import Binding, TracedGather, traces
 from services.writer import SteppedDown, Writer
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
@@ -204,6 +204,22 @@ def test_a_gang_of_which_nothing_was_bound_has_no_root_yet(
     replay(world, "binder")
     assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind"]
     assert totals(metrics)["muster.pods", "failed"] == 1
+
+
+def test_a_group_that_goes_before_its_verdict_is_forgotten(spans: InMemorySpanExporter) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1)
+    world.plan("a")
+    world.facts(ev.PodDeleted(uid="a", namespace="default", name="a"))
+    state = State()
+    telling = traces(state, "binder")
+    for stored in world.log.commits:
+        commit = state.apply_stored(stored)
+        assert commit is not None
+        telling.applied(commit, 0.0)
+    assert isinstance(telling, Binding)
+    assert not telling._read_ns
 
 
 def test_refusals_are_counted(metrics: InMemoryMetricReader) -> None:
