@@ -9,8 +9,9 @@ from services.binder import core as binder
 from services.planner import core as planner
 from services.planner.core import Cycle
 from services.state import membership, snapshot
-from services.state.fold import State
+from services.state.fold import STANDS, State
 from services.state.naming import named_by
+from services.state.nodes import BASE_RESOURCES
 from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED, SUCCEEDED
 from tests.walk.cluster import Cluster
 from tests.world import World
@@ -47,6 +48,29 @@ def _nothing_that_fits_waits(state: State) -> None:
         cycle.plan([group])
         assert not cycle.placed, f"{group} fits and waits (7.12)"
         assert group.cohort, f"{group} waits without a reason (7.9)"
+
+
+COUNTERS = {"sequence", "epoch", "room_sequence", "kept_sequence", "ignored", "set_aside"}
+OF_MUSTER = {"synced", "policy", "owners", "holders", "shards", "supports", "clocks", "snapshots"}
+
+
+def check_empty(state: State) -> None:
+    """What must hold once everything is gone that the cluster had: nothing is left of it (D63)."""
+    empty = State()
+    for name in snapshot.Snapshot.__struct_fields__:
+        if name not in COUNTERS | OF_MUSTER | {"resources"}:
+            assert getattr(state, name) == getattr(empty, name), f"{name} outlives what it is about"
+    for clock in state.clocks.values():
+        assert not clock.unarmed
+        assert not any(STANDS[one.kind](state, one.key) for one in clock.armed), "a deadline of nothing stands"
+    assert not state.kept_classes
+    assert not state.named
+    table = state.table
+    assert list(table.resources) == list(BASE_RESOURCES)
+    for left in (table.rows, table.classes, table._constraints, table._masks, table.ports, table.cache):
+        assert not left
+    for amounts in (table.held, table.proposed, table.allocatable):
+        assert not amounts.any(), "room is taken on a node that is gone"
 
 
 def check_permits(state: State, decided: list[ev.Event]) -> None:

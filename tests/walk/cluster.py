@@ -230,6 +230,13 @@ class Cluster:
             del self.pods[kept.uid]
             self.inbox.append([ev.PodDeleted(uid=kept.uid, namespace="default", name=kept.name)])
 
+    def clear(self) -> None:
+        for kept in list(self.pods.values()):
+            while kept.uid in self.pods:
+                self.delete(kept)
+        for name in list(self.nodes):
+            self.inbox.append([ev.NodeDeleted(name=name, uid=self.nodes.pop(name).uid)])
+
     # ---------------------------------------------------------------------------------------------------- what happens
 
     def step_node(self) -> None:

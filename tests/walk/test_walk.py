@@ -4,7 +4,7 @@ import pytest
 
 from services.state import snapshot
 from tests.bounds import bound, largest
-from tests.walk.checks import check_rest, refold
+from tests.walk.checks import check_empty, check_rest, refold
 from tests.walk.walk import Walk
 
 
@@ -32,3 +32,13 @@ def test_however_little_a_commit_takes_everything_is_decided_in_the_end(
     check_rest(walk.state, walk.cluster)
     assert largest(walk.world.log) <= 600
     assert snapshot.digest(refold(walk.world)) == snapshot.digest(walk.state)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_of_what_is_gone_nothing_is_left(seed: int) -> None:
+    """However long a log is, its state is as large as its cluster."""
+    walk = Walk(seed, replacement="evict" if seed % 4 == 3 else "keep")
+    walk.walk(400)
+    walk.clear()
+    walk.settle()
+    check_empty(walk.state)

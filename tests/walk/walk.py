@@ -311,6 +311,17 @@ class Walk:
 
     # ---------------------------------------------------------------------------------------------------------- at rest
 
+    def clear(self) -> None:
+        """Everything goes that a cluster can have, whatever is under way with it."""
+        self.deliver(len(self.cluster.inbox))
+        self.cluster.clear()
+        gone: list[ev.Event] = [
+            ev.PodGroupDeleted(namespace=fact.namespace, name=fact.name, uid=fact.uid, dialect=fact.dialect)
+            for fact in self.state.pod_groups.values()
+        ]
+        self.cluster.inbox.append(gone)
+        self.step_restart_ingest()
+
     def settle(self, seconds: int = 45) -> None:
         """Faults end: everything is delivered and answered, and time passes, less than the five minutes of a retry."""
         if not self.state.shards:
