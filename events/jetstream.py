@@ -244,11 +244,12 @@ class JetStreamLog:
             raise LogError(str(stale)) from stale
 
     async def _state_now(self, within_s: float | None = None) -> _State:
+        seen = self._seen  # when it is asked: what is acknowledged while the answer is on its way, it cannot know
         answer = await self.connection.ask(f"{api(self.domain)}.STREAM.INFO.{self.stream}", within_s=within_s)
         state = decoded(_decode_info, self.stream, answer).state
-        if state.last_seq < self._seen:
-            raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {self._seen}")
-        self._seen = state.last_seq
+        if state.last_seq < seen:
+            raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {seen}")
+        self._seen = max(self._seen, state.last_seq)
         return state
 
     async def _patiently(self, verb: str, body: Any = None) -> bytes:

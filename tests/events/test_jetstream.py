@@ -413,6 +413,25 @@ async def test_a_leader_that_was_stopped_says_what_it_knew_and_is_not_believed(
     assert [number_of(commit) for commit in await collect(log.read())] == [1, second]
 
 
+async def test_what_is_acknowledged_while_the_answer_is_on_its_way_is_not_lost(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A soak found it: a warning that the log had lost its last commit, on a single server."""
+    await append(log, "binder", 1, 0)
+    ask, asked = log.connection.ask, 0
+
+    async def slowly(subject: str, *arguments: Any, **options: Any) -> bytes:
+        nonlocal asked
+        answer = await ask(subject, *arguments, **options)
+        if ".STREAM.INFO." in subject:
+            asked += 1
+            await append(log, "binder", 2, 1)
+        return answer
+
+    monkeypatch.setattr(log.connection, "ask", slowly)
+    assert (await log.end(), asked) == (1, 1)
+
+
 async def test_who_follows_goes_on_behind_what_it_read_whatever_a_stopped_leader_says(
     log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
