@@ -47,9 +47,13 @@ class Controllers:
         while True:
             self.api.store.grown.clear()
             for kind, collection in followed.items():
-                for change in collection.after(cursors[kind]) or []:
-                    self._note(kind, change.new, gone=change.type == "DELETED")
+                changes = collection.after(cursors[kind])
                 cursors[kind] = collection.end
+                if changes is None:  # the history was dropped before it was read
+                    for entry in collection.entries.values():
+                        self._note(kind, entry, gone=False)
+                for change in changes or ():
+                    self._note(kind, change.new, gone=change.type == "DELETED")
             concerned, self._concerned = self._concerned, {}
             for kind, key in concerned:
                 self._settle(kind, key)

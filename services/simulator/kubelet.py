@@ -50,18 +50,20 @@ class Kubelet:
         """Until cancelled."""
         pods, nodes, grown = self.api.pods, self.api.nodes, self.api.store.grown
         pod_cursor, node_cursor = pods.end, nodes.end
-        for entry in list(pods.entries.values()):
-            self._see(entry)
+        self._see_all()
         while True:
             grown.clear()
-            changes = pods.after(pod_cursor, SLICE) or []
+            changes, changed = pods.after(pod_cursor, SLICE), nodes.after(node_cursor)
+            if changes is None or changed is None:
+                pod_cursor, node_cursor, changes, changed = pods.end, nodes.end, [], []
+                self._see_all()
             pod_cursor += len(changes)
             for change in changes:
                 if change.type == "DELETED":
                     self._release(change.new.object["metadata"]["uid"])
                 else:
                     self._see(change.new)
-            for change in nodes.after(node_cursor) or []:
+            for change in changed:
                 node_cursor += 1
                 self._settle(change.new.key[1])
             self._fire()
@@ -79,6 +81,16 @@ class Kubelet:
             return
 
     # ---------------------------------------------------------------------------------------------------- what it sees
+
+    def _see_all(self) -> None:
+        """At the start, and when the history was dropped before it was read."""
+        pods = {entry.object["metadata"]["uid"]: entry for entry in self.api.pods.entries.values()}
+        for uid in [uid for uid in (*self._admitted, *self._ending) if uid not in pods]:
+            self._release(uid)
+        for _, node in list(self.api.nodes.entries):
+            self._settle(node)
+        for entry in pods.values():
+            self._see(entry)
 
     def _see(self, entry: Entry) -> None:
         pod = entry.object

@@ -44,6 +44,23 @@ async def test_a_pod_fails_with_its_exit_code(cluster: SimulatedCluster) -> None
     assert cluster.get("Pod", "a")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
+async def test_what_happened_before_the_history_was_dropped_is_found_by_looking(cluster: SimulatedCluster) -> None:
+    """A soak found it: from there on the kubelets saw nothing any more."""
+    for name in ("gone", "a", "waits"):
+        cluster.create(pod(name))
+    cluster.create(node("n"))
+    cluster.bind("gone", "n")
+    await until(lambda: phase(cluster, "gone") == "Running")
+    cluster.bind("waits", "later")
+    cluster.bind("a", "n")
+    cluster.delete("Pod", "gone", gracePeriodSeconds=0)
+    cluster.create(node("later"))
+    cluster.drop_history()
+    await until(lambda: phase(cluster, "a") == phase(cluster, "waits") == "Running")
+    assert cluster.kubelet is not None
+    assert len(cluster.kubelet._admitted) == 2
+
+
 async def test_a_pod_that_somebody_else_ended_stays_ended(cluster: SimulatedCluster) -> None:
     cluster.create(node("n"))
     for name in ("ended", "other"):
