@@ -4,9 +4,10 @@ import msgspec
 
 import events as ev
 from events.objects import NodeAssignment
+from services.state import queueing
 from services.state.partitions import partition_of
 from tests.facts import pod_group
-from tests.world import World, of_type
+from tests.world import SECOND_NS, World, of_type
 
 ROLES = ("a/role-a", "b/role-b")
 
@@ -152,6 +153,29 @@ def test_gangs_that_name_each_other_through_others_are_one_group() -> None:
     assert group_of(world, "default/b") == ("default/a", "default/b", "default/c")
     world.settle()
     assert world.bound() == ["a-0", "b-0", "c-0"]
+
+
+def test_gangs_that_become_one_group_bring_the_best_place_in_the_queue_that_one_had() -> None:
+    """Who was created first, and failed longest ago; their backoff is the longest."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.koordinator("a/role-a", 2, 2, created_s=1)
+    for _ in range(3):
+        world.node("n1", cpu=0)
+        world.plan()
+        world.pass_s(5)
+    world.koordinator("b/role-b", 2, 2, created_s=2)
+    world.plan()
+    world.pass_s(5)
+    first, second = (world.state.groups[key] for key in ROLES)
+    assert 0 < first.failed_ns < second.failed_ns
+    assert first.attempts > second.attempts
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES}, created_s=1)
+    world.koordinator("b/role-b", 2, 2, {"groups": ROLES}, created_s=2)
+    both = world.state.groups["a/role-a"]
+    assert both.gangs == ROLES
+    assert (both.failed_ns, both.attempts) == (first.failed_ns, first.attempts)
+    assert queueing.created_ns(world.state, both) == SECOND_NS
 
 
 def test_a_gang_of_the_group_without_pods_is_waited_for() -> None:
