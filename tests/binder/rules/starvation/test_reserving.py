@@ -273,3 +273,47 @@ def test_host_ports_are_kept_as_well() -> None:
     assert kept.keeps(row, table.classes[other], [1 << 40] * len(table.resources))
     assert not kept.keeps(row, table.classes[world.scheduling_class()], [1 << 40] * len(table.resources))
     assert not kept.keeps(table.rows["n1"], table.classes[other], [1 << 40] * len(table.resources))
+
+
+# ----------------------------------------------------------------------------------------------- planners meet it, too
+
+
+def why(events: list[ev.Event], group: str) -> dict[str, int]:
+    (refused,) = (event for event in of_type(events, ev.GroupsRefused) if group in event.groups)
+    return refused.node_reasons
+
+
+def test_in_one_cycle_others_are_kept_off_and_the_gang_behind_them_takes_it() -> None:
+    world = granted()
+    world.pass_s(2)
+    world.pod("small", cpu=2)
+    events = world.plan()
+    assert why(events, "pod/default/small") == {
+        "Insufficient cpu": 1,
+        "node(s) keep room for gang default/train": 1,
+    }
+    (placed,) = of_type(events, ev.GangPlaced)
+    assert (placed.group, [one.node for one in placed.required]) == ("default/train", ["n0"])
+
+
+def test_a_node_that_two_gangs_keep_room_on_is_named_once() -> None:
+    world = starving("one", "two", reservations=2)
+    for name in ("one", "two"):
+        ask(world, name, {"n0": 2})
+    world.judge()
+    assert len(world.state.reservations) == 2
+    world.pass_s(2)
+    world.deleted("n0-0")
+    world.pod("small", cpu=1)
+    assert why(world.plan(), "pod/default/small") == {
+        "Insufficient cpu": 1,
+        "node(s) keep room for gang default/one": 1,
+    }
+
+
+def test_a_node_that_lacks_a_free_port_besides_is_not_named_for_what_it_keeps() -> None:
+    world = granted()
+    world.pod("web", node="n0", candidate=False, cpu=0, ports=WEB)
+    world.pass_s(2)
+    world.pod("small", cpu=2, ports=WEB)
+    assert not [reason for reason in why(world.plan(), "pod/default/small") if "keep room" in reason]
