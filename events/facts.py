@@ -37,7 +37,8 @@ class ClusterSynced(Fact, frozen=True):
 
 
 class NodeObserved(Fact, frozen=True):
-    """A node as it is now. `allocatable` is what the kubelet offers to pods; `pods` is one of its resources."""
+    """A node as it is now. `allocatable` is what the kubelet offers to pods; `pods` is one of its resources. `labels` has
+    the features that it declares, too, as far as pods may need them (``status.declaredFeatures/…``)."""
 
     name: str
     uid: str

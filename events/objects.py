@@ -16,6 +16,10 @@ Resources = dict[str, int]
 MAX_QUANTITY = 1 << 52
 """Quantities beyond this are rejected: sums of them must stay exact in 64-bit integers on every machine."""
 
+DECLARED = "status.declaredFeatures/"
+"""Before the name of a feature that a node declares: a label in `NodeObserved`, a selector in a scheduling class that
+needs it. No label that a user writes begins like this, as Kubernetes' prefixes are in lower case."""
+
 
 def version(resource_version: str) -> int:
     """A resourceVersion as the number by which newer ones are told; -1 where a server has other ideas.

@@ -33,6 +33,7 @@ from events.objects import (
     Toleration,
 )
 from services.ingest import dialects
+from services.ingest.features import declared, needed
 from services.ingest.quantities import BadQuantity, counted, key, nano
 from services.ingest.rejection import LONGEST_VALUE, Rejection
 from services.ingest.requests import pod_requests
@@ -81,7 +82,7 @@ def node(seen: Node) -> NodeObserved | DeclarationRejected:
         name=seen.metadata.name,
         uid=seen.metadata.uid,
         resource_version=seen.metadata.resource_version,
-        labels=dict(sorted((seen.metadata.labels or {}).items())),
+        labels=dict(sorted(((seen.metadata.labels or {}) | declared(seen.status.declared_features)).items())),
         taints=tuple(taints),
         unschedulable=seen.spec.unschedulable,
         allocatable=allocatable,
@@ -167,7 +168,7 @@ def _constraints(spec: PodSpec, requests: Resources) -> SchedulingClassObserved:
     return SchedulingClassObserved(
         digest="",
         requests=requests,
-        node_selector=dict(sorted((spec.node_selector or {}).items())),
+        node_selector=dict(sorted(((spec.node_selector or {}) | needed(spec)).items())),
         required_affinity=None if required is None else tuple(map(_term, required.node_selector_terms or ())),
         preferred_affinity=tuple(PreferredTerm(weight=each.weight, term=_term(each.preference)) for each in preferred),
         tolerations=tuple(tolerations),

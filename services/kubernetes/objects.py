@@ -59,6 +59,7 @@ class NodeSpec(Object):
 
 class NodeStatus(Object):
     allocatable: dict[str, Quantity] | None = None
+    declared_features: list[str] | None = None
 
 
 class Node(Object):
@@ -81,11 +82,16 @@ class ContainerPort(Object):
     protocol: str = "TCP"
 
 
+class RestartRule(Object):
+    action: str = ""
+
+
 class Container(Object):
     name: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
 
 
 class Volume(Object):
@@ -173,6 +179,7 @@ class PodSpec(Object):
     resource_claims: list[Present] | None = None
     volumes: list[Volume] | None = None
     host_network: bool = False
+    host_users: bool | None = None
     priority: Int32 | None = None
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None

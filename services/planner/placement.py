@@ -346,7 +346,7 @@ def _preference(table: NodeTable, info: ClassInfo) -> Ints | None:
             taint.effect == "PreferNoSchedule" and not any(fits.tolerates(t, taint) for t in info.fact.tolerations)
             for taint in taints
         )
-        for taints in table.taint_sets
+        for _, taints in table.taint_sets
     ]
     if not preferred and not any(avoided):
         return None

@@ -1,23 +1,29 @@
 """The one answer to 'does this go there', for planner and binder alike.
 
 `feasible` is about what a node is (labels, taints, name), `capacity` and `room` about what it has left. The filters and
-their words are the kube-scheduler's: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit.
-Readiness counts through taints only.
+their words are the kube-scheduler's: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
+NodeDeclaredFeatures. Readiness counts through taints only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import numpy as np
 
-from events.objects import HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
-from services.state.nodes import UNSCHEDULABLE_TAINT, ClassInfo, Ints, Mask, NodeTable
+from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
+from services.state.nodes import ClassInfo, Ints, Mask, NodeTable, Taints
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,253}", re.ASCII)
-"""What Kubernetes parses as an integer of 64 bits; Python's int() takes underscores and spaces, too."""
+_OF_LABELS = re.compile(r"[0-9]{1,253}", re.ASCII)
+"""What a node selector compares: no label's value has a sign. Python's int() takes underscores and spaces, too."""
+_OF_TAINTS = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+"""What a toleration compares: a decimal integer (KEP-5471), not ``007``."""
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
+"""Who tolerates this goes to unschedulable nodes, whether they have the taint or not."""
+_NAME = "metadata.name"
+"""The only field of a node that a selector may name."""
 NO_LIMIT = 1 << 40
 """Pods of a class that asks for nothing; larger than any gang."""
 
@@ -37,7 +43,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "" | "Equal":
             return bool(toleration.key) and toleration.value == taint.value
         case "Gt" | "Lt":
-            return _compares(toleration.operator, taint.value, toleration.value)
+            return _compares(toleration.operator, taint.value, toleration.value, _OF_TAINTS)
     return False
 
 
@@ -49,8 +55,18 @@ def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) 
     return None
 
 
-def _compares(operator: str, found: str, wanted: str) -> bool:
-    if not (_INTEGER.fullmatch(found) and _INTEGER.fullmatch(wanted)):
+def turned_away(tainted: Taints, tolerations: tuple[Toleration, ...]) -> str:
+    """Why nodes that are tainted like this turn the pod away; empty: they do not."""
+    unschedulable, taints = tainted
+    if unschedulable and untolerated((_UNSCHEDULABLE,), tolerations):
+        return "node(s) were unschedulable"
+    taint = untolerated(taints, tolerations)
+    return "" if taint is None else f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+
+
+def _compares(operator: str, found: str, wanted: str, integer: re.Pattern[str]) -> bool:
+    """Whether both are integers, of 64 bits, and compare like this."""
+    if not (integer.fullmatch(found) and integer.fullmatch(wanted)):
         return False
     numbers = one, other = int(found), int(wanted)
     if any(not -(1 << 63) <= number < 1 << 63 for number in numbers):
@@ -73,7 +89,7 @@ def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
             return (
                 value is not None
                 and len(requirement.values) == 1
-                and _compares(requirement.operator, value, requirement.values[0])
+                and _compares(requirement.operator, value, requirement.values[0], _OF_LABELS)
             )
     return False
 
@@ -91,14 +107,18 @@ def _label_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
 
 
 def _field_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
-    """Only ``metadata.name`` exists, with In and NotIn (DaemonSets name their node so)."""
+    """Only `_NAME` exists, with In and NotIn (DaemonSets name their node so)."""
     mask = np.zeros(len(table.present), np.bool_)
-    if requirement.key == "metadata.name":
-        named = [table.rows[name] for name in requirement.values if name in table.rows]
-        mask[named] = True
+    if requirement.key == _NAME:
+        mask[_rows(table, requirement.values)] = True
         if requirement.operator == "NotIn":
             mask = ~mask
     return mask
+
+
+def _rows(table: NodeTable, names: Iterable[str]) -> list[int]:
+    """The rows of those of these nodes that are there."""
+    return [table.rows[name] for name in names if name in table.rows]
 
 
 def term_mask(table: NodeTable, term: SelectorTerm) -> Mask:
@@ -113,10 +133,17 @@ def term_mask(table: NodeTable, term: SelectorTerm) -> Mask:
     return mask
 
 
-def _selected(table: NodeTable, info: ClassInfo) -> Mask:
+def _labelled(table: NodeTable, info: ClassInfo, *, declared: bool) -> Mask:
+    """Rows that have what the class's node selector asks for: of the features that nodes declare, or of their labels."""
     mask = table.present.copy()
     for key, value in info.fact.node_selector.items():
-        mask &= _label_mask(table, SelectorRequirement(key=key, operator="In", values=(value,)))
+        if key.startswith(DECLARED) == declared:
+            mask &= _label_mask(table, SelectorRequirement(key=key, operator="In", values=(value,)))
+    return mask
+
+
+def _selected(table: NodeTable, info: ClassInfo) -> Mask:
+    mask = _labelled(table, info, declared=False)
     if info.fact.required_affinity is not None:
         either = np.zeros(len(mask), np.bool_)
         for term in info.fact.required_affinity:
@@ -125,8 +152,22 @@ def _selected(table: NodeTable, info: ClassInfo) -> Mask:
     return mask
 
 
+def _named(info: ClassInfo) -> set[str] | None:
+    """The nodes that the terms of the required affinity name; None: the class may go to others, too."""
+    terms = info.fact.required_affinity
+    if not terms:
+        return None
+    found: set[str] = set()
+    for term in terms:
+        wanted = [set(each.values) for each in term.match_fields if (each.key, each.operator) == (_NAME, "In")]
+        if not wanted:
+            return None
+        found |= set.intersection(*wanted)
+    return found
+
+
 def _tolerated(table: NodeTable, info: ClassInfo) -> Mask:
-    allowed = [untolerated(taints, info.fact.tolerations) is None for taints in table.taint_sets]
+    allowed = [not turned_away(tainted, info.fact.tolerations) for tainted in table.taint_sets]
     return cast(Mask, np.array(allowed, np.bool_)[table.taint_codes])
 
 
@@ -135,7 +176,8 @@ def feasible(table: NodeTable, info: ClassInfo) -> Mask:
     masks = table.masks(info)
     mask = masks.get("feasible")
     if mask is None:
-        mask = masks["feasible"] = _selected(table, info) & _tolerated(table, info)
+        declared = _labelled(table, info, declared=True)
+        mask = masks["feasible"] = _selected(table, info) & _tolerated(table, info) & declared
     return cast(Mask, mask)
 
 
@@ -239,16 +281,18 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -
             counts[reason] = counts.get(reason, 0) + nodes
 
     left = table.present.copy()
-    for code, taints in enumerate(table.taint_sets):
-        taint = untolerated(taints, info.fact.tolerations)
-        if taint is None:
-            continue
-        tainted = left & (table.taint_codes == code)
-        if any(t is UNSCHEDULABLE_TAINT for t in taints) and untolerated((UNSCHEDULABLE_TAINT,), info.fact.tolerations):
-            count("node(s) were unschedulable", int(tainted.sum()))
-        else:
-            count(f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}", int(tainted.sum()))
-        left &= ~tainted
+    only = _named(info)
+    if only is not None:
+        others = left.copy()
+        others[_rows(table, only)] = False
+        word = "node(s) didn't satisfy plugin(s) [NodeAffinity]" if only else "pod affinity terms conflict"
+        count(word, int(others.sum()))
+        left &= ~others
+    for code, tainted in enumerate(table.taint_sets):
+        if reason := turned_away(tainted, info.fact.tolerations):
+            away = left & (table.taint_codes == code)
+            count(reason, int(away.sum()))
+            left &= ~away
     selected = _selected(table, info)
     count("node(s) didn't match Pod's node affinity/selector", int((left & ~selected).sum()))
     left &= selected
@@ -256,7 +300,11 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -
         count("node(s) didn't have free ports for the requested pod ports", int((left & ~ports).sum()))
         left &= ports
     names = {column: name for name, column in table.resources.items()}
+    roomy = left.copy()
     for column, amount in info.columns:
         word = RESOURCE_WORDS.get(names[column], f"Insufficient {names[column]}")
-        count(word, int((left & (free[:, column] < amount)).sum()))
+        short = left & (free[:, column] < amount)
+        count(word, int(short.sum()))
+        roomy &= ~short
+    count("node(s) didn't match Pod's required features", int((roomy & ~_labelled(table, info, declared=True)).sum()))
     return dict(sorted(counts.items()))

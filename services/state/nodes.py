@@ -27,8 +27,9 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 BASE_RESOURCES = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes", "pods")
-UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
-
+Taints = tuple[bool, tuple[Taint, ...]]
+"""Whether a node is unschedulable, and its taints."""
+UNTAINTED: Taints = (False, ())
 
 HELD, PROPOSED = 0, 1
 """The two kinds of claims that the table counts: by the binder and the planners, and by the planners alone."""
@@ -106,7 +107,7 @@ class NodeTable:
         self._constraints: dict[tuple[Any, ...], Constraint] = {}
         self._masks: dict[Constraint, dict[str, Any]] = {}
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
+        self._taint_sets: dict[Taints, int] = {UNTAINTED: 0}
         self._free_rows: list[int] = []
         self._labels: dict[str, tuple[dict[str, int], npt.NDArray[np.int32]]] = {}
         self._rank: npt.NDArray[np.uint32] | None = None
@@ -351,7 +352,7 @@ class NodeTable:
         sets, most = self._taint_sets, 2 * len(self.rows) + SPARE
         self.taint_codes[row] = sets.setdefault(_taints(fact), len(sets))
         if len(sets) > most:
-            self._taint_sets = sets = {(): 0}
+            self._taint_sets = sets = {UNTAINTED: 0}
             for other in self.rows.values():
                 self.taint_codes[other] = sets.setdefault(_taints(self.facts[other]), len(sets))
         for key, (codes, column) in tuple(self._labels.items()):
@@ -365,7 +366,7 @@ class NodeTable:
         return 0 if value is None else codes.setdefault(value, len(codes) + 1)
 
     @property
-    def taint_sets(self) -> list[tuple[Taint, ...]]:
+    def taint_sets(self) -> list[Taints]:
         """Distinct sets of taints; a row's `taint_codes` points here."""
         return list(self._taint_sets)
 
@@ -381,10 +382,8 @@ class NodeTable:
         return self._rank
 
 
-def _taints(fact: NodeObserved | None) -> tuple[Taint, ...]:
-    if fact is None:
-        return ()
-    return (*fact.taints, UNSCHEDULABLE_TAINT) if fact.unschedulable else fact.taints
+def _taints(fact: NodeObserved | None) -> Taints:
+    return UNTAINTED if fact is None else (fact.unschedulable, fact.taints)
 
 
 def _name_hash(name: str) -> tuple[bytes, str]:

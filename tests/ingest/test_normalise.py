@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from events.facts import DeclarationRejected, NodeObserved, PodGroupObserved
-from events.objects import Declaration, HostPort, Membership, Taint
+from events.objects import DECLARED, Declaration, HostPort, Membership, Taint
 from services.ingest import normalise
 from services.ingest.normalise import PodFacts, PodNormaliser
 from services.kubernetes.objects import Pod
@@ -177,6 +177,40 @@ def test_soft_constraints_are_not_in_the_way() -> None:
         )
     )
     assert found.scheduling_class.unsupported == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "feature"),
+    [
+        (
+            {
+                "containers": [
+                    {"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {}}]}
+                ]
+            },
+            "RestartAllContainersOnContainerExits",
+        ),
+        (
+            {"initContainers": [{"name": "i", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            "RestartAllContainersOnContainerExits",
+        ),
+        ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
+        ({"containers": [{"name": "c", "restartPolicyRules": [{"action": "Restart"}]}]}, ""),
+        ({"hostNetwork": True, "hostUsers": True}, ""),
+        ({"hostUsers": False}, ""),
+    ],
+)
+def test_a_pod_selects_the_features_that_it_needs(spec: dict[str, Any], feature: str) -> None:
+    """KEP-5328: a node declares its features, and takes only pods that need no other."""
+    selector = facts(pod(nodeSelector={"zone": "a"}, **spec)).scheduling_class.node_selector
+    assert selector == {"zone": "a"} | ({DECLARED + feature: ""} if feature else {})
+
+
+def test_features_that_no_pod_needs_to_be_scheduled_are_no_facts() -> None:
+    features = ["ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits"]
+    seen = normalise.node(node(labels={"zone": "a"}, declaredFeatures=features))
+    assert isinstance(seen, NodeObserved)
+    assert seen.labels == {"zone": "a", DECLARED + "RestartAllContainersOnContainerExits": ""}
 
 
 def test_nothing_secret_reaches_a_fact() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import events as ev
-from events.objects import SelectorRequirement, SelectorTerm, Taint, Toleration
+from events.objects import DECLARED, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.state.fold import State
 from services.state.records import PROPOSED
 
@@ -51,9 +51,26 @@ def selected(node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> bool:
             and all(matches(requirement, {"metadata.name": node.name}) for requirement in term.match_fields)
         )
 
-    if any(node.labels.get(key) != value for key, value in asked.node_selector.items()):
+    labels = {key: value for key, value in asked.node_selector.items() if not key.startswith(DECLARED)}
+    if any(node.labels.get(key) != value for key, value in labels.items()):
         return False
     return asked.required_affinity is None or any(term_matches(term) for term in asked.required_affinity)
+
+
+def featured(node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> bool:
+    needed = {key: value for key, value in asked.node_selector.items() if key.startswith(DECLARED)}
+    return needed.items() <= node.labels.items()
+
+
+def named(asked: ev.SchedulingClassObserved) -> set[str] | None:
+    """The nodes that the class names; None: a term of its required affinity names none."""
+    found: set[str] = set()
+    for term in asked.required_affinity or ():
+        wanted = [set(field.values) for field in term.match_fields if field.operator == "In"]
+        if not wanted:
+            return None
+        found |= set.intersection(*wanted)
+    return found if asked.required_affinity else None
 
 
 def taints(node: ev.NodeObserved) -> list[Taint]:
@@ -97,7 +114,9 @@ def lacking(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObserv
 
 def reasons(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> list[str]:
     """Why the kube-scheduler would turn the node down: its first filter that does; each resource that lacks."""
-    taint = untolerated(node, asked)
+    taint, names = untolerated(node, asked), named(asked)
+    if names is not None and node.name not in names:
+        return ["node(s) didn't satisfy plugin(s) [NodeAffinity]" if names else "pod affinity terms conflict"]
     if node.unschedulable and not tolerated(UNSCHEDULABLE, asked.tolerations):
         return ["node(s) were unschedulable"]
     if taint is not None:
@@ -106,4 +125,5 @@ def reasons(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObserv
         return ["node(s) didn't match Pod's node affinity/selector"]
     if not ports_free(state, node, asked):
         return ["node(s) didn't have free ports for the requested pod ports"]
-    return [WORDS.get(name, f"Insufficient {name}") for name in lacking(state, node, asked)]
+    short = [WORDS.get(name, f"Insufficient {name}") for name in lacking(state, node, asked)]
+    return short or ([] if featured(node, asked) else ["node(s) didn't match Pod's required features"])

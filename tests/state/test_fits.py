@@ -10,19 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import events as ev
-from events.objects import HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
+from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.state import fits
 from services.state.nodes import NodeTable
 from tests.facts import scheduling_class
 from tests.state import naive
 from tests.world import World
 
-KEYS = st.sampled_from(["zone", "disk", "size"])
+KEYS = st.sampled_from(["zone", "disk", "size", DECLARED + "Some"])
 VALUES = st.sampled_from(["a", "b", "3", "10"])
 LABELS = st.dictionaries(KEYS, VALUES, max_size=3)
 EFFECTS = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
 TAINTS = st.lists(
-    st.builds(lambda key, value, effect: Taint(key=key, value=value, effect=effect), KEYS, VALUES, EFFECTS), max_size=2
+    st.one_of(
+        st.builds(lambda key, value, effect: Taint(key=key, value=value, effect=effect), KEYS, VALUES, EFFECTS),
+        st.just(naive.UNSCHEDULABLE),
+    ),
+    max_size=2,
 )
 TOLERATIONS = st.lists(
     st.builds(
@@ -61,7 +65,7 @@ FIELDS = st.builds(
 TERMS = st.builds(
     lambda expressions, fields: SelectorTerm(match_expressions=tuple(expressions), match_fields=tuple(fields)),
     st.lists(REQUIREMENTS, max_size=2),
-    st.lists(FIELDS, max_size=1),
+    st.lists(FIELDS, max_size=2),
 )
 PORTS = st.lists(
     st.builds(
@@ -164,7 +168,8 @@ def test_the_table_agrees_with_one_node_and_one_pod_at_a_time(classes: list[dict
         assert not feasible[~table.present].any()
         for name, node in nodes.items():
             at = table.rows[name]
-            fitting = naive.untolerated(node, asked) is None and naive.selected(node, asked)
+            welcome = naive.untolerated(node, asked) is None and naive.featured(node, asked)
+            fitting = welcome and naive.selected(node, asked)
             assert feasible[at] == fitting
             assert room[at] == (not naive.lacking(state, node, asked))
             assert (pods[at] > 0) == room[at]
@@ -231,6 +236,84 @@ def test_numeric_tolerations_compare_the_taints_value(operator: str, value: str,
     assert fits.tolerates(toleration("sla", operator, value), taint) is expected
 
 
+@pytest.mark.parametrize(
+    ("operator", "value", "taint", "expected"),
+    [
+        ("Gt", "-5", "0", True),
+        ("Gt", "3", "007", False),
+        ("Lt", "07", "5", False),
+        ("Lt", "+7", "5", False),
+        ("Gt", "-0", "5", False),
+        ("Lt", str(1 << 63), "5", False),
+        ("Lt", "9", "x", False),
+    ],
+)
+def test_tolerations_compare_decimal_integers(operator: str, value: str, taint: str, expected: bool) -> None:
+    """KEP-5471: values are decimal integers of 64 bits without zeros in front; others tolerate nothing."""
+    found = Taint(key="sla", value=taint, effect="NoSchedule")
+    assert fits.tolerates(toleration("sla", operator, value), found) is expected
+
+
+def why_not(world: World, digest: str) -> dict[str, int]:
+    table = world.state.table
+    return fits.why_not(table, table.allocatable - table.held, table.classes[digest], None)
+
+
+@pytest.mark.parametrize("order", [("n0", "n1", "n2"), ("n2", "n1", "n0"), ("n1", "n0", "n2")])
+def test_an_unschedulable_node_and_one_with_the_taint_are_told_apart(order: tuple[str, ...]) -> None:
+    """Whichever came first: a snapshot may bring them back in another order, and the refusal must be the same."""
+    world = World()
+    for name in order:
+        world.node(name, unschedulable=name != "n1", taints=(naive.UNSCHEDULABLE,) if name == "n1" else ())
+    assert why_not(world, world.scheduling_class()) == {
+        "node(s) had untolerated taint {node.kubernetes.io/unschedulable: }": 1,
+        "node(s) were unschedulable": 2,
+    }
+
+
+def test_nodes_that_the_affinity_does_not_name_are_counted_as_such() -> None:
+    """As the kube-scheduler: when each term names nodes, it looks at no other node, whatever is wrong with it."""
+    world = World()
+    for number in range(4):
+        world.node(f"n{number}", cpu=1, unschedulable=number > 1)
+    named = [
+        SelectorTerm(match_expressions=(), match_fields=(field("In", f"n{number}"), field("NotIn", "n3")))
+        for number in (0, 2)
+    ]
+    digest = world.scheduling_class(affinity=tuple(named), cpu=2)
+    assert why_not(world, digest) == {
+        "Insufficient cpu": 1,
+        "node(s) didn't satisfy plugin(s) [NodeAffinity]": 2,
+        "node(s) were unschedulable": 1,
+    }
+    never = SelectorTerm(match_expressions=(), match_fields=(field("In", "n0"), field("In", "n1")))
+    assert why_not(world, world.scheduling_class(affinity=(never,))) == {"pod affinity terms conflict": 4}
+    open_term = SelectorTerm(match_expressions=(), match_fields=(field("NotIn", "n0"),))
+    digest = world.scheduling_class(affinity=(*named, open_term))
+    assert why_not(world, digest) == {"node(s) were unschedulable": 2}
+
+
+def test_a_feature_that_the_pod_needs_is_the_last_that_is_looked_at() -> None:
+    world = World()
+    feature = DECLARED + "RestartAllContainersOnContainerExits"
+    for number, cpu in enumerate((1, 1, 8, 8)):
+        world.node(f"n{number}", cpu=cpu, labels={feature: ""} if number % 2 else {})
+    digest = world.scheduling_class(selector={feature: ""}, cpu=2)
+    table = world.state.table
+    assert why_not(world, digest) == {
+        "Insufficient cpu": 2,
+        "node(s) didn't match Pod's required features": 1,
+    }
+    assert fits.feasible(table, table.classes[digest])[[table.rows[f"n{number}"] for number in range(4)]].tolist() == [
+        *(False, True),
+        *(False, True),
+    ]
+
+
+def field(operator: str, name: str) -> SelectorRequirement:
+    return SelectorRequirement(key="metadata.name", operator=operator, values=(name,))
+
+
 def test_prefer_no_schedule_keeps_nobody_off() -> None:
     assert fits.untolerated((Taint(key="x", value="", effect="PreferNoSchedule"),), ()) is None
 
@@ -269,11 +352,13 @@ def term(key: str, operator: str, *values: str) -> SelectorTerm:
         (term("odd", "Gt", "1"), False),
         (term("wide", "Gt", "1"), False),
         (term("padded", "Gt", "6"), True),
+        (term("size", "Gt", "-6"), False),
+        (term("size", "Gt", "+6"), False),
         (term("zone", "Unheard", "a"), False),
     ],
 )
 def test_node_affinity_operators(wanted: SelectorTerm, expected: bool) -> None:
-    """Numbers are of 64 bits, with any zeros in front."""
+    """Numbers are of 64 bits, with any zeros in front; what could not be a label's value matches nothing."""
     labels = {"odd": "1_0", "wide": "9" * 20, "padded": "0" * 25 + "7"}
     assert nodes_for((wanted,), zone="a", size="10", **labels) is expected
 
