@@ -41,19 +41,20 @@ def pod_groups(state: State, key: str, dialect: str = "") -> list[str]:
 
 def joined(state: State, gang: Gang, uid: str, membership: Membership) -> None:
     """A pod became a member, or was observed anew: does it speak for the gang now, or no longer?"""
-    declares = membership.declared is not None
-    if declares and not gang.declarer:
+    declares, before = membership.declared is not None, gang.declarer
+    if declares and not before:
         gang.declarer = uid
-    elif gang.declarer == uid and not declares:
+    elif declares and before != uid and next(reversed(gang.members)) != uid:
+        gang.declarer = _next_declarer(state, gang)  # an older one may have begun to declare
+    elif before == uid and not declares:
         gang.declarer = _next_declarer(state, gang)
-    elif gang.declarer != uid and next(iter(gang.members)) != uid:
-        return
-    declare(state, gang)
+    if gang.declarer != before or uid in (before, next(iter(gang.members))):
+        declare(state, gang)
 
 
 def left(state: State, gang: Gang, uid: str) -> None:
     """A member is gone, and out of `gang.members`."""
-    if gang.declarer == uid:
+    if gang.declarer and (gang.declarer == uid or _membership(state, gang, gang.declarer) is None):
         gang.declarer = _next_declarer(state, gang)
     declare(state, gang)
 

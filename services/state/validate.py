@@ -127,6 +127,9 @@ def _ports(state: State) -> dict[int, dict[tuple[str, int, str], int]]:
 
 def _claims_have_their_pods(state: State) -> None:
     permitted = []
+    for uid, there in state.pods.items():
+        holds = uid in state.claims or not there.node or there.status not in (BOUND, TERMINATING)
+        require(holds, f"pod {uid} is on {there.node} and holds no room there (7.2)")
     for uid, claim in state.claims.items():
         if claim.stage == NOMINATED:
             bounded = uid.removeprefix("replacement/") in state.nominations or claim.group in state.group_nominations

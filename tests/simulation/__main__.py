@@ -17,10 +17,10 @@ from math import inf
 
 import msgspec
 
-from tests.simulation import plants
+from tests.simulation import planting, plants
 
 if "--plant" in sys.argv:  # before anything of the services is imported
-    plants.install(sys.argv[sys.argv.index("--plant") + 1])
+    planting.install(plants.PLANTS[sys.argv[sys.argv.index("--plant") + 1]])
 
 from tests.simulation import counter, shorten
 from tests.simulation.plan import MIXED, WORKLOADS, Plan, plan
@@ -56,7 +56,7 @@ def main() -> int:
     worker.add_argument("--from", type=int, dest="first", required=True)
     worker.add_argument("--worker", type=int, required=True)
     worker.add_argument("--workers", type=int, required=True)
-    worker.add_argument("--compared", type=int, default=plants.COMPARED)
+    worker.add_argument("--compared", type=int, default=planting.COMPARED)
     for command in (faults, planted):
         command.add_argument("--workers", type=int, default=WORKERS, help="processes; two find what sets decide")
     for command in (faults, replay, worker):

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import hashlib
 import random
+import re
+from collections.abc import Collection
 from typing import Any, NamedTuple
+
+import msgspec
 
 from events.connection import NO_MESSAGE_FOUND
 from events.consumer import MESSAGE_ID
+from events.object_store import DIGEST, STATE, Object
+from events.object_store import _digest as digest_of
 from tests.simulation.network import Message
 
 ROLLUP = "Nats-Rollup"
@@ -70,6 +78,31 @@ class Bucket:
         place = source.randrange(len(data))
         changed = data[:place] + bytes([data[place] ^ 1 << source.randrange(8)]) + data[place + 1 :]
         self.messages[chunks[-1]] = Put(subject, changed)
+        return True
+
+    def alter(self, source: random.Random, confirmed: Collection[int]) -> bool:
+        """The newest snapshot is another state: one that its name denies, that the log denies (where it confirms the
+        snapshot), or that a later version made. Whether there is one to whose loss another is left."""
+        metas = [sequence for sequence, put in self.messages.items() if ".M." in put.subject]
+        if len(metas) < 2:
+            return False
+        named = msgspec.json.decode(self.messages[metas[-1]].data, type=Object)
+        (chunk,) = [place for place, put in self.messages.items() if put.subject.endswith(f".C.{named.nuid}")]
+        if digest_of(self.messages[chunk].data) != named.digest:
+            return False  # it is damaged already
+        content = gzip.decompress(self.messages[chunk].data)
+        how = source.choice(("its name", "the log", "its version")) if int(named.name) in confirmed else "its name"
+        if how == "its version":
+            content = re.sub(rb"^state_version .*\n", b"", content, flags=re.M) + b"state_version 9\n"
+            named.headers[STATE] = ["9"]
+        else:
+            content = re.sub(rb"^set_aside (.*)$", rb"set_aside 1\1", content, flags=re.M)
+        if how != "its name":
+            named.headers[DIGEST] = [hashlib.sha256(content).hexdigest()]
+        data = gzip.compress(content, mtime=0)
+        named.size, named.digest = len(data), digest_of(data)
+        self.messages[chunk] = self.messages[chunk]._replace(data=data)
+        self.messages[metas[-1]] = self.messages[metas[-1]]._replace(data=msgspec.json.encode(named))
         return True
 
     def _next(self, sequence: int, pattern: str) -> dict[str, Any]:

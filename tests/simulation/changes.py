@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation.told import GANG, MINIMUM, POD_GROUP, gang_of, pending
+from tests.simulation.told import GANG, MINIMUM, POD_GROUP, Object, gang_of, pending
 
 if TYPE_CHECKING:
     from tests.simulation.workload import Workload
@@ -58,9 +58,27 @@ def label(workload: Workload) -> None:
     """A pod joins a gang, or leaves its own."""
     pod = workload.pick(lambda pod: pod["spec"]["schedulerName"] == "muster")
     if pod is not None:
-        gang = workload.random.choice([None, "g0", "g1"])
-        labels = {GANG: gang, MINIMUM: "2" if gang and workload.random.random() < 0.5 else None, POD_GROUP: None}
-        workload.change(pod, {"metadata": {"labels": labels}})
+        relabel(workload, pod)
+
+
+def relabel(workload: Workload, pod: Object) -> None:
+    gang = workload.random.choice([None, "g0", "g1"])
+    labels = {GANG: gang, MINIMUM: "2" if gang and workload.random.random() < 0.5 else None, POD_GROUP: None}
+    workload.change(pod, {"metadata": {"labels": labels}})
+
+
+def resize(workload: Workload) -> None:
+    """A pod asks for another amount of cpu from now on, wherever it is."""
+    pod = workload.pick(lambda pod: pod["status"]["phase"] in ("Pending", "Running") and "cpu" in requests(pod))
+    if pod is not None:
+        (container,) = pod["spec"]["containers"]
+        asked = {**requests(pod), "cpu": workload.random.choice(["500m", "1", "2", "3"])}
+        workload.change(pod, {"spec": {"containers": [{**container, "resources": {"requests": asked}}]}}, "resize")
+
+
+def requests(pod: Object) -> dict[str, str]:
+    found: dict[str, str] = pod["spec"]["containers"][0].get("resources", {}).get("requests") or {}
+    return found
 
 
 def annotate(workload: Workload) -> None:
@@ -80,5 +98,6 @@ STEPS: dict[str, Callable[[Workload], None]] = {
     "fail": fail,
     "gates": gates,
     "label": label,
+    "resize": resize,
     "annotate": annotate,
 }

@@ -26,8 +26,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the start at which it is armed."""
     kind: str
     on: str = ""
-    """What it waits for: append, proposal (an append too), store; list, watch, get, bind, patch, evict, event. Empty: it
-    strikes at once."""
+    """What it waits for: append, proposal or verdict (appends too), store; list, watch, get, bind, patch, evict, event.
+    Empty: it strikes at once."""
     slot: str = ""
     """Whose: ingest, planner.a, planner.b, binder, snapshot, retention; empty: anybody's."""
     for_s: float = 0.0
@@ -68,7 +68,7 @@ class Surroundings(Protocol):
 
     def stop(self, process: Process, for_s: float) -> None: ...
 
-    def refuse_bindings(self, pod: str, for_s: float) -> None: ...
+    def refuse(self, on: str, pod: str, for_s: float) -> None: ...
 
     def race(self, kind: str, pod: str) -> None: ...
 
@@ -90,11 +90,15 @@ STRIKES: dict[str, Strike] = {
     "late, refused meanwhile": lambda request, fault, around: (
         request.arrive(fault.for_s, answer=False),
         request.fail(0.05),
-        around.refuse_bindings(request.name, fault.for_s),
+        around.refuse(fault.on, request.name, fault.for_s),
+    ),
+    "late, fence refused": lambda request, fault, around: (
+        STRIKES["late, refused meanwhile"](request, fault, around),
+        around.refuse("patch", request.name, fault.for_s),
     ),
     "webhook": lambda request, fault, around: (
         request.refuse(403),
-        around.refuse_bindings(request.name, fault.for_s),
+        around.refuse(fault.on, request.name, fault.for_s),
     ),
     "crash before": lambda request, fault, around: around.kill(request.process),
     "crash after": lambda request, fault, around: (request.arrive(), around.kill(request.process)),
@@ -178,6 +182,9 @@ DECIDERS = WRITERS[1:]
 PLANNERS = ("planner.a", "planner.b")
 LOG = ("append",)
 PROPOSAL = ("proposal",)
+BEFORE = ("member goes", "minimum rises", "minimum moves", "room taken")
+BETWEEN = ("minimum moves", "label moves", "room taken")
+"""What comes just before a proposal, and between it and its verdict (`races.OF_COMMITS`)."""
 STORE = ("store",)
 EFFECTS = ("bind", "patch", "evict", "event")
 ASKED = (*EFFECTS, "bind", "bind", "get", "list", "watch")
@@ -194,7 +201,8 @@ DRAWS = (
     Draw(2, "refused", LOG, codes=(503, 10164), times=4),
     Draw(2, "slow", LOG, for_s=(0.1, 1.9)),
     Draw(7, "overtaken", LOG, DECIDERS, for_s=(0.01, 0.4), times=4, what=("anything", "member fails")),
-    Draw(5, "overtaken", PROPOSAL, PLANNERS, for_s=(0.02, 0.4), times=4, what=("member goes", "minimum rises")),
+    Draw(5, "overtaken", PROPOSAL, PLANNERS, for_s=(0.02, 0.4), times=4, what=BEFORE),
+    Draw(4, "overtaken", ("verdict",), ("binder",), for_s=(0.02, 0.4), times=4, what=BETWEEN),
     Draw(3, "overtaken by a shard", LOG, PLANNERS, for_s=(0.05, 1.9), times=2, what=("c", "d")),
     Draw(3, "crash before", LOG, WRITERS),
     Draw(5, "crash after", LOG, WRITERS),
@@ -214,6 +222,8 @@ DRAWS = (
     Draw(2, "refused", ("evict",), codes=(403, 429), times=2),
     Draw(4, "webhook", ("bind",), for_s=(0.0, 8.0), times=3),
     Draw(4, "late, refused meanwhile", ("bind",), for_s=(0.5, 8.0), times=2),
+    Draw(3, "late, fence refused", ("bind",), for_s=(0.5, 8.0), times=2),
+    Draw(3, "late, refused meanwhile", ("evict",), for_s=(0.5, 8.0), times=3),
     Draw(3, "crash before", ("bind", "patch", "evict", "list", "watch")),
     Draw(5, "crash after", ("bind", "bind", "patch", "evict", "list")),
     Draw(4, "stop before", ("bind", "bind", "patch"), for_s=(0.5, 12.0)),
@@ -225,6 +235,8 @@ DRAWS = (
     Draw(2, "pod stolen", ("bind",), times=2),
     Draw(2, "node deleted", ("bind",)),
     Draw(2, "group deleted", ("bind",)),
+    Draw(2, "pod relabelled", ("bind",), times=2),
+    Draw(2, "group changed", ("bind",), times=2),
     Draw(3, "crash", slots=WRITERS),
     Draw(1, "crash of all"),
     Draw(3, "stop", slots=WRITERS, for_s=(0.5, 45.0)),
@@ -249,7 +261,8 @@ DRAWS = (
     Draw(1, "lost", STORE),
     Draw(1, "unanswered", STORE),
     Draw(1, "crash after", STORE, times=2),
-    Draw(5, "snapshot damaged"),
+    Draw(4, "snapshot damaged"),
+    Draw(3, "snapshot altered"),
     Draw(2, "older version", slots=DECIDERS, what=UNKNOWN),
 )
 """What faults are drawn from."""

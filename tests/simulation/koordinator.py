@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from events import dialects
 from services.simulator.errors import ApiError
+from tests.simulation.asks import OF_GANGS, PLAIN
 
 if TYPE_CHECKING:
     from tests.simulation.workload import Workload
@@ -43,7 +44,7 @@ def _declared(rnd: random.Random, name: str, minimum: int, **more: str) -> dict[
 def accumulates(workload: Workload) -> None:
     """A NonStrict gang, now and then with pods to spare."""
     rnd = workload.random
-    pods, of = rnd.randint(2, 6), rnd.randrange(9)
+    pods, of = rnd.randint(2, 6), rnd.randrange(OF_GANGS)
     told = _declared(rnd, rnd.choice(NAMES), max(1, pods - rnd.choice([0, 0, 1])), mode="NonStrict")
     for _ in range(pods):
         workload.pod({}, of=of, annotated=told)
@@ -52,7 +53,7 @@ def accumulates(workload: Workload) -> None:
 def roles(workload: Workload) -> None:
     """A group of gangs, each with a mode, a policy and a waiting time of its own."""
     rnd = workload.random
-    names, of = rnd.sample(NAMES, rnd.choice([2, 2, 3])), rnd.randrange(6)
+    names, of = rnd.sample(NAMES, rnd.choice([2, 2, 3])), rnd.randrange(PLAIN)
     group = json.dumps([f"default/{name}" for name in names])
     for name in names:
         pods = rnd.randint(1, 3)
@@ -64,7 +65,7 @@ def roles(workload: Workload) -> None:
 def waves(workload: Workload) -> None:
     """A gang with a match policy, and pods that come later: as many as it needs, or fewer."""
     rnd = workload.random
-    pods, of = rnd.randint(2, 4), rnd.randrange(6)
+    pods, of = rnd.randint(2, 4), rnd.randrange(PLAIN)
     policy = {"match-policy": rnd.choice(POLICIES)}
     told = _declared(rnd, rnd.choice(NAMES), pods, **policy)
 

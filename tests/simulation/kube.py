@@ -164,8 +164,8 @@ class ApiServer:
         self.lists = Lists()
         self._asked: list[Asked] = []
         self.up = True
-        self.refused: dict[str, float] = {}
-        """Pods whose bindings a webhook refuses, and until when."""
+        self.refused: dict[tuple[str, str], float] = {}
+        """What a webhook refuses (bind, evict, patch) of which pod, and until when."""
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(EPOCH_NS / 1e9 + self.loop.now_s - START_S, UTC)
@@ -208,7 +208,7 @@ class ApiServer:
         self._asked.append(asked)
         if not self.up:
             asked.fail(0.001, sent=False)
-        elif on == "bind" and self.refused.get(name, 0.0) > self.loop.now_s:
+        elif self.refused.get((on, name), 0.0) > self.loop.now_s:
             asked.refuse(403)
         else:
             self.faults.send(on, asked)
@@ -254,6 +254,10 @@ class ApiServer:
             case "POST", "":
                 return view.whole(api.create(collection, namespace, event_forms.to_core(decode(body))))
         raise NotImplementedError(f"{verb} {path}")
+
+    def whole_list(self, path: str) -> bytes:
+        """All of a kind, as one page. Raises ApiError 404."""
+        return Lists().page(self._target(path)[0], self.api.store.revision, 0, "")
 
     def serves(self, path: str) -> bool:
         try:

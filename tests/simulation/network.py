@@ -24,6 +24,8 @@ ANY_EPOCH = -1
 PENDING_BYTES = 16 * 1024 * 1024
 BUCKET = "$O."
 """What is put into the object store begins so."""
+ABOUT_GANGS = {b'"GangPlaced"': "proposal", b'"GangPermitted"': "verdict", b'"GangHeld"': "verdict"}
+"""What faults may wait for besides any commit."""
 Callback = Callable[[Any], Coroutine[Any, Any, None]]
 
 
@@ -113,7 +115,7 @@ class Link:
         self._there_s = max(self._there_s, self.silent_until_s, loop.now_s + self.latency_s())
         message = Message(subject, reply, headers, payload)
         if headers is not None and COMMIT in headers:
-            also = "proposal" if b'"GangPlaced"' in payload else ""
+            also = next((kind for event, kind in ABOUT_GANGS.items() if event in payload), "")
             self.broker.faults.send("append", Append(self, message, self._there_s), also)
         elif subject.startswith(BUCKET):
             self.broker.faults.send("store", Append(self, message, self._there_s))

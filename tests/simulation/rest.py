@@ -15,9 +15,11 @@ from services.simulator.api import Api
 from services.state import membership, reasons, snapshot, timeouts
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING
+from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
 
 if TYPE_CHECKING:
+    from tests.simulation.kube import ApiServer
     from tests.simulation.world import World
 
 SETTLED = (
@@ -82,6 +84,12 @@ def live_states_agree(world: World) -> None:
     for process in world.supervisor.deciders():
         if snapshot.digest(process.decider.state) != digest:
             raise Violation(f"{process}'s live state is not the fold of its log (7.6)")
+
+
+def nothing_is_misread(state: State, kube: ApiServer) -> None:
+    """Raises Violation."""
+    if found := truth.differs(state, kube):
+        raise Violation(f"at rest, {found} (7.11)")
 
 
 def check(witness: Witness, api: Api, since: int) -> None:

@@ -20,7 +20,7 @@ import msgspec
 from events.subjects import FEDERATION_ROLES, WRITES
 from services.state.fold import APPLY
 from tests.simulation.plan import MIXED, Outcome, plan
-from tests.simulation.plants import COMPARED
+from tests.simulation.planting import COMPARED
 from tests.simulation.world import run
 
 WORKERS = 2

@@ -104,5 +104,6 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
     "history dropped": lambda world, _: world.kube.drop_history(),
     "snapshot damaged": lambda world, _: world.broker.bucket.damage(world.source),
+    "snapshot altered": lambda world, _: world.broker.bucket.alter(world.source, world.witness.state.snapshots),
 }
 """Faults that are not one process's; False: there was nothing to strike."""

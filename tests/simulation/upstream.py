@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from services.simulator import resources
 from services.simulator.resources import Resource
+from tests.simulation.asks import OF_GANGS
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
@@ -61,9 +62,9 @@ def _sizes(rnd: random.Random) -> tuple[int, int]:
 def batch_group(workload: Workload) -> None:
     """A PodGroup of kube-batch's."""
     rnd = workload.random
-    name, of, (pods, minimum) = f"b{rnd.randrange(3)}", rnd.randrange(9), _sizes(rnd)
+    name, of, (pods, minimum) = f"b{rnd.randrange(3)}", rnd.randrange(OF_GANGS), _sizes(rnd)
     spec: Spec = {"minMember": minimum, "queue": rnd.choice(["default", "other"])}
-    if rnd.random() < 0.3:
+    if rnd.random() < 0.6:
         spec["priorityClassName"] = rnd.choice(["high", "class-0", "class-1"])
 
     def make() -> None:
@@ -76,7 +77,7 @@ def batch_group(workload: Workload) -> None:
 def owned(workload: Workload) -> None:
     """The pods of one controller, without a PodGroup."""
     rnd = workload.random
-    of, (pods, minimum) = rnd.randrange(9), _sizes(rnd)
+    of, (pods, minimum) = rnd.randrange(OF_GANGS), _sizes(rnd)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "controller": True}
     owner["uid"] = str(uuid.UUID(int=rnd.getrandbits(128), version=4))
     for _ in range(pods):
@@ -86,7 +87,7 @@ def owned(workload: Workload) -> None:
 def native_group(workload: Workload) -> None:
     """A PodGroup of Kubernetes' own."""
     rnd = workload.random
-    name, of, (pods, minimum) = f"w{rnd.randrange(3)}", rnd.randrange(9), _sizes(rnd)
+    name, of, (pods, minimum) = f"w{rnd.randrange(3)}", rnd.randrange(OF_GANGS), _sizes(rnd)
 
     def make() -> None:
         for _ in range(pods):
@@ -99,7 +100,7 @@ def native_group(workload: Workload) -> None:
 def native_workload(workload: Workload) -> None:
     """A Workload with a group of pods, or with replicas of it."""
     rnd = workload.random
-    name, of, (pods, minimum) = f"w{rnd.randrange(3)}", rnd.randrange(9), _sizes(rnd)
+    name, of, (pods, minimum) = f"w{rnd.randrange(3)}", rnd.randrange(OF_GANGS), _sizes(rnd)
     replicas = rnd.choice([[""], [""], ["0", "1"]])
 
     def make() -> None:

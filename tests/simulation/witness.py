@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import events as ev
-from events import dialects, subjects
+from events import dialects, envelope, subjects
 from events.envelope import Commit, Stored
-from services.state import fits, membership, timeouts
+from services.state import membership, timeouts
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
 from services.state.records import BOUND, PENDING, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
+from tests.simulation import ahead, current
 from tests.simulation.holds import Holds
+from tests.state import naive
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
@@ -104,6 +106,7 @@ class Witness:
         _require(stored.sequence == self.state.sequence + 1, f"commit {stored.sequence} comes after a gap (7.7)")
         self.commits.append(stored)
         before = Before(self.state, b'"GangPermitted"' in stored.payload)
+        first = self._first_in_queue(stored)
         commit = self.state.apply_stored(stored)
         if commit is not None:
             self._note(commit)
@@ -120,14 +123,27 @@ class Witness:
             if commit.header.writer.startswith("planner.") and commit.header.cause == "decide":
                 self.cycles += 1
                 self._in_queue_order(commit)
+                fits = not first or ahead.fits(self.state, first)
+                _require(fits, f"{commit.sequence} takes the room of {first}, which goes before all others (7.5)")
         self._last[stored.subject] = stored.sequence
 
+    def _first_in_queue(self, stored: Stored) -> str:
+        """Of a planner's proposals that are decided just here: the group of another shard that must not lose by them."""
+        role, _, shard = subjects.writer_of(stored.subject).partition(".")
+        if role != "planner" or b'"GangPlaced"' not in stored.payload:
+            return ""
+        header = envelope.header_of(stored)
+        decides_here = header is not None and (header.basis, header.epoch) == (self.state.sequence, self.state.epoch)
+        return ahead.first(self.state, shard) if decides_here else ""
+
     def validate(self) -> None:
-        """All records against each other. Raises Violation."""
+        """All records against each other, and against the facts. Raises Violation."""
         try:
             validate_state(self.state)
         except Violated as violated:
             raise Violation(f"at {self.state.sequence}: {violated}") from violated
+        found = current.stale(self.state)
+        _require(not found, f"at {self.state.sequence}: {found} (section 4)")
 
     def _note(self, commit: Commit) -> None:
         self.events += len(commit.events)
@@ -328,12 +344,17 @@ class Witness:
             pod = self.state.pods[uid]
             _require(pod.status == PENDING and not pod.fact.gated, f"{sequence} permits {uid}, {pod.status} (rule 4)")
             info = table.classes[pod.fact.scheduling_class]
-            takes = not info.fact.unsupported and fits.feasible(table, info)[table.rows[node]]
-            _require(bool(takes), f"{sequence} permits {uid} on {node}, which does not take such pods (rule 4)")
+            takes = not info.fact.unsupported and self._takes(node, info.fact)
+            _require(takes, f"{sequence} permits {uid} on {node}, which does not take such pods (rule 4)")
             taken.update((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
         held = table.ports.get(table.rows[node], {})
         twice = [port for port in taken if held.get(port, 0) > 1]
         _require(not twice, f"{sequence}: the permits open {twice} on {node} a second time (rule 4)")
+
+    def _takes(self, node: str, asked: ev.SchedulingClassObserved) -> bool:
+        """By the node's fact alone: no table of labels, no mask that might be of before."""
+        fact = self.state.nodes[node].fact
+        return fact is not None and naive.selected(fact, asked) and naive.untolerated(fact, asked) is None
 
     def _reached(self, key: str, commit: Commit, of_group: bool) -> None:
         """That so many of the gang run as must, or of one that counts only those that wait, are to be bound."""

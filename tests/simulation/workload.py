@@ -16,6 +16,7 @@ import msgspec
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
 from tests.simulation import changes, koordinator, races, upstream
+from tests.simulation.asks import ASKS, OF_GANGS, PLAIN
 from tests.simulation.told import (
     GANG,
     GROUP_NAME,
@@ -49,7 +50,7 @@ WEIGHTS = {
     "member": 3,
     "node": 2,
     "node_gone": 1.5,
-    "node_changed": 3,
+    "node_changed": 3.5,
     "foreign": 2,
     "stolen": 1.5,
     "delete": 4,
@@ -57,29 +58,16 @@ WEIGHTS = {
     "fail": 2,
     "replaced": 3,
     "gates": 2,
-    "label": 1.5,
-    "annotate": 3,
+    "label": 2,
+    "resize": 1.5,
+    "annotate": 2.5,
     "declare": 1,
+    "minimum_moves": 2,
     "undeclare": 1,
-    "priority_class": 0.7,
+    "priority_class": 1.5,
     "malformed": 1,
 }
 """What happens, and how often against the rest."""
-
-
-ZONE_A = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
-IN_ZONE_A = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ZONE_A}}
-ASKS: tuple[tuple[Object, Object], ...] = (
-    *[({"cpu": "1", "memory": "1Gi"}, {})] * 3,
-    *[({"cpu": "2", "memory": "4Gi"}, {})] * 3,
-    ({"cpu": "3", "memory": "1Gi", "nvidia.com/gpu": "1"}, {}),
-    ({"cpu": "1"}, {"nodeSelector": {"zone": "a"}}),
-    ({"cpu": "2"}, {"affinity": {"nodeAffinity": IN_ZONE_A}}),
-    ({"cpu": "1"}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}}),
-    ({"cpu": "1"}, {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}),
-    ({"cpu": "1"}, {}),
-)
-"""What pods ask for, and what else their spec says."""
 
 
 ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS
@@ -176,16 +164,20 @@ class Workload:
         name = self.any_node()
         if name:
             made = self._node(name)
-            self.patch(self.api.nodes, "", name, {"spec": {"taints": None, **made["spec"]}})
+            changed = {"metadata": {"labels": made["metadata"]["labels"]}} if self.random.random() < 0.5 else {}
+            self.patch(self.api.nodes, "", name, {"spec": {"taints": None, **made["spec"]}, **changed})
             if self.random.random() < 0.5:
                 allocatable = {"nvidia.com/gpu": None, **made["status"]["allocatable"]}
                 self.patch(self.api.nodes, "", name, {"status": {"allocatable": allocatable}}, "status")
 
     def node_gone(self) -> None:
-        """Its pods go some time later, or when it comes back."""
+        """Its pods go some time later, or when it comes back; half of the time another has its name soon."""
         name = self.any_node()
         if name and len(self.api.nodes.entries) > 3:
             self.api.delete(self.api.nodes, "", name)
+            if self.random.random() < 0.5:
+                made = {"apiVersion": "v1", "kind": "Node", **self._node(name)}
+                self.server.loop.after(self.random.uniform(0.0, 6.0), self.attempt, self.api.apply_new, made)
             for entry in list(self.api.pods.entries.values()):
                 if entry.object["spec"].get("nodeName") == name and self.random.random() < 0.8:
                     self.server.loop.after(
@@ -214,7 +206,8 @@ class Workload:
         rnd = self.random
         self._made += 1
         name = f"web-{rnd.randrange(4)}" if labels is None and rnd.random() < 0.3 else f"p{self._made}"
-        resources, more = self._asks(rnd.randrange(12) if of is None else of)
+        requests, spec_too = ASKS[rnd.randrange(len(ASKS)) if of is None else of]
+        resources, more = dict(requests), dict(spec_too)
         annotations = {**(annotated or {}), **(self._ends if rnd.random() < 0.7 else self._end())}
         if rnd.random() < 0.1:
             more["schedulingGates"] = [{"name": "wait"}]
@@ -246,31 +239,24 @@ class Workload:
             return {}
         return {DURATION: str(rnd.randrange(300, 5_000)), EXIT_CODE: rnd.choice(["0", "0", "1"])}
 
-    def _asks(self, kind: int) -> tuple[Object, Object]:
-        """Requests, and what else stands in the spec: a few classes, most of them plain."""
-        requests, spec = ASKS[min(kind, len(ASKS) - 1)]
-        if kind >= len(ASKS) and self.random.random() < 0.3:
-            spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
-        return dict(requests), dict(spec)
-
     def burst(self) -> None:
-        of = self.random.randrange(6)
+        of = self.random.randrange(PLAIN)
         for _ in range(self.random.randint(3, 6)):
             self.pod(of=of)
 
     def gang(self) -> None:
         """One whose pods say themselves how many must start together."""
         rnd = self.random
-        name, pods, of = f"g{rnd.randrange(GANGS)}", rnd.randint(2, 6), rnd.randrange(9)
+        name, pods, of = f"g{rnd.randrange(GANGS)}", rnd.randint(2, 6), rnd.randrange(OF_GANGS)
         minimum = rnd.choice([pods, pods, pods, max(1, pods - 1), pods + 1])
         mixed = rnd.random() < 0.2
         for _ in range(pods):
-            self.pod({GANG: name, MINIMUM: str(minimum)}, of=rnd.randrange(9) if mixed else of)
+            self.pod({GANG: name, MINIMUM: str(minimum)}, of=rnd.randrange(OF_GANGS) if mixed else of)
 
     def declared_gang(self) -> None:
         """One that a PodGroup declares, before or after its pods."""
         rnd = self.random
-        name, pods, of = f"g{rnd.randrange(GANGS)}", rnd.randint(2, 6), rnd.randrange(9)
+        name, pods, of = f"g{rnd.randrange(GANGS)}", rnd.randint(2, 6), rnd.randrange(OF_GANGS)
         first = rnd.random() < 0.5
         if first:
             self._declare(name, pods)
@@ -282,7 +268,7 @@ class Workload:
     def gang_group(self) -> None:
         """Two or three gangs that start together or not at all; seldom one of them does not name the others."""
         rnd = self.random
-        names, of = rnd.sample(ROLES, rnd.choice([2, 2, 2, 3])), rnd.randrange(6)
+        names, of = rnd.sample(ROLES, rnd.choice([2, 2, 2, 3])), rnd.randrange(PLAIN)
         group = json.dumps([f"default/{name}" for name in names])
         for name in names:
             pods = rnd.randint(1, 3)
@@ -298,7 +284,7 @@ class Workload:
         name, tasks, of = (
             f"j{rnd.randrange(3)}",
             {"ps": rnd.randint(1, 2), "worker": rnd.randint(1, 3)},
-            rnd.randrange(6),
+            rnd.randrange(PLAIN),
         )
         spec: Object = {"minMember": sum(tasks.values()), "minTaskMember": tasks}
         if rnd.random() < 0.5:
@@ -321,7 +307,7 @@ class Workload:
         self._declare(f"g{self.random.randrange(GANGS)}", self.random.randint(1, 4))
 
     def priority_class(self) -> None:
-        name = f"class-{self.random.randrange(3)}"
+        name = f"class-{self.random.randrange(2)}"
         made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         collection = self.api.collection("scheduling.k8s.io/v1", "PriorityClass")
         if ("", name) in collection.entries:
@@ -339,6 +325,16 @@ class Workload:
         else:
             group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
             self.api.apply_new({**group, "metadata": {"name": name}, "spec": spec}, define=False)
+
+    def minimum_moves(self, *, of: str = "") -> None:
+        """Of a PodGroup that is there, or of the gang `of`, if one declares it: one more, or one fewer."""
+        there = [(one, key) for one in (self.declarations, self.api.by_path[VOLCANO]) for key in one.entries]
+        named = [(one, key) for one, key in there if of in ("", key[1])]
+        if named:
+            declared, key = self.random.choice(named)
+            minimum = int(declared.entries[key].object["spec"].get("minMember") or 0)
+            moved = max(1, minimum + self.random.choice([-1, -1, 1]))
+            self.patch(declared, *key, {"spec": {"minMember": moved}})
 
     def undeclare(self) -> None:
         names = [key[1] for key in self.declarations.entries]
@@ -362,7 +358,7 @@ class Workload:
         """A pod of somebody else's, on a node already."""
         name = self.any_node()
         if name:
-            self.pod(of=self.random.randrange(6), schedulerName="default-scheduler", nodeName=name)
+            self.pod(of=self.random.randrange(PLAIN), schedulerName="default-scheduler", nodeName=name)
 
     def malformed(self) -> None:
         """Objects that cannot be taken as they are."""

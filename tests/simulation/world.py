@@ -233,6 +233,7 @@ class World:
             if self.loop.now_s - self._changed_s > QUIET_S and not rest.restless(self):
                 rest.check(self.witness, self.kube.api, self._rested_at)
                 rest.live_states_agree(self)
+                rest.nothing_is_misread(self.witness.state, self.kube)
                 self._rested_at = self.witness.state.sequence
                 return
         late = f"{self.witness.cycles - cycles} cycles and {self.loop.now_s - until_s + REST_WITHIN_S:g} s"
@@ -280,8 +281,8 @@ class World:
     def join(self, shard: str, for_s: float) -> None:
         self.supervisor.join(shard, for_s)
 
-    def refuse_bindings(self, pod: str, for_s: float) -> None:
-        self.kube.refused[pod] = self.loop.now_s + for_s
+    def refuse(self, on: str, pod: str, for_s: float) -> None:
+        self.kube.refused[on, pod] = self.loop.now_s + for_s
 
     def race(self, kind: str, pod: str) -> None:
         """A request about this pod is on its way, and something else is faster."""

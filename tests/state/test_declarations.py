@@ -96,6 +96,30 @@ def test_pods_of_one_gang_that_declare_different_minimums_the_oldest_is_heard() 
     assert minimum(world) == 7
 
 
+def test_an_older_pod_that_begins_to_declare_is_heard_from_then_on() -> None:
+    world = World()
+    for name, count in (("a", 0), ("b", 3), ("c", 0)):
+        world.pod(name, "train", minimum=count)
+    assert minimum(world) == 3
+    world.pod("a", "train", minimum=2)
+    assert minimum(world) == 2
+    world.pod("c", "train", minimum=5)
+    assert minimum(world) == 2
+
+
+def test_a_gang_whose_oldest_pod_was_relabelled_while_it_is_placed_hears_the_next() -> None:
+    """What the pod said counts until something else of its gang changes; then the gang was without a declaration."""
+    world = World()
+    world.node("n0")
+    a, b, c = world.gang("train", 3, 2)
+    world.plan()
+    world.pod(a, "other", minimum=7)
+    assert (minimum(world), list(world.state.gangs["default/train"].members)) == (2, [a, b, c])
+    world.deleted(c)
+    assert minimum(world) == 2
+    assert [type(event) for event in world.judge()] == [ev.GangPermitted]
+
+
 def test_annotations_win_over_the_crd_field_by_field() -> None:
     world = World()
     group(world, KOORDINATOR, 5, total_member=6, mode="Strict", groups=("default/other", "default/train"))

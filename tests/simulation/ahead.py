@@ -1,0 +1,36 @@
+"""Order between shards: who goes before all others by priority has its room, whichever shard places whom (7.5).
+
+Several groups that wait may take room from each other, so that of most nothing can be said. But one group that alone has
+the highest priority of all that wait, and that fits, fits also behind what another shard proposes for others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.planner.core import Cycle
+from services.state import cohorts, queueing
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def first(state: State, shard: str) -> str:
+    """That group, where it is another shard's than the one that decides here; empty: there is none."""
+    policy = state.policy
+    if policy is None or not policy.lookahead_pods or state.rules_version != 1 or len(set(state.owners)) < 2:
+        return ""
+    waiting = cohorts.waiting(state)
+    priorities = [queueing.priority(state, group) for group in waiting]
+    highest = max(priorities, default=0)
+    if priorities.count(highest) != 1:
+        return ""
+    group = waiting[priorities.index(highest)]
+    return group.key if state.owner(group) != shard and fits(state, group.key) else ""
+
+
+def fits(state: State, key: str) -> bool:
+    assert state.policy is not None
+    cycle = Cycle(state, state.policy)
+    cycle.plan([state.groups[key]])
+    return bool(cycle.placed)

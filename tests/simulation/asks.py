@@ -1,0 +1,27 @@
+"""What pods of a history ask for: requests, and what else their spec says of nodes, ports and volumes."""
+
+from __future__ import annotations
+
+from tests.simulation.told import Object
+
+ZONE_A = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+IN_ZONE_A = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ZONE_A}}
+LIKES_ZONE_A = {
+    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": one} for one in ZONE_A]
+}
+ASKS: tuple[tuple[Object, Object], ...] = (
+    *[({"cpu": "1", "memory": "1Gi"}, {})] * 3,
+    *[({"cpu": "2", "memory": "4Gi"}, {})] * 2,
+    ({"cpu": "1"}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}}),
+    ({"cpu": "3", "memory": "1Gi", "nvidia.com/gpu": "1"}, {}),
+    ({"cpu": "500m"}, {"affinity": {"nodeAffinity": LIKES_ZONE_A}}),
+    ({"cpu": "1"}, {"nodeSelector": {"zone": "a"}}),
+    ({"cpu": "2"}, {"affinity": {"nodeAffinity": IN_ZONE_A}}),
+    ({"cpu": "1"}, {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}),
+    ({}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}]}}),
+    ({"cpu": "1"}, {}),
+    ({"cpu": "1"}, {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}),
+)
+"""A few classes, most of them plain."""
+PLAIN, OF_GANGS = 6, 10
+"""So many of them are of pods that come in numbers; so many of gangs. A gang with a claim on a volume waits for ever."""

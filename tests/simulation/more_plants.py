@@ -1,0 +1,234 @@
+"""More planted bugs: what is read from the cluster and when, edits at a bad moment, nodes that change, host ports."""
+
+from __future__ import annotations
+
+from tests.simulation import koordinator, upstream
+from tests.simulation.planting import Plant
+
+MORE: dict[str, Plant] = {
+    "eviction given up in doubt": Plant(
+        "a refusal settles an eviction although an older attempt may still land",
+        "services.binder.service.effects",
+        (
+            (
+                "            if error.retryable or uid in self._doubtful_evictions:\n",
+                "            if error.retryable:\n",
+            ),
+        ),
+    ),
+    "fence without an answer": Plant(
+        "a write that nobody acknowledged counts as the one that makes older attempts fail",
+        "services.binder.service.effects",
+        (
+            (
+                "        except ApiError:\n            return None\n        self._say(",
+                "        except ApiError:\n            return refused\n        self._say(",
+            ),
+        ),
+    ),
+    "label taken at once": Plant(
+        "a pod whose label was edited leaves its gang while a proposal or a hold of it stands",
+        "services.state.groups",
+        (("        if held is not None and held.stage != BOUND_CLAIM:\n", "        if False:\n"),),
+    ),
+    "label forgotten": Plant(
+        "an edit of a pod's label that came while it was proposed or held never counts",
+        "services.state.groups",
+        (("    if (pod.gang or pod.group) != (key_of(pod.fact) if", "    if False and (key_of(pod.fact) if"),),
+    ),
+    "clock of the owner before": Plant(
+        "groups that wait for their backoff stay on the clock of the shard that lost them",
+        "services.state.shards",
+        (("                groups.make_ready(state, state.groups[key])\n", "                pass\n"),),
+    ),
+    "snapshot of another digest": Plant(
+        "a snapshot counts though its content has not the digest under which it is kept",
+        "services.state.form",
+        (("        if found.hexdigest() != digest:", "        if False:"),),
+    ),
+    "snapshot that the log denies": Plant(
+        "a snapshot counts though the log names another digest for it",
+        "services.start",
+        (("    if taken is None or taken.digest == base.digest:", "    if True:"),),
+    ),
+    "snapshot of another version": Plant(
+        "a snapshot counts though this code lacks the fold that made it",
+        "services.start",
+        (("    if kept.state not in form.folds:", "    if False:"),),
+        (("services.state.form", "        if version not in self.folds:", "        if False:"),),
+    ),
+    "named gang not waited for": Plant(
+        "a gang starts although one that it names, and that does not name it, lacks pods",
+        "services.state.membership",
+        (
+            (
+                '    return next((key for key in outside(state, group) if not reached(state, key)), "")',
+                '    return ""',
+            ),
+        ),
+    ),
+    "no look-ahead": Plant(
+        "a shard takes room for which groups of a higher priority wait that are other shards'",
+        "services.planner.sharing",
+        (("    if queue and len(mine) < len(waiting):", "    if False:"),),
+    ),
+    "gated pod proposed": Plant(
+        "a pod that is gated is proposed",
+        "services.state.membership",
+        (
+            (" and pod.status == PENDING and not pod.fact.gated", " and pod.status == PENDING"),
+            ("            elif not (fact := pod.fact).gated:\n", "            elif fact := pod.fact:\n"),
+        ),
+    ),
+    "nominated room not subtracted": Plant(
+        "one of the shards proposes room that is nominated for others",
+        "services.planner.core",
+        (
+            (
+                "        self.placed: list[GangPlaced] = []\n",
+                "        self.placed: list[GangPlaced] = []\n"
+                "        for claim in state.claims.values() if shard == 'b' else ():\n"
+                "            if claim.stage == 'nominated' and claim.node in state.table.rows:\n"
+                "                of = state.table.classes[claim.scheduling_class]\n"
+                "                self.room._count(of, np.array([state.table.rows[claim.node]]), np.array([-1]))\n",
+            ),
+            ("from msgspec.structs import replace\n", "import numpy as np\nfrom msgspec.structs import replace\n"),
+        ),
+    ),
+    "room of the finished": Plant(
+        "a pod that is over keeps its room",
+        "services.state.pods",
+        (
+            (
+                "    held = release(state, event.uid)\n    if held is not None and pod.status == FAILED:",
+                "    held = state.claims.get(event.uid)\n    if held is not None and pod.status == FAILED:",
+            ),
+        ),
+    ),
+    "room of those that go": Plant(
+        "a pod that is being deleted gives its room back at once, though it still runs",
+        "services.state.pods",
+        (
+            (
+                "    pod.status = pod.observed = TERMINATING\n",
+                "    pod.status = pod.observed = TERMINATING\n    if pod.node:\n        release(state, event.uid)\n",
+            ),
+        ),
+    ),
+    "bound under another UID": Plant(
+        "that a pod of the name is bound counts for the one that was there before",
+        "services.binder.binding",
+        (("    if seen is None or seen.uid != intent.uid:\n", "    if seen is None:\n"),),
+    ),
+    "made anew in a gap": Plant(
+        "a pod that went while nobody watched stays where another has its name",
+        "services.ingest.differ",
+        (('            events += self._gone("Pod", holder, key)\n', "            pass\n"),),
+    ),
+    "ports not judged": Plant(
+        "the binder permits a pod though somebody else has its host port",
+        "services.binder.judge",
+        (("        opened: dict[str, list[ClassInfo]] = {}\n", '        return ""\n        opened: dict = {}\n'),),
+    ),
+    "ports not planned": Plant(
+        "a planner proposes a node though somebody else has the host port there",
+        "services.planner.placement",
+        (("        ports = self.ports_free(info)\n", "        ports = None\n"),),
+    ),
+    "preferred is required": Plant(
+        "a preferred affinity keeps a pod from all other nodes",
+        "services.ingest.normalise",
+        (
+            (
+                "required_affinity=None if required is None else tuple(map(_term, required.node_selector_terms or ())),",
+                "required_affinity=tuple(_term(one.preference) for one in preferred)"
+                " or (None if required is None else tuple(map(_term, required.node_selector_terms or ()))),",
+            ),
+        ),
+    ),
+    "masks kept": Plant(
+        "which nodes a class may go to is not looked at anew when a node changed",
+        "services.state.nodes",
+        (("        self.cache.clear()\n        self._masks.clear()\n", "        self.cache.clear()\n"),),
+    ),
+    "labels kept": Plant(
+        "a node's labels are those that it had when somebody first asked",
+        "services.state.nodes",
+        (
+            (
+                "            column[row] = self._label_code(codes, fact, key)\n            if len(codes)",
+                "            column[row] = column[row] or self._label_code(codes, fact, key)\n            if len(codes)",
+            ),
+        ),
+    ),
+    "node's change missed": Plant(
+        "ingest writes a node again only when it offers something else",
+        "services.ingest.differ",
+        (
+            (
+                "        if old is None or not identity.same(old, new):\n            events += self._folded([new])",
+                "        unchanged = kind == 'Node' and old is not None and old.allocatable == new.allocatable\n"
+                "        if old is None or not (unchanged or identity.same(old, new)):\n"
+                "            events += self._folded([new])",
+            ),
+        ),
+    ),
+    "resize forgotten": Plant(
+        "a pod that was resized holds what it asked for first",
+        "services.ingest.differ",
+        (
+            (
+                "        if not identity.same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):",
+                "        as_before = {'status': old.status, 'node': old.node, 'scheduling_class': old.scheduling_class}\n"
+                "        if not identity.same(old, msgspec.structs.replace(new, **as_before)):",
+            ),
+        ),
+    ),
+    "minimum of the proposal": Plant(
+        "a PodGroup that changes while a proposal of its gang is under way never counts",
+        "services.state.groups",
+        (
+            (
+                "    before = named_by(gang)\n    declarations.declare(state, gang)\n    _declared(state, gang, before)\n"
+                "    group = state.groups.get(gang.group)\n",
+                "    group = state.groups.get(gang.group)\n    if group is not None and group.phase == AWAITING:\n"
+                "        return\n"
+                "    before = named_by(gang)\n    declarations.declare(state, gang)\n"
+                "    _declared(state, gang, before)\n",
+            ),
+        ),
+    ),
+    "minimum of the held": Plant(
+        "what a pod says of its gang while it is held or proposed never counts",
+        "services.state.groups",
+        (
+            (
+                "        if fact.gang is not None:\n            before = named_by(gang)\n",
+                "        if fact.gang is not None and uid not in state.claims:\n            before = named_by(gang)\n",
+            ),
+        ),
+        first=koordinator.FROM,
+    ),
+    "youngest is heard": Plant(
+        "of several pods that declare a gang the last is heard, not the first",
+        "services.state.declarations",
+        (("    if declares and not before:\n", "    if declares:\n"),),
+    ),
+    "minimum of the Workload before": Plant(
+        "a Workload that changes is not read for the pods that are there",
+        "services.ingest.differ",
+        (
+            (
+                "            self._versions.pop(metadata.uid, None)\n        return self._redeclared(name)\n",
+                "            self._versions.pop(metadata.uid, None)\n        return []\n",
+            ),
+        ),
+        first=upstream.FROM,
+    ),
+    "priority class kept": Plant(
+        "a PodGroup keeps the priority that its class had when it came",
+        "services.ingest.differ",
+        (("        if kind != PRIORITY_CLASS.name:\n            return []\n", "        return []\n"),),
+        first=upstream.FROM,
+    ),
+}

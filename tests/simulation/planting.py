@@ -1,0 +1,82 @@
+"""How a bug is planted: replacements in a module's source, made while that is imported in a process of its own.
+
+Each text stands there exactly once, or planting fails loudly: the code has moved on.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+COMPARED = 16
+
+
+class Plant(NamedTuple):
+    """One planted bug."""
+
+    what: str
+    """What is wrong, in the design's words."""
+    module: str
+    changes: tuple[tuple[str, str], ...]
+    elsewhere: tuple[tuple[str, str, str], ...] = ()
+    """(module, old, new): a second line of defence that has to go as well."""
+    first: int = 0
+    """The seed to begin with: what comes later is about what earlier ones have not."""
+    compared: int = COMPARED
+    """Every so many seeds, one is run by all processes."""
+
+    def changes_of(self, module: str) -> tuple[tuple[str, str], ...]:
+        own = self.changes if module == self.module else ()
+        return own + tuple((old, new) for other, old, new in self.elsewhere if other == module)
+
+    @property
+    def modules(self) -> list[str]:
+        return list(dict.fromkeys([self.module, *(module for module, _, _ in self.elsewhere)]))
+
+
+class NotPlanted(Exception):
+    """The text to replace is not in the module exactly once."""
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles the changed source; nothing of it is cached."""
+
+    changes: tuple[tuple[str, str], ...] = ()
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_data(self.path).decode()
+        for old, new in self.changes:
+            if source.count(old) != 1:
+                raise NotPlanted(f"{fullname} has {source.count(old)} times, not once: {old}")
+            source = source.replace(old, new)
+        return compile(source, self.path, "exec", dont_inherit=True)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, plant: Plant) -> None:
+        self._plant = plant
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._plant.modules:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is None or spec.origin is None:
+            raise NotPlanted(f"there is no module {fullname}")
+        loader = _Loader(fullname, spec.origin)
+        loader.changes = self._plant.changes_of(fullname)
+        spec.loader = loader
+        return spec
+
+
+def install(plant: Plant) -> None:
+    """From here on its modules are imported with this bug. Raises NotPlanted if one was imported before."""
+    for module in plant.modules:
+        if module in sys.modules:
+            raise NotPlanted(f"{module} is imported already")
+    sys.meta_path.insert(0, _Finder(plant))

@@ -1,0 +1,152 @@
+"""At rest the log says of each object what the object says, and not only where pods are (7.11).
+
+Two readings are compared with the log's state. Ingest's own core, empty, reads the whole cluster once: so whatever an
+object says now is in the log, however it came to say it. And what the pods, nodes and PodGroups of a history say of what
+they ask for, offer and declare is read here again, plainly, so that ingest may not read it wrongly either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+import events as ev
+from events import dialects
+from services.ingest.decoding import KINDS
+from services.ingest.differ import Ingest
+from services.state.pods import FINISHED
+from tests.simulation.told import Object
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+    from tests.simulation.kube import ApiServer
+
+OURS = ("muster",)
+UNITS = {"m": Fraction(1, 1000), "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+NAMES = {"cpu": ("cpu_milli", 1000), "memory": ("memory_bytes", 1), "ephemeral-storage": ("ephemeral_storage_bytes", 1)}
+HARD, SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def differs(state: State, kube: ApiServer) -> str:
+    """What an object says that the log does not; empty: the log says it all."""
+    known = Ingest.of(state, OURS)
+    anew = _read(kube)
+    for uid, pod in anew.pods.items():
+        if _unversioned(known.pods.get(uid)) != _unversioned(pod):
+            return f"pod {pod.name} is {pod}, in the log {known.pods.get(uid)}"
+    for kind, facts in anew.named.items():
+        if found := _other(known.named[kind], facts):
+            return f"{kind} {found}"
+    rejected = {key: one for key, one in known.rejected.items() if key in anew.rejected or key[0] != "Pod"}
+    return _other(rejected, anew.rejected) or next(_misread(state, kube), "")
+
+
+def _read(kube: ApiServer) -> Ingest:
+    core = Ingest(OURS)
+    read: set[str] = set()
+    for kind in KINDS:
+        if kind.name not in read and kube.serves(kind.resource.path):
+            read.add(kind.name)
+            for seen in kind.page(kube.whole_list(kind.resource.path))[1]:
+                core.observe(seen, listed=True)
+    return core
+
+
+def _unversioned(fact: Any) -> Any:
+    return None if fact is None else replace(fact, resource_version="")
+
+
+def _other(known: dict[Any, Any], facts: dict[Any, Any]) -> str:
+    for key in {**known, **facts}:
+        if _unversioned(known.get(key)) != _unversioned(facts.get(key)):
+            return f"{key} is {facts.get(key)}, in the log {known.get(key)}"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------------------- plainly
+
+
+def _misread(state: State, kube: ApiServer) -> Iterator[str]:
+    api = kube.api
+    for entry in api.nodes.entries.values():
+        node = state.nodes.get(entry.key[1])
+        if node is not None and node.fact is not None:
+            offered = _amounts(entry.object["status"]["allocatable"])
+            if offered != node.fact.allocatable:
+                yield f"node {node.name} offers {offered}, in the log {node.fact.allocatable}"
+    for entry in api.pods.entries.values():
+        pod = state.pods.get(entry.object["metadata"]["uid"])
+        if pod is not None and pod.fact.candidate and pod.status not in FINISHED:
+            found, said = _asks(entry.object), _said(state.classes[pod.fact.scheduling_class].fact)
+            if found != said:
+                yield f"pod {pod.fact.name} asks for {found}, in the log for {said}"
+    for declared in state.pod_groups.values():
+        yield from _misdeclared(declared, kube)
+
+
+def _asks(pod: Object) -> tuple[object, ...]:
+    """What a pod asks of a node, by the few fields that users here write."""
+    spec = pod["spec"]
+    requests = {"pods": 1}
+    for container in spec["containers"]:
+        for name, amount in _amounts(container.get("resources", {}).get("requests", {})).items():
+            requests[name] = requests.get(name, 0) + amount
+    nodes = spec.get("affinity", {}).get("nodeAffinity", {})
+    hard, soft = nodes.get(HARD), nodes.get(SOFT, ())
+    opened = [port for container in spec["containers"] for port in container.get("ports", ()) if "hostPort" in port]
+    ports = {(one.get("hostIP", "0.0.0.0"), one.get("protocol", "TCP"), one["hostPort"]) for one in opened}
+    return (
+        {name: amount for name, amount in requests.items() if amount},
+        spec.get("nodeSelector", {}),
+        None if hard is None else [_term(one) for one in hard["nodeSelectorTerms"]],
+        [(one["weight"], _term(one["preference"])) for one in soft],
+        [(one.get("key", ""), one.get("operator", "Equal")) for one in spec.get("tolerations", ())],
+        sorted(ports),
+        any("persistentVolumeClaim" in volume for volume in spec.get("volumes", ())),
+    )
+
+
+def _term(term: Object) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(one["key"], one["operator"], tuple(one.get("values", ()))) for one in term["matchExpressions"]]
+
+
+def _said(fact: ev.SchedulingClassObserved) -> tuple[object, ...]:
+    """The same of a scheduling class."""
+
+    def term(of: Any) -> list[tuple[str, str, tuple[str, ...]]]:
+        return [(one.key, one.operator, one.values) for one in of.match_expressions]
+
+    return (
+        fact.requests,
+        fact.node_selector,
+        None if fact.required_affinity is None else list(map(term, fact.required_affinity)),
+        [(one.weight, term(one.term)) for one in fact.preferred_affinity],
+        [(one.key, one.operator) for one in fact.tolerations],
+        [(port.host_ip, port.protocol, port.port) for port in fact.host_ports],
+        bool(fact.unsupported),
+    )
+
+
+def _amounts(listed: Object) -> dict[str, int]:
+    """In the units in which the log has them, rounded up."""
+    amounts = {}
+    for resource, text in listed.items():
+        name, per_unit = NAMES.get(resource, (resource, 1))
+        digits = text.rstrip("".join(UNITS))
+        amounts[name] = math.ceil(Fraction(digits) * UNITS.get(text[len(digits) :], 1) * per_unit)
+    return amounts
+
+
+def _misdeclared(declared: ev.PodGroupObserved, kube: ApiServer) -> Iterator[str]:
+    """A PodGroup's minimum, of whichever project."""
+    group, version = dialects.POD_GROUPS[declared.dialect].split("/")
+    entry = kube.api.by_path[group, version, "podgroups"].entries[declared.namespace, declared.name]
+    spec, minimum = entry.object["spec"], declared.declaration.min_member
+    policy = spec.get("schedulingPolicy", {})
+    found = spec.get("minMember") or policy.get("gang", {}).get("minCount", 1)
+    if found != minimum:
+        yield f"PodGroup {declared.name} ({declared.dialect}) has the minimum {found}, in the log {minimum}"
