@@ -33,6 +33,8 @@ class Bucket:
     def __init__(self, stream: str) -> None:
         self.stream = stream
         self.exists = False
+        self.denied: list[int] = []
+        """Sequences of snapshots that are whole, and of which the log says otherwise."""
         self.messages: dict[int, Put] = {}
         self._end = 0
         self._ids: dict[str, int] = {}
@@ -97,6 +99,8 @@ class Bucket:
             named.headers[STATE] = ["9"]
         else:
             content = re.sub(rb"^set_aside (.*)$", rb"set_aside 1\1", content, flags=re.M)
+        if how == "the log":
+            self.denied.append(int(named.name))
         if how != "its name":
             named.headers[DIGEST] = [hashlib.sha256(content).hexdigest()]
         data = gzip.compress(content, mtime=0)

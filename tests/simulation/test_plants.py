@@ -22,6 +22,10 @@ EARLY = (
     "outcome without effect",
     "binding without preconditions",
     "synced too early",
+    "no look-ahead",
+    "label forgotten",
+    "node's change missed",
+    "preferred is required",
 )
 """Found within a few seeds, whatever else changes: one for each kind of invariant."""
 WITHIN = 24

@@ -202,7 +202,8 @@ class World:
             await self._rest()
             begin_s += PEACE_S
         if self.broker.first > 1:
-            rest.purged_verified(await self.supervisor.child("verify"), self.broker.first)
+            report = await self.supervisor.child("verify")
+            rest.purged_verified(report, self.broker.first, self.broker.bucket.denied)
 
     async def _users_act(self, begin_s: float, end_s: float) -> None:
         """What they do in this time of the plan begins now."""
