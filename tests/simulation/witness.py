@@ -212,7 +212,9 @@ class Witness:
         if isinstance(event, ev.PodObserved):
             self._news(uid, msgspec.structs.replace(event, resource_version="", status="", node=""), sequence)
         self._touched[uid] = sequence
-        pod, was = self.state.pods.get(uid), self._where.get(uid, ())
+        pod, was, claim = self.state.pods.get(uid), self._where.get(uid, ()), self.state.claims.get(uid)
+        if claim is not None:
+            self._touched[claim.node] = sequence  # it may ask for more there, or open a port
         now: tuple[str, ...] = ()
         if pod is not None:
             now = pod.node, pod.group, pod.gang
