@@ -22,7 +22,7 @@ EARLY = (
     "outcome without effect",
     "binding without preconditions",
     "synced too early",
-    "no look-ahead",
+    "ports not judged",
     "label forgotten",
     "node's change missed",
     "preferred is required",
