@@ -34,7 +34,7 @@ MORE: dict[str, Plant] = {
     "label forgotten": Plant(
         "an edit of a pod's label that came while it was proposed or held never counts",
         "services.state.groups",
-        (("    if (pod.gang or pod.group) != (key_of(pod.fact) if", "    if False and (key_of(pod.fact) if"),),
+        (("    if pod.gang != (fact.gang.gang if", "    if False and (fact.gang.gang if"),),
     ),
     "clock of the owner before": Plant(
         "groups that wait for their backoff stay on the clock of the shard that lost them",
