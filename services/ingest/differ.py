@@ -417,6 +417,9 @@ class Ingest:
             if not found and unwatched and _may_be_marked(new):
                 found = self._in_full(new, scheduling_class)
             events += self._folded(found)
+            if metadata.uid not in self.pods:  # it is over; its object is there, and has its name
+                self._holders[key] = metadata.uid
+                self._versions[metadata.uid] = objects.version(metadata.resource_version)
         return events + (self._reject(rejected) if rejected is not None else [])
 
     def _matters(self, seen: Pod) -> bool:
@@ -440,7 +443,6 @@ class Ingest:
             return []
         if new.status in FINISHED:
             if old.status == "terminating":  # all of it is over, whatever finalizers keep the object
-                self._bury(new.uid)
                 return [PodDeleted(uid=new.uid, namespace=new.namespace, name=new.name)]
             return [PodFinished(**about, succeeded=new.status == "succeeded", reason=reason)]
         if not identity.same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):
