@@ -2,7 +2,8 @@
 
 `Bench` is one decision's working copy of what the binder counts: allocatable less permitted, bound, nominated and held.
 Judging changes the bench, never the state. A refusal although nothing since the proposal's basis touched its node, in the
-log or on this bench, is a disagreement between planner and binder about one and the same room: a bug, and said so.
+log or on this bench, and no fact came about its group, is a disagreement between planner and binder about the same room:
+a bug, and said so.
 """
 
 from __future__ import annotations
@@ -416,7 +417,7 @@ class Bench:
         verdicts: list[Verdict] = [refusal(proposal, fault)]
         node = self.state.nodes.get(fault.node)
         row = self.state.table.rows.get(fault.node)
-        untouched = node is not None and node.touched <= proposal.basis and row not in self._touched
+        untouched = node is not None and max(node.touched, group.changed) <= proposal.basis and row not in self._touched
         if fault.reason in ABOUT_ROOM and untouched and not self._kept_for_task(group, fault.node):
             verdicts.append(ev.DisagreementDetected(group=proposal.group, proposal=place, node=fault.node))
         return verdicts

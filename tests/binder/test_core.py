@@ -191,6 +191,23 @@ def test_what_came_between_basis_and_verdict_refuses_without_a_disagreement(fact
     assert not any(claim.stage == "proposed" for claim in world.state.claims.values())
 
 
+@pytest.mark.parametrize(
+    ("asks", "reason"), [({"cpu": 3}, "NoRoom"), ({"cpu": 1, "selector": {"zone": "b"}}, "NodeUnfit")]
+)
+def test_a_pod_that_asks_for_more_since_the_basis_refuses_without_a_disagreement(asks: dict, reason: str) -> None:
+    """The simulator of faults found it, seed 1408: it had no claim yet when it was resized, so that no node was touched,
+    and its gang was set aside."""
+    world = World()
+    world.node("n0", cpu=2, labels={"zone": "a"})
+    world.pod("alone", cpu=1)
+    basis = world.state.sequence
+    world.pod("alone", **asks)
+    world.propose("pod/default/alone", {"alone": "n0"}, basis=basis)
+    verdicts = world.judge()
+    assert refusals(verdicts) == [("pod/default/alone", reason, "n0")]
+    assert of_type(verdicts, ev.DisagreementDetected) == []
+
+
 def test_what_does_not_matter_refuses_nothing() -> None:
     world = World()
     world.node("n0", cpu=2)
