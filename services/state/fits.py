@@ -8,6 +8,7 @@ NodeDeclaredFeatures. Readiness counts through taints only.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -245,6 +246,15 @@ def ports_free(table: NodeTable, row: int, ports: tuple[HostPort, ...]) -> bool:
     """Whether none of `ports` collides with one that a pod on the row holds."""
     held = table.ports.get(row)
     return not held or not any(ports_collide(port, key) for port in ports for key in held)
+
+
+def ports_shared(table: NodeTable, row: int, info: ClassInfo) -> bool:
+    """Whether ports that one claim of the class holds on the row are others', too: of a pod that somebody else bound."""
+    ports = info.fact.host_ports
+    if not ports:
+        return False
+    others = Counter(table.ports.get(row, {})) - Counter((port.protocol, port.port, port.host_ip) for port in ports)
+    return any(ports_collide(port, key) for port in ports for key in others)
 
 
 def ports_mask(table: NodeTable, info: ClassInfo) -> Mask | None:

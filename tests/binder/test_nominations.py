@@ -285,6 +285,18 @@ def test_host_ports_are_kept_as_well() -> None:
     assert all(world.where("train-0", "train-1", "train-2"))
 
 
+def test_room_whose_host_port_a_stranger_has_by_now_is_not_proposed() -> None:
+    """The simulator of faults found it, seed 4379: the port counted as the nomination's own, and the binder disagreed."""
+    world = contested(nodes=3, size=3, after=1, cpu=1, ports=WEB)
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    world.pod("thief", node=placed.required[0].node, candidate=False, cpu=0.1, ports=WEB)
+    assert kinds(world.judge()) == ["ProposalRefused", "GroupNominated"]
+    world.deleted("thief")
+    world.pod("stranger", node=nominated(world)[0], candidate=False, cpu=0, ports=WEB)
+    assert of_type(world.plan(), ev.GangPlaced) == []
+    assert kinds(world.judge()) == ["GroupNominationEnded"]
+
+
 def test_what_is_nominated_is_what_stands_one_assignment_after_the_other() -> None:
     world = contested(nodes=2, size=4, after=1)
     basis = world.state.sequence
