@@ -25,9 +25,10 @@ from tests.nats_server import connected
 from tests.waiting import until
 
 CLUSTER, ROLE = "busy", "planner.a"
-PODS, OF_COMMIT, TTL_S = 100_000, 500, 2
-"""Pods, how many of them share a commit, and a lease's life: the default."""
-PINGS = 'ping_interval: "1s"\nping_max: 2\n'
+PODS, OF_COMMIT, TTL_S = 100_000, 500, 6
+"""Pods, how many of them share a commit, and a lease's life: three times the default, as a busy machine keeps the whole
+process from its turn. How long the fold keeps the others is asserted of its turns."""
+PINGS = 'ping_interval: "3s"\nping_max: 2\n'
 """Who answers none of two of them is cut off."""
 
 
