@@ -1,7 +1,8 @@
 """Order between shards: who goes before all others by priority has its room, whichever shard places whom (7.5).
 
 Several groups that wait may take room from each other, so that of most nothing can be said. But one group that alone has
-the highest priority of all that wait, and that fits, fits also behind what another shard proposes for others.
+the highest priority of all that wait, and that fits, fits also behind what another shard proposes for others. While room
+is nominated nothing is said: a proposal that goes there counts beside the nomination until its verdict (seed 4446).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ def first(state: State, shard: str) -> str:
     """That group, where it is another shard's than the one that decides here; empty: there is none."""
     policy = state.policy
     if policy is None or not policy.lookahead_pods or state.rules_version != 1 or len(set(state.owners)) < 2:
+        return ""
+    if state.nominations or state.group_nominations:
         return ""
     waiting = cohorts.waiting(state)
     priorities = [queueing.priority(state, group) for group in waiting]
