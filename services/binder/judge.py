@@ -207,9 +207,7 @@ class Bench:
         left = self._room(row)
         if any(left[column] < 0 for column, _ in info.columns):
             return True
-        own = Counter((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
-        others = self._ports_held(node) - own if own else own
-        return any(fits.ports_collide(port, taken) for port in info.fact.host_ports for taken in others)
+        return bool(info.fact.host_ports) and fits.ports_shared(self._ports_held(node), info)
 
     def _ports_held(self, node: str) -> Counter[tuple[str, int, str]]:
         """The ports that pods hold there by the state, less those that these verdicts give back."""

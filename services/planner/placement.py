@@ -15,6 +15,7 @@ names alone and differs from group to group. All keys are distinct integers; no 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import cast
 
 import numpy as np
@@ -111,9 +112,12 @@ class Room:
         return self._ports.free(info) if info.fact.host_ports else None
 
     def overdrawn(self, info: ClassInfo, row: int) -> bool:
-        """Whether less than nothing is left there of something that the class asks for, whatever is reserved."""
+        """Whether less than nothing is left there of something that the class asks for, whatever is reserved, or its
+        ports are somebody else's, too."""
         free = self.free[row] if self.kept is None else self.free[row] + self.kept[row]
-        return any(free[column] < 0 for column, _ in info.columns)
+        if any(free[column] < 0 for column, _ in info.columns):
+            return True
+        return bool(info.fact.host_ports) and fits.ports_shared(Counter(self.table.ports.get(row, {})), info)
 
     def take(self, info: ClassInfo, placed: Placed) -> None:
         """Take the room of `placed`, at most one entry for a row, whether it is there or not."""

@@ -248,12 +248,10 @@ def ports_free(table: NodeTable, row: int, ports: tuple[HostPort, ...]) -> bool:
     return not held or not any(ports_collide(port, key) for port in ports for key in held)
 
 
-def ports_shared(table: NodeTable, row: int, info: ClassInfo) -> bool:
-    """Whether ports that one claim of the class holds on the row are others', too: of a pod that somebody else bound."""
+def ports_shared(held: Counter[tuple[str, int, str]], info: ClassInfo) -> bool:
+    """Whether of these ports those that one claim of the class holds are others', too: of a pod somebody else bound."""
     ports = info.fact.host_ports
-    if not ports:
-        return False
-    others = Counter(table.ports.get(row, {})) - Counter((port.protocol, port.port, port.host_ip) for port in ports)
+    others = held - Counter((port.protocol, port.port, port.host_ip) for port in ports)
     return any(ports_collide(port, key) for port in ports for key in others)
 
 

@@ -39,10 +39,8 @@ and an object that always fails must not hold up every round."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
 
-
 Queue = OrderedDict[str, None]
-"""Of a plain dict the first key takes ever longer to find when many were taken: 100,000 would hold everything up for 5 s.
-"""
+"""Of a plain dict the first key takes ever longer to find when many were taken: 100,000 would cost 5 s."""
 
 
 class Rates(NamedTuple):

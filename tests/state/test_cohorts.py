@@ -1,0 +1,208 @@
+"""What wakes whom: cohorts of one reason, and backoff."""
+
+from __future__ import annotations
+
+import pytest
+
+import events as ev
+from services.state.records import PARKED, READY
+from tests.state.parked import full, phase, refused
+from tests.world import SECOND_NS, World, of_type
+
+
+def test_what_was_refused_for_room_waits_for_room() -> None:
+    world = full()
+    world.pod("alone")
+    assert refused(world.plan()) == [("InsufficientRoom", 1)]
+    world.pass_s(20)
+    assert world.plan() == []
+    world.pod("other", cpu=8)
+    assert [event.groups for event in of_type(world.plan(), ev.GroupsRefused)] == [("pod/default/other",)]
+    world.deleted("wedge")
+    world.settle()
+    assert world.where("alone") == ["n0"]
+
+
+@pytest.mark.parametrize("fact", ["pod finished", "node added", "node grew", "label edited"])
+def test_room_wakes_what_was_refused_for_room(fact: str) -> None:
+    world = full()
+    world.pod("alone", selector={"zone": "a"} if fact == "label edited" else None)
+    world.plan()
+    world.pass_s(2)
+    match fact:
+        case "pod finished":
+            world.finished("wedge")
+        case "node added":
+            world.node("n1")
+        case "node grew":
+            world.node("n0", cpu=16)
+        case "label edited":
+            world.node("n0", cpu=16, labels={"zone": "a"})
+    world.settle()
+    assert world.where("alone") != [""]
+
+
+def test_less_room_wakes_nobody() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.pass_s(2)
+    world.pod("more", node="n0", candidate=False)
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert world.plan() == []
+
+
+def test_room_during_the_backoff_counts_when_it_is_over() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.deleted("wedge")
+    assert world.plan() == []
+    world.pass_s(0.5)
+    assert world.plan() == []
+    world.pass_s(1)
+    world.settle()
+    assert world.where("alone") == ["n0"]
+
+
+def test_backoff_starts_at_a_second_and_doubles_to_ten() -> None:
+    """Backoff as Kubernetes does it (1 s doubling to 10 s), in log time."""
+    world = full()
+    world.pod("alone")
+    waited = []
+    for attempt in range(1, 7):
+        assert refused(world.plan()) == [("InsufficientRoom", attempt)]
+        start_ns = world.now_ns
+        for _ in range(200):
+            world.pod("stir", node="n0", candidate=False, cpu=0.5)
+            world.deleted("stir")
+            if world.plan_would():
+                break
+            world.pass_s(0.1)
+        waited.append(round((world.now_ns - start_ns) / SECOND_NS, 1))
+    assert waited == [1.1, 2.1, 4.1, 8.1, 10.1, 10.1]
+
+
+def test_a_permit_ends_what_was_counted_against_the_group() -> None:
+    """Its last failure, by which the queue is ordered, and the proposals that it lost to others."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.gang("train", 2, 2)
+    world.plan()
+    world.pass_s(2)
+    world.node("n1", cpu=0)
+    world.plan()
+    assert world.state.groups["default/train"].failed_ns
+    world.node("n0", cpu=2)
+    world.pass_s(3)
+    world.plan()
+    world.pod("thief", node="n0", candidate=False, cpu=1)
+    world.judge()
+    assert world.state.groups["default/train"].conflicts == 1
+    world.deleted("thief")
+    world.plan()
+    world.judge()
+    group = world.state.groups["default/train"]
+    assert (group.failed_ns, group.conflicts) == (0, 0)
+
+
+def test_a_refused_group_is_tried_again_every_five_minutes() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.pass_s(299)
+    assert world.plan() == []
+    world.pass_s(2)
+    assert refused(world.plan()) == [("InsufficientRoom", 2)]
+
+
+def test_groups_that_were_refused_together_wake_together() -> None:
+    world = full()
+    for i in range(3):
+        world.pod(f"p{i}")
+    (event,) = of_type(world.plan(), ev.GroupsRefused)
+    assert event.groups == ("pod/default/p0", "pod/default/p1", "pod/default/p2")
+    assert len(world.state.cohorts) == 1
+    world.pass_s(2)
+    world.deleted("wedge")
+    world.settle()
+    assert world.where("p0", "p1", "p2") == ["n0"] * 3
+    assert not world.state.cohorts
+
+
+def test_a_changed_policy_wakes_everybody() -> None:
+    world = full()
+    world.pod("alone")
+    world.plan()
+    world.pass_s(2)
+    assert world.plan() == []
+    assert world.state.policy is not None
+    world.append("admin", [ev.PolicyChanged(policy=world.state.policy)], cause="admin")
+    assert refused(world.plan()) == [("InsufficientRoom", 2)]
+
+
+def test_a_fact_between_basis_and_refusal_is_not_lost() -> None:
+    """Too few pods at the basis, enough at the refusal's own place."""
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 1, 2)
+    world.pod("other-0", "other", minimum=2)
+    basis, late = world.state.sequence, world.plan_without_appending()
+    uids.append(world.pod("train-1", "train", minimum=2))
+    world.append("planner.a", late, cause="decide", basis=basis)
+    assert phase(world) == READY
+    assert phase(world, "default/other") == PARKED
+    world.settle()
+    assert world.where(*uids) == ["n0", "n0"]
+
+
+def test_a_member_that_comes_during_the_backoff_counts_when_it_is_over() -> None:
+    world = full()
+    world.gang("train", 2, 2)
+    world.plan()
+    world.pod("train-2", "train", minimum=2)
+    assert phase(world) == PARKED
+    world.pass_s(1.5)
+    assert phase(world) == READY
+
+
+def test_a_binding_that_fails_backs_off_and_each_time_longer() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    lengths = []
+    for _ in range(5):
+        world.plan()
+        world.judge()
+        failed = ev.BindingFailed(
+            uid="alone", namespace="default", name="alone", node="n0", reason="Forbidden", message="", assigned_node=""
+        )
+        world.append("binder", [failed], cause="outcome")
+        start_ns = world.now_ns
+        for _ in range(200):
+            if world.plan_would():
+                break
+            world.pass_s(0.1)
+        lengths.append(round((world.now_ns - start_ns) / SECOND_NS, 1))
+    assert lengths == [1.1, 2.1, 4.1, 8.1, 10.1]
+
+
+def test_a_pod_that_comes_back_while_a_refusal_is_on_its_way_is_not_lost() -> None:
+    """The refusal is of what there was to place at its basis; no room was given back since."""
+    world = World()
+    world.node("n0", cpu=1)
+    uids = [world.pod("train-0", "train", minimum=1), world.pod("train-1", "train", minimum=1, cpu=100)]
+    world.plan()
+    world.judge()
+    world.node("n1", cpu=1)
+    basis, late = world.state.sequence, world.plan_without_appending()
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    failed = ev.BindingFailed(
+        uid=uids[0], namespace="default", name=uids[0], node="n0", reason="Rejected", message="", assigned_node=""
+    )
+    world.append("binder", [failed], cause="outcome")
+    world.append("planner.a", late, cause="decide", basis=basis)
+    assert refused(late) == [("InsufficientRoom", 1)]
+    world.pass_s(5)
+    world.settle()
+    assert world.where(*uids) == ["n1", ""]
