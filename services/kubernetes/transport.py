@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -115,6 +117,8 @@ class Transport:
             self._options["server_hostname"] = access.server_hostname
         if access.proxy:
             self._options["proxy"] = access.proxy
+            if access.ssl_context is None and urlsplit(access.proxy).scheme == "https":
+                self._options["ssl"] = ssl.create_default_context()
         self._headers: dict[str, dict[str, str]] = {}
         self._fresh_until = -1.0
         self._refreshing = asyncio.Lock()

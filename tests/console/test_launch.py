@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import events as ev
+from deploy.certificates import Authority
 from events.envelope import decode
 from events.homes import open_log
 from events.server import EmbeddedServer
 from services import settings
-from services.__main__ import _speaks_http
 from services.console import launch
 from services.console.processes import Child, stop
 from services.health import Health
@@ -53,18 +56,42 @@ def urls(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield server.url, websocket
 
 
+ALL, OWN, NONE = "all of it", "without certificates", "none"
+STARTED = """
+import ssl, sys
+from services.__main__ import _import_aiohttp
+system = ssl.create_default_context().get_ca_certs()
+_import_aiohttp(*sys.argv[1:])
+assert ssl.create_default_context().get_ca_certs() == system
+try:
+    from aiohttp.connector import _SSL_CONTEXT_VERIFIED
+except ImportError:
+    print("none")
+else:
+    print("all of it" if _SSL_CONTEXT_VERIFIED.get_ca_certs() else "without certificates")
+"""
+
+
 @pytest.mark.parametrize(
-    ("role", "url", "speaks"),
+    ("role", "url", "has"),
     [
-        ("planner", "nats://a:4222,tls://b:4222", False),
-        ("feed", "nats://ws:4222", False),
-        ("planner", "ws://a", True),
-        ("feed", "nats://a,WSS://b", True),
-        ("ingest", "nats://a", True),
+        ("planner", "nats://a:4222,tls://b:4222", NONE),
+        ("feed", "nats://ws:4222", NONE),
+        ("planner", "ws://a", ALL),
+        ("feed", "nats://a,WSS://b", ALL),
+        ("ingest", "nats://a", OWN),
+        ("binder", "wss://a", ALL),
+        ("federator", "nats://a", ALL),
     ],
 )
-def test_who_starts_without_http(role: str, url: str, speaks: bool) -> None:
-    assert _speaks_http(role, url) is speaks
+def test_how_much_of_aiohttp_a_service_starts_with(role: str, url: str, has: str, tmp_path: Path) -> None:
+    """And the system's certificates are there as before for who wants them, whatever the service has."""
+    authority = tmp_path / "system.pem"
+    authority.write_text(Authority("system").certificate)
+    environment = {**os.environ, "SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": str(tmp_path / "none")}
+    command = [sys.executable, "-c", STARTED, role, url]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.stdout.strip(), ended.stderr) == (has, "")
 
 
 async def test_a_planner_reaches_its_log_over_websockets(urls: tuple[str, str], tmp_path: Path) -> None:

@@ -205,3 +205,34 @@ async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path)
                 await bare.get(cluster["server"])
     finally:
         await runner.cleanup()
+
+
+async def test_a_proxy_over_tls_is_trusted_as_the_system_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the API server is asked in plain http: services start without aiohttp's own picture of the system's
+    certificates."""
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    (tmp_path / "key.pem").write_text(KEY)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    asked: list[str] = []
+
+    async def pod(request: web.Request) -> web.Response:
+        asked.append(request.host)
+        return web.json_response({"metadata": {"name": "p"}})
+
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_side.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key.pem")
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/default/pods/p", pod)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_side).start()
+    proxy = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        async with Client(Access("http://api.example:8080", proxy=proxy)) as client:
+            assert await client.get_pod("default", "p") is not None
+    finally:
+        await runner.cleanup()
+    assert asked == ["api.example"]
