@@ -6,6 +6,7 @@ one in hand finds that one, and no other, again.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator
@@ -156,6 +157,7 @@ async def _answers(connection: Connection, arrivals: Subscription, stream: str, 
     """The messages that one pull request brings. Ends when it is used up, has expired, or is lost."""
     remaining = BATCH
     while remaining:
+        _end_if_told()
         try:
             message = await arrivals.next_msg(timeout=SILENCE_S)
         except nats.errors.TimeoutError:
@@ -172,6 +174,14 @@ async def _answers(connection: Connection, arrivals: Subscription, stream: str, 
             await _check_consumer(connection, stream, name)
         if status != "100":
             return
+
+
+def _end_if_told() -> None:
+    """Python 3.11's wait_for, in nats-py's `next_msg`, swallows a cancellation that meets a message: a subscriber that is
+    behind would hardly hear Ctrl-C."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _acknowledge(connection: Connection, message: Msg, stream: str, name: str) -> None:

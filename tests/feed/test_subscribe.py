@@ -6,9 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from events import GangPermitted
 from events.cloudevents import PatternError
@@ -70,6 +73,36 @@ async def test_a_name_goes_on_behind_what_it_had_taken(server: EmbeddedServer, l
     assert first == everything[:3]
     assert again == everything[2:]
     assert other == everything
+
+
+async def test_who_is_told_to_end_in_the_moment_of_a_message_ends_behind_it(
+    server: EmbeddedServer, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python 3.11's wait_for has it: the message is returned, and the cancellation gone."""
+    calls = 0
+
+    async def next_msg(subscription: Subscription, **within: float) -> Msg:
+        nonlocal calls
+        calls += 1
+        assert calls == 1, "it goes on"
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        return await real(subscription, **within)
+
+    real = Subscription.next_msg
+    monkeypatch.setattr(Subscription, "next_msg", next_msg)
+    taken: list[str] = []
+
+    async def reading() -> None:
+        async for message in subscribe(server.url, log.cluster, ">"):
+            taken.append(message.id)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(reading())
+    assert taken == ["1.0"]
 
 
 async def test_without_history_only_what_comes(server: EmbeddedServer, log: MemoryLog) -> None:
