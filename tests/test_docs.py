@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from services.__main__ import app
+from services.cli.muster import app
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(

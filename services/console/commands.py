@@ -1,4 +1,4 @@
-"""The console's commands, from arguments to an exit code: what `services.__main__` hands on to.
+"""The console's commands, from arguments to an exit code: what `services.cli` hands on to.
 
 Exit codes: 0 done; 1 the answer is no (a difference, a demo that was not verified); 2 usage, or something cannot be read;
 5 a log that is not verifiable by this version.
@@ -44,7 +44,13 @@ def told_errors(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    with told_errors():
+    with contextlib.closing(work), told_errors():
+        return finish(work)
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """What Ctrl-C stops before it has begun is closed: Python would warn of it."""
+    with contextlib.closing(work):
         return asyncio.run(work)
 
 
@@ -345,5 +351,5 @@ def subscribe(
                 sys.stdout.flush()
 
     with told_errors(PatternError), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        asyncio.run(work())
+        finish(work())
     return 0

@@ -16,7 +16,7 @@ from events.log import EventLog, Unavailable
 from events.micro import Unfit
 from services import documents, settings
 from services.console import show, timeline
-from services.console.commands import told_errors
+from services.console.commands import finish, told_errors
 from services.console.errors import Unusable
 from services.console.location import open_location
 from services.console.replay import EPOCH, check_place, read_place
@@ -70,7 +70,7 @@ def submit(file: Path, nats: str | None, federation: str, *, watch: bool = False
         text, job = _read(file)  # what is wrong is told even where no federator runs
         if problems := job.token_problems():  # and no token goes anywhere
             raise Unusable(f"{file}: {'; '.join(problems)}")
-        return asyncio.run(_submit(text, nats, federation, watch, as_json))
+        return finish(_submit(text, nats, federation, watch, as_json))
 
 
 async def _submit(text: str, nats: str | None, federation: str, watch: bool, as_json: bool) -> int:
@@ -126,7 +126,7 @@ def status(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
 
 def listed(nats: str | None, federation: str, *, as_json: bool = False) -> int:
     with told_errors(Unfit):
-        jobs = asyncio.run(_listed(nats, federation))
+        jobs = finish(_listed(nats, federation))
     if as_json:
         show.json_line(jobs)
         return 0
@@ -178,7 +178,7 @@ def give_up(name: str, alias: str, nats: str | None, federation: str, *, by: str
 def explain(name: str, nats: str | None, federation: str, *, at: str | None = None, as_json: bool = False) -> int:
     """Exit code 0, or 2: the log has no such job. Reads the log; no federator need run."""
     with told_errors():
-        state, said = asyncio.run(_commits(nats, federation, at))
+        state, said = finish(_commits(nats, federation, at))
         line = drawn(said, name, deepcopy(state))
         lines = explained(said, name, state)
         if lines is None:
@@ -228,7 +228,7 @@ def _asked(nats: str | None, federation: str, verb: str, within_s: float = micro
             return await federator.ask(verb, within_s, **request)
 
     with told_errors(Unfit):
-        return asyncio.run(asked())
+        return finish(asked())
 
 
 class _Asking:

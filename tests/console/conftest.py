@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from events.server import EmbeddedServer
-from services.__main__ import app
+from services.cli.muster import app
 from tests.console.test_simulate import node, pod
 
 runner = CliRunner()

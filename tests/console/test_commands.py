@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 from typer.testing import CliRunner
 
-from services.__main__ import app
+from services.cli.muster import app
 
 runner = CliRunner()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from services.__main__ import app
+from services.cli.muster import app
 from services.console.demo.cluster import Progress, scheduler_names
 from services.console.demo.cluster_view import bar, picture
 from services.console.demo.command import acts_of

@@ -18,7 +18,7 @@ from events.envelope import FIRST_VERSION
 from events.homes import copy, open_log
 from events.memory import MemoryLog
 from events.subjects import FEDERATION, subject
-from services.__main__ import app
+from services.cli.muster import app
 from services.console import jobs
 from services.console.kinds import CLUSTER, FEDERATED, kind_of
 from services.console.kinds.federation import DECISIONS, INPUTS

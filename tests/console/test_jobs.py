@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from events.connection import Unanswered
 from events.log import Unavailable
 from events.micro import Unfit
-from services.__main__ import app
+from services.cli.muster import app
 from services.console import jobs
 from services.federator.specialize import to_yaml
 from tests.federator.jobs import EXAMPLE, document

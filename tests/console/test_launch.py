@@ -59,7 +59,7 @@ def urls(tmp_path: Path) -> Iterator[tuple[str, str]]:
 ALL, OWN, NONE = "all of it", "without certificates", "none"
 STARTED = """
 import ssl, sys
-from services.__main__ import _import_aiohttp
+from services.cli.muster import _import_aiohttp
 system = ssl.create_default_context().get_ca_certs()
 _import_aiohttp(*sys.argv[1:])
 assert ssl.create_default_context().get_ca_certs() == system

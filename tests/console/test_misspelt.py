@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from events.dialects import POD_GROUPS
-from services.__main__ import app
+from services.cli.muster import app
 from services.console.misspelt import ANNOTATIONS, LABELS, misspelt
 from services.simulator.manifests import load_yaml
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from events.feed import Feed
 from events.homes import open_log
-from services.__main__ import app
+from services.cli.muster import app
 from services.feed import core
 
 runner = CliRunner()

@@ -13,7 +13,7 @@ import events as ev
 from events import envelope
 from events.memory import MemoryLog
 from events.policy import DEFAULT_POLICY, Policy
-from services.__main__ import app
+from services.cli.muster import app
 from services.cli.policy import NO_CHANGES
 from services.console.errors import Unusable
 from services.console.policy import InvalidPolicy, change, changed, current

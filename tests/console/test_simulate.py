@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from events.policy import DEFAULT_POLICY
-from services.__main__ import app
+from services.cli.muster import app
 from services.console import show
 from services.console.policy import changed
 from services.console.profiles import PROFILES, UnknownProfile, profile

@@ -15,7 +15,7 @@ import events as ev
 from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease
-from services.__main__ import app
+from services.cli.muster import app
 from services.console.status import Observer, watch
 from tests.world import World
 

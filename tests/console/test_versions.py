@@ -14,7 +14,7 @@ import events as ev
 from events import envelope
 from events.memory import MemoryLog
 from events.subjects import FEDERATION
-from services.__main__ import app
+from services.cli.muster import app
 from services.console.errors import Unusable
 from services.console.verify import verify
 from services.console.versions import current, switch

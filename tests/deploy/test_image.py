@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from deploy.render import IMAGE, SERVICES, rendered
 from events.permissions import FEDERATOR
-from services.__main__ import app
+from services.cli.muster import app
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

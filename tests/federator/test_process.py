@@ -20,7 +20,7 @@ from events.micro import ask
 from events.object_store import Bucket, bodies_bucket
 from events.server import EmbeddedServer
 from events.subjects import FEDERATION, jobs
-from services.__main__ import app
+from services.cli.muster import app
 from services.simulator.openpai.server import OpenPai
 from tests.federator import kills
 from tests.nats_server import connected, own_server

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from services.__main__ import app
+from services.cli.muster import app
 from services.documents import load_all
 from services.federator.backends import MARKER, Owner
 from services.federator.mcc import InvalidJob, load, parse

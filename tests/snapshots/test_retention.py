@@ -20,7 +20,7 @@ from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from events.sqlite import SqliteLog
 from events.subjects import subject
-from services.__main__ import app
+from services.cli.muster import app
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
 from services.snapshots import take

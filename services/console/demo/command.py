@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from services.console import show
-from services.console.commands import told_errors
+from services.console.commands import finish, told_errors
 from services.console.demo import cluster, cluster_view, federation, federation_view
 from services.console.errors import Unusable
 from services.console.processes import ChildFailed
@@ -150,7 +150,8 @@ def _until_done(act: Coroutine[Any, Any, T]) -> T:
         return await act
 
     try:
-        return asyncio.run(cancellable())
+        with contextlib.closing(act):
+            return finish(cancellable())
     except asyncio.CancelledError as error:
         raise SystemExit(128 + signal.SIGTERM) from error
     except KeyboardInterrupt as error:

@@ -1,0 +1,329 @@
+"""The command line: ``muster``.
+
+Commands import what they need when they run, because the start-up time of a service is part of its latency.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli import jobs, policy, versions
+from services.cli.options import PROFILE, Cluster, Json, JsonLines, Kubeconfig, Log, Nats, Schedulers, Shard
+
+app = typer.Typer(
+    name="muster",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+TRYING, SERVICES, LOGS, FEDERATION = "Try it", "Services", "A cluster's log", "Many clusters"
+"""Where a command stands in the help."""
+SPEAK_NO_HTTP = ("planner", "feed")
+"""Services that talk to nothing but NATS."""
+OWN_TLS = ("ingest", "binder")
+"""Services that trust what their cluster's configuration names, and nobody else (`services.kubernetes.access`)."""
+
+app.add_typer(policy.app, name="policy", no_args_is_help=True, rich_help_panel=LOGS)
+app.add_typer(versions.app, name="versions", no_args_is_help=True, rich_help_panel=LOGS)
+app.add_typer(jobs.app, name="job", no_args_is_help=True, rich_help_panel=FEDERATION)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"muster {version('muster')}")
+        raise typer.Exit
+
+
+@app.callback()
+def muster(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A gang scheduler for Kubernetes whose every decision is an event in a replayable log."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # until here: `services.__main__`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _serve(role: str, as_json: bool, **flags: Any) -> None:
+    gc.disable()  # until `serve` has imported everything: there is nothing to collect
+    from services import settings
+
+    try:
+        chosen = settings.read({**flags, "log_format": "json" if as_json else None})
+    except settings.InvalidSetting as error:
+        _fail(str(error))
+    _import_aiohttp(role, chosen.nats_url)
+    from services.console.launch import serve
+
+    raise typer.Exit(serve(role, chosen))
+
+
+def _import_aiohttp(role: str, nats_url: str) -> None:
+    """As much of aiohttp as the role needs. nats-py imports it, for websockets alone: 0.1 s of a start. And it loads the
+    system's certificates twice when it is imported, for whoever names no TLS context: 0.15 s; not for who always does.
+    """
+    if re.search("wss?://", nats_url, re.IGNORECASE):
+        return
+    if role in SPEAK_NO_HTTP:
+        sys.modules["aiohttp"] = None  # type: ignore[assignment]
+    if role in OWN_TLS:
+        import ssl
+
+        ssl.SSLContext.set_default_verify_paths = lambda self: None  # type: ignore[method-assign]
+        import aiohttp  # noqa: F401
+
+        del ssl.SSLContext.set_default_verify_paths
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(2)
+
+
+@app.command(rich_help_panel=SERVICES)
+def ingest(
+    nats: Nats = None,
+    cluster: Cluster = None,
+    kubeconfig: Kubeconfig = None,
+    scheduler_names: Schedulers = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Watch a cluster and write its facts into the log."""
+    _serve("ingest", as_json, nats_url=nats, cluster=cluster, kubeconfig=kubeconfig, scheduler_names=scheduler_names)
+
+
+@app.command(rich_help_panel=SERVICES)
+def planner(nats: Nats = None, cluster: Cluster = None, shard: Shard = None, as_json: JsonLines = False) -> None:
+    """Plan: propose nodes for gangs and pods. Talks to nothing but the log."""
+    _serve("planner", as_json, nats_url=nats, cluster=cluster, shard=shard)
+
+
+@app.command(rich_help_panel=SERVICES)
+def binder(
+    nats: Nats = None, cluster: Cluster = None, kubeconfig: Kubeconfig = None, as_json: JsonLines = False
+) -> None:
+    """Judge proposals, permit, bind, and tell users."""
+    _serve("binder", as_json, nats_url=nats, cluster=cluster, kubeconfig=kubeconfig)
+
+
+@app.command(rich_help_panel=SERVICES)
+def feed(nats: Nats = None, cluster: Cluster = None, as_json: JsonLines = False) -> None:
+    """Publish every event of the log as a CloudEvent for outsiders."""
+    _serve("feed", as_json, nats_url=nats, cluster=cluster)
+
+
+@app.command(rich_help_panel=SERVICES)
+def federator(
+    nats: Nats = None,
+    cluster: Annotated[str, typer.Option(help="name of the federation's log", metavar="NAME")] = "federation",
+    clusters: Annotated[
+        str | None, typer.Option(help="which clusters there are (docs/federation.md)", metavar="FILE")
+    ] = None,
+    keys: Annotated[
+        str | None, typer.Option(help="Fernet keys, one a line, with which jobs' bodies are kept", metavar="FILE")
+    ] = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Submit multi-cluster jobs to all of their clusters, and keep each on the best one that starts it."""
+    _serve("federator", as_json, nats_url=nats, cluster=cluster, clusters_file=clusters, body_keys_file=keys)
+
+
+@app.command(rich_help_panel=LOGS)
+def verify(
+    log: Log,
+    cluster: Cluster = None,
+    strict: Annotated[
+        int, typer.Option(help="check the whole state every so many commits; 0: at the end", min=0, metavar="COMMITS")
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Decide again at every basis and compare.
+
+    Exit code 0: every decision is reproduced; 1: a difference; 2: cannot be read; 5: not verifiable by this version.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.verify(log, cluster, strict=strict, as_json=as_json))
+
+
+@app.command(rich_help_panel=LOGS)
+def replay(
+    log: Log,
+    at: Annotated[str | None, typer.Option(help="a sequence, or a time (RFC 3339)", metavar="SEQ|TIME")] = None,
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """The state of the cluster at a place of its log, and its digest."""
+    from services.console import commands
+
+    raise typer.Exit(commands.replay(log, cluster, at=at, as_json=as_json))
+
+
+@app.command(rich_help_panel=LOGS)
+def snapshot(
+    log: Annotated[str | None, typer.Argument(help="default: the settings' NATS server", metavar="LOG")] = None,
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """Keep the state at the log's end beside the log, and read it back; services start from there.
+
+    The binder runs it by itself, now and then. It gives way to everything else on the machine.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.take_snapshot(log, cluster, as_json=as_json))
+
+
+@app.command("export", rich_help_panel=LOGS)
+def export_log(
+    log: Log,
+    target: Annotated[str, typer.Argument(metavar="FILE.db|URL")],
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a log, commit by commit at its own sequences, into a file; or from a file into NATS."""
+    from services.console import commands
+
+    raise typer.Exit(commands.copy_log(log, target, cluster, as_json=as_json))
+
+
+@app.command(rich_help_panel=LOGS)
+def retention(
+    log: Log,
+    cluster: Cluster = None,
+    archive: Annotated[
+        str | None, typer.Option(help="everything goes there first; it grows with each run", metavar="FILE.db")
+    ] = None,
+    no_archive: Annotated[bool, typer.Option("--no-archive", help="what goes is gone for good")] = False,
+    days: Annotated[
+        int | None, typer.Option(help="leave so many days at least (default: $MUSTER_RETENTION_DAYS)", min=0)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Archive a log, and purge of it what no snapshot needs and what is old enough.
+
+    Nothing goes that the last two snapshots need, that is younger than --days (0: for ever), or that is not archived.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.retain(log, cluster, archive=archive, no_archive=no_archive, days=days, as_json=as_json))
+
+
+@app.command("import", rich_help_panel=LOGS)
+def import_log(
+    file: Annotated[str, typer.Argument(metavar="FILE.db")],
+    target: Annotated[str, typer.Argument(metavar="URL")],
+    as_json: Json = False,
+) -> None:
+    """Copy an exported log into NATS: the inverse of export."""
+    from services.console import commands
+
+    raise typer.Exit(commands.copy_log(file, target, None, as_json=as_json))
+
+
+@app.command(rich_help_panel=TRYING)
+def simulate(
+    files: Annotated[
+        list[Path],
+        typer.Option("-f", "--file", help="Kubernetes YAML: nodes, workloads; a directory; -: stdin", metavar="FILE"),
+    ],
+    profile: Annotated[str, typer.Option(help=PROFILE, metavar="NAME")] = "default",
+    keep: Annotated[Path | None, typer.Option("--log", help="keep the log there", metavar="FILE.db")] = None,
+    as_json: Json = False,
+) -> None:
+    """What would be placed where, and what would wait and why: no cluster, no network, no clock.
+
+    Pods of every schedulerName are placed, so that manifests for another scheduler can be tried as they are.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.simulate(files, profile=profile, log=keep, as_json=as_json))
+
+
+@app.command(rich_help_panel=LOGS)
+def subscribe(
+    pattern: Annotated[str, typer.Argument(help="EventType.namespace.name, with * and >", metavar="PATTERN")],
+    nats: Nats = None,
+    cluster: Cluster = None,
+    durable: Annotated[
+        str | None, typer.Option(help="go on behind what was taken under this name", metavar="NAME")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="begin with the next event, not with the oldest")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="each message as it is: a CloudEvent a line")] = False,
+) -> None:
+    """Events of the feed as they come, e.g. GangPermitted, 'PodBound.team-a.*', '>'. Needs `muster feed` to run."""
+    from services.console import commands
+
+    raise typer.Exit(
+        commands.subscribe(pattern, nats=nats, cluster=cluster, durable=durable, history=not new, as_json=as_json)
+    )
+
+
+@app.command(rich_help_panel=LOGS)
+def status(
+    log: Annotated[str | None, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="[LOG]")] = None,
+    nats: Nats = None,
+    cluster: Cluster = None,
+    watch: Annotated[bool, typer.Option("--watch", help="every second, until interrupted")] = False,
+    as_json: Json = False,
+) -> None:
+    """Who holds what, how far behind, decisions and conflicts a second, and who waits. Writes nothing."""
+    from services.console import commands
+
+    if log is not None and nats is not None:
+        _fail("expected LOG or --nats, not both")
+    location = nats if log is None else log
+    raise typer.Exit(commands.status(location, cluster, watch=watch, as_json=as_json))
+
+
+@app.command(rich_help_panel=TRYING)
+def demo(
+    nodes: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with nodes", metavar="FILE")] = None,
+    workload: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with pods", metavar="FILE")] = None,
+    trace: Annotated[str | None, typer.Option(help="a public trace instead: openb or dlrm", metavar="NAME")] = None,
+    directory: Annotated[Path | None, typer.Option("--dir", help="where the trace's CSV files are")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="pods of the trace at most (dlrm: whole services, at least one)", min=1)
+    ] = None,
+    gang_groups: Annotated[
+        str | None,
+        typer.Option(help="both roles of a dlrm service wait for each other: strict, nonstrict", metavar="MODE"),
+    ] = None,
+    act: Annotated[
+        int | None, typer.Option(help="1: a cluster's gangs, 2: a job for three clusters; default: both", metavar="1|2")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help="keep the logs and every process's output there")] = None,
+    at_most: Annotated[float, typer.Option(help="seconds after which it ends in any case", min=1)] = 600,
+    as_json: Json = False,
+) -> None:
+    """Everything on this machine: NATS, simulated clusters and all services, each a process of its own; in two acts.
+
+    Ends by itself when nothing can change any more, and verifies its own log. Exit code 0: verified, and settled.
+    With nodes and pods of your own, or a trace, the first act is all.
+    """
+    from services.console.demo import command
+
+    status = command.demo(
+        nodes=nodes or (),
+        workload=workload or (),
+        trace=trace,
+        trace_directory=directory,
+        limit=limit,
+        gang_groups=gang_groups,
+        act=act,
+        keep=keep,
+        at_most_s=at_most,
+        as_json=as_json,
+    )
+    raise typer.Exit(status)
