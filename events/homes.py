@@ -62,6 +62,8 @@ def split(location: str) -> tuple[str, str]:
     Raises LogError for what is none.
     """
     try:
+        if not is_server(location):
+            raise ValueError(location)
         parts = [_server(text if "://" in text else f"nats://{text}") for text in location.split(",")]
     except ValueError as error:
         raise LogError(f"{re.sub('//.*@', '//', location)}: {EXPECTED_URL}") from error

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from events.envelope import MalformedCommit
-from events.homes import open_log
+from events.homes import SUFFIX, open_log, split
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, acquire_first
 from events.log import LogError
@@ -46,21 +46,35 @@ def serve(role: str, settings: Settings) -> int:
     """Run the role until a signal; the exit code."""
     from services import telemetry
 
-    telemetry.configure(
-        role,
-        cluster=settings.cluster,
-        log_level=settings.log_level,
-        log_format=settings.log_format,
-        mode=settings.telemetry,
-    )
     try:
-        if role == "federator" and (wrong := _unusable(settings)):
+        telemetry.configure(
+            role,
+            cluster=settings.cluster,
+            log_level=settings.log_level,
+            log_format=settings.log_format,
+            mode=settings.telemetry,
+        )
+    except ValueError as error:
+        logger.error("OTEL_…: %s", error)
+        return USAGE
+    try:
+        if wrong := _no_url(settings.nats_url) or (_unusable(settings) if role == "federator" else ""):
             logger.error("%s", wrong)
             return USAGE
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
             return runner.run(_serve(role, settings))
     finally:
         telemetry.shutdown()
+
+
+def _no_url(location: str) -> str:
+    """What is wrong with where the log should be."""
+    try:
+        if not location.endswith(SUFFIX):
+            split(location)
+    except LogError as error:
+        return f"--nats, MUSTER_NATS_URL: {error}"
+    return ""
 
 
 def _unusable(settings: Settings) -> str:

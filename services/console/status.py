@@ -261,7 +261,7 @@ def picture(found: dict[str, Any]) -> Group:
     if not found["synced"]:
         head += "; ingest reads the cluster, nobody decides"
     wrong = show.counts(found["ignored"])
-    in_force = f"rules {found['rules']}, state {found['state']}, policy {found['policy']}"
+    in_force = f"rules {found['rules']}, state {found['state']}, policy {found['policy'] or 'none'}"
     counted = f"ignored: {wrong}; set aside: {found['set_aside']}; epoch {found['epoch']}; {in_force}"
     return Group(
         Text(head, style="bold"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import signal
 import sys
@@ -43,6 +44,8 @@ def demo(
 
     with told_errors(ManifestError, ApiError, ChildFailed, ServerError):
         own_work = bool(trace or nodes or workload)
+        if math.isnan(at_most_s):  # every bound lets it through
+            raise Unusable("--at-most nan: expected a number of seconds")
         _check(nodes, workload, trace, trace_directory, limit)
         _check_trace(trace, gang_groups)
         acts = acts_of(act, own_work)
