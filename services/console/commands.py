@@ -202,16 +202,14 @@ def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as
     from events.policy import DEFAULT_POLICY
     from services.console import simulate as simulating
     from services.console.profiles import profile as named
-    from services.simulator.manifests import ManifestError, load_yaml, named_file
+    from services.simulator.manifests import ManifestError, read_yaml
 
     with told_errors(ManifestError):
         if log is not None and log.suffix != SUFFIX:
             raise Unusable(f"--log {without_credentials(str(log))}: expected the path of a file *{SUFFIX}")
         policy = msgspec.structs.replace(DEFAULT_POLICY, profile=named(profile))
-        objects = load_yaml(files)
-        if not objects:
-            raise Unusable(f"{', '.join(map(named_file, files))}: expected Kubernetes objects, found none")
-        simulation = simulating.simulate(objects, policy)
+        objects, misfits = read_yaml(files)
+        simulation = simulating.simulate(objects, policy, misfits)
     if log is not None:
         run(_keep(simulation.log, log))
     found = simulation.answer()
@@ -219,7 +217,7 @@ def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as
         show.json_line(found)
     else:
         show.answer(found)
-    return 0
+    return 1 if found["rejected"] else 0
 
 
 async def _keep(log: EventLog, path: Path) -> None:

@@ -31,6 +31,7 @@ from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
 from services.planner import core as planner
 from services.simulator.errors import ApiError
+from services.simulator.manifests import ManifestError
 from services.simulator.offline import EPOCH, offered
 from services.simulator.operators import MAKES
 from services.simulator.operators.jobset import RUNTIMES
@@ -61,15 +62,20 @@ class Restless(RuntimeError):
     """The cores go on deciding without end: a bug."""
 
 
-def simulate(objects: Iterable[dict[str, Any]], policy: Policy = DEFAULT_POLICY) -> Simulation:
-    """All that can be decided about these Kubernetes objects. One that a server would refuse costs itself only."""
+def simulate(
+    objects: Iterable[dict[str, Any]], policy: Policy = DEFAULT_POLICY, misfits: Iterable[ManifestError] = ()
+) -> Simulation:
+    """All that can be decided about these Kubernetes objects. One that a server would refuse costs itself only.
+
+    `misfits`: what is wrong with those that are none.
+    """
     objects = list(objects)
     simulation = Simulation()
     simulation.begin(policy)
     simulation.unread = unread(objects)
     simulation.warnings = misspelt(flatten(objects))
     accepted, refused = listed(objects)
-    simulation.refused += map(str, refused)
+    simulation.refused += map(str, [*misfits, *refused])
     simulation.observe(accepted)
     simulation.settle()
     return simulation

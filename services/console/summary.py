@@ -64,6 +64,8 @@ def _named(event: ev.DeclarationRejected) -> str:
 
 def why_rejected(event: ev.DeclarationRejected) -> str:
     """The field, what stands there, what was expected."""
+    if not event.value and ", got " in event.expected:  # a decoder's words, which say what stands there
+        return f"{event.field}: expected {event.expected}"
     stands = repr(event.value) if event.value else "empty or missing"
     return f"{event.field} is {stands}; expected {event.expected}"
 

@@ -1,6 +1,7 @@
 """The simulated cluster as a process: ``python -m services.simulator --nodes nodes.yaml --workload jobs.yaml``.
 
-Its first line on stdout is JSON, ``{"url": "http://127.0.0.1:…"}``; it serves until SIGTERM or SIGINT.
+Its first line on stdout is JSON, ``{"url": "http://127.0.0.1:…", "refused": […]}``, with what is wrong with the objects
+that are not taken; it serves until SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import gc
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
-from services.simulator.manifests import ManifestError, load_yaml
-from services.simulator.operators import operated
+from services.simulator.manifests import ManifestError, read_yaml
+from services.simulator.offline import named_first
+from services.simulator.operators import admitted
 from services.simulator.traces import MODES, TRACES, TraceError, load
 
 
@@ -70,7 +73,7 @@ async def _serve(arguments: Any) -> None:
         startup_ms=arguments.startup_ms,
         termination_ms=arguments.termination_ms,
     )
-    cluster.load(operated(load_yaml([*arguments.nodes, *arguments.workload])))
+    refused = _load(cluster, [*arguments.nodes, *arguments.workload])
     if arguments.trace:
         cluster.load(load(arguments.trace, arguments.dir, arguments.limit, gang_groups=arguments.gang_groups))
     gc.collect()
@@ -81,11 +84,24 @@ async def _serve(arguments: Any) -> None:
     await cluster.start(arguments.port)
     if arguments.kubeconfig:
         cluster.write_kubeconfig(arguments.kubeconfig)
-    print(json.dumps({"url": cluster.url}), flush=True)
+    print(json.dumps({"url": cluster.url, "refused": refused}), flush=True)
     try:
         await cluster.serve(until=stop)
     finally:
         await cluster.stop()
+
+
+def _load(cluster: SimulatedCluster, files: Sequence[Path]) -> list[str]:
+    """The files' objects; what is wrong with those that cannot be taken, which cost themselves only."""
+    objects, misfits = read_yaml(files)
+    made, denied = admitted(objects)
+    refused = [str(error) for error in (*misfits, *denied)]
+    for obj in sorted(made, key=named_first):
+        try:
+            cluster.load([obj])
+        except ApiError as error:
+            refused.append(str(error))
+    return refused
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ annotations, specs that are objects, pods with containers, counts that are count
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,30 @@ class ManifestError(ValueError):
 def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
     """All objects of the files, in order; of a directory those of its .yaml, .yml and .json files; ``-``: of stdin.
 
-    Raises ManifestError.
+    Raises ManifestError for the first that cannot be taken.
     """
-    return [obj for path in paths for file in _files(Path(path)) for obj in _load_file(file)]
+    objects, refused = _sorted_out(paths)
+    if refused:
+        raise refused[0]
+    return objects
+
+
+def read_yaml(paths: Sequence[Path | str]) -> tuple[list[Object], list[ManifestError]]:
+    """As `load_yaml`, but what cannot be taken costs itself only: the other objects, and what is wrong with each of it.
+
+    Raises ManifestError for a file that cannot be read, and where nothing is left.
+    """
+    objects, refused = _sorted_out(paths)
+    if paths and not objects:
+        named = ", ".join(named_file(Path(path)) for path in paths)
+        raise refused[0] if refused else ManifestError(f"{named}: expected Kubernetes objects, found none")
+    return objects, refused
+
+
+def _sorted_out(paths: Iterable[Path | str]) -> tuple[list[Object], list[ManifestError]]:
+    found = [one for path in paths for file in _files(Path(path)) for one in _load_file(file)]
+    objects = [one for one in found if not isinstance(one, ManifestError)]
+    return objects, [one for one in found if isinstance(one, ManifestError)]
 
 
 def _files(path: Path) -> list[Path]:
@@ -73,7 +94,7 @@ def named_file(path: Path) -> str:
     return "stdin" if path == STDIN else str(path)
 
 
-def _load_file(path: Path) -> Iterator[Object]:
+def _load_file(path: Path) -> Iterator[Object | ManifestError]:
     name = named_file(path)
     try:
         text = taken(sys.stdin.buffer, name) if path == STDIN else read(path)
@@ -87,20 +108,28 @@ def _load_file(path: Path) -> Iterator[Object]:
             yield from _objects(document, f"{name}, document {number}")
 
 
-def _objects(document: Any, where: str) -> Iterator[Object]:
+def _objects(document: Any, where: str) -> Iterator[Object | ManifestError]:
+    """Those of a document, or what is wrong with them: of a list each for itself."""
+    try:
+        kind = _kind(document, where)
+        if document["apiVersion"].partition("/")[0].endswith(".config.k8s.io"):
+            return  # the configuration of a program, no object of the cluster
+        if kind.endswith("List") and isinstance(document.get("items"), list):
+            for index, item in enumerate(document["items"]):
+                yield from _objects(item, f"{where}, items[{index}]")
+        else:
+            yield _checked(document, f"{where}, {kind}")
+    except ManifestError as error:
+        yield error
+
+
+def _kind(document: Any, where: str) -> str:
     if not isinstance(document, dict):
         raise ManifestError(f"{where}: expected a Kubernetes object, found {_told(document)}")
-    kind = document.get("kind")
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
             raise ManifestError(f"{where}: {field}: expected a name, found {_told(document.get(field))}")
-    if document["apiVersion"].partition("/")[0].endswith(".config.k8s.io"):
-        return  # the configuration of a program, no object of the cluster
-    if str(kind).endswith("List") and isinstance(document.get("items"), list):
-        for index, item in enumerate(document["items"]):
-            yield from _objects(item, f"{where}, items[{index}]")
-    else:
-        yield _checked(document, f"{where}, {kind}")
+    return str(document["kind"])
 
 
 def _checked(obj: Object, where: str) -> Object:
@@ -149,6 +178,8 @@ def _metadata(metadata: Any, where: str, *, named: bool) -> Object:
     for field in ("name", "generateName", "namespace"):
         if field in checked and not isinstance(checked[field], str):
             raise ManifestError(f"{where}: metadata.{field}: expected a string, found {_told(checked[field])}")
+    if named:
+        where = f"{where} {checked.get('name') or checked['generateName']}"
     for field in ("labels", "annotations"):
         for key, value in _mapping(checked.get(field), f"metadata.{field}", where).items():
             if not isinstance(value, str):

@@ -23,6 +23,11 @@ EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 """When everything was created."""
 
 
+def named_first(obj: Object) -> bool:
+    """Sorts what others name before them."""
+    return obj.get("kind") not in ("PriorityClass", "Namespace", "CustomResourceDefinition")
+
+
 def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]:
     """The objects as a client would read them, in the order given: defaults, priority, UID and resourceVersion set.
 
@@ -43,7 +48,7 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
     api = Api(Store(history=0), seed=0, clock=lambda: created)
     made, refused = admitted(objects)
     expanded = list(expand(made))
-    expanded.sort(key=lambda obj: obj.get("kind") not in ("PriorityClass", "Namespace", "CustomResourceDefinition"))
+    expanded.sort(key=named_first)
     found = []
     for obj in expanded:
         try:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -114,7 +115,10 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["job", "list", "--nats", "nats://[::1"], "expected a NATS URL"),
         (["subscribe", "PodBound", "--nats", "http://127.0.0.1:4222"], "expected a NATS URL"),
         (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
+        (["subscribe", "PodBound", "--nats", "{log}"], "log.db: expected a NATS URL"),
+        (["job", "list", "--nats", "host"], "error: host: expected a NATS URL"),
         (["demo", "--keep", "README.md"], "README.md: File exists"),
+        (["demo", "--at-most", "nan"], "--at-most nan: expected a number of seconds"),
         (
             ["job", "give-up", "a", "--cluster", "c", "--reason", " "],
             "--reason: expected why nothing of it can be there",
@@ -277,3 +281,31 @@ def test_a_planner_that_waits_for_nats_ends_when_it_is_told_to() -> None:
             _, said = process.communicate(timeout=120)
     assert process.returncode == 0
     assert b'"error"' not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        ("planner --nats host", {}, b"--nats, MUSTER_NATS_URL: host: expected a NATS URL such as"),
+        (
+            "feed",
+            {"OTEL_TRACES_EXPORTER": "zipkin"},
+            b"OTEL_TRACES_EXPORTER: expected otlp (over http), console or none",
+        ),
+        ("feed", {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}, b"must be a positive integer"),
+    ],
+)
+def test_a_service_names_a_setting_that_is_wrong(arguments: str, environment: dict[str, str], said: bytes) -> None:
+    process = _muster(arguments, stderr=subprocess.PIPE, env=os.environ | environment)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert said in told
+    assert len(told.splitlines()) == 1
+
+
+def test_interrupted_while_it_is_imported_it_ends_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    path = os.pathsep.join((str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])))
+    process = _muster("--version", stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path})
+    assert process.communicate(timeout=120)[1] == b""
+    assert process.returncode == -signal.SIGINT

@@ -36,6 +36,7 @@ def tiny(tmp_path: Path) -> list[str]:
         owner("Job", "never", 9, {GANG: "never"}),
         pod("alone", "500m"),
         pod("odd", "many"),
+        {"kind": "Pod"},
     ]
     files = {"nodes": [node("n1", cpu="4"), node("n2", cpu="4")], "workload": things}
     arguments = []
@@ -72,8 +73,9 @@ def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
     assert list(found["waiting_groups"]) == ["default/never"]
     assert "Insufficient cpu" in found["waiting_groups"]["default/never"]["why"]
     assert found["rejected"] == [
+        f"{tiny[-1]}, document 9: apiVersion: expected a name, found nothing",
         "Pod default/odd: spec.containers[0].resources.requests.cpu is 'many'; "
-        "expected a quantity such as 500m, 1.5, 2Gi or 1e3"
+        "expected a quantity such as 500m, 1.5, 2Gi or 1e3",
     ]
     assert found["verified"] is found["settled"] is True
     assert found["decisions"] > 0

@@ -216,6 +216,20 @@ def test_what_a_server_would_refuse_costs_itself_only() -> None:
     ]
 
 
+def test_a_document_that_is_no_object_costs_itself_only_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    odd = pod("odd") | {"metadata": {"name": "odd", "labels": {"size": 3}}}
+    file = tmp_path / "all.yaml"
+    file.write_text("\n---\n".join(map(json.dumps, [node("n1"), odd, {"kind": "Pod"}, pod("a")])))
+    said = CliRunner().invoke(app, ["simulate", "-f", str(file), "--json"])
+    assert said.exit_code == 1
+    found = json.loads(said.stdout)
+    assert found["bound"] == {"default/a": "n1"}
+    assert found["rejected"] == [
+        f"{file}, document 2, Pod odd: metadata.labels[size]: expected a string, found int 3",
+        f"{file}, document 3: apiVersion: expected a name, found nothing",
+    ]
+
+
 def test_pods_that_wait_for_one_reason_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     show.answer(placed(node("n1"), *(pod(f"large-{number}", "99") for number in range(9)), pod("odd", "many")))
     said = capsys.readouterr().out
@@ -246,6 +260,10 @@ def test_a_rejection_says_what_is_missing_and_names_what_has_no_namespace() -> N
     assert placed(bare)["rejected"] == [
         "Node n1: status.allocatable is empty or missing; expected a quantity for each resource"
     ]
+    odd = pod("odd")
+    odd["spec"]["containers"][0]["resources"]["requests"]["cpu"] = [1]
+    (why,) = placed(node("n1"), odd)["rejected"]
+    assert why.endswith("resources.requests[...]: expected int | float | str, got array")
 
 
 def test_objects_may_come_from_stdin() -> None:

@@ -277,12 +277,20 @@ async def test_the_official_client_finds_its_way(cluster: SimulatedCluster, tmp_
 
 async def test_a_process_of_its_own_serves_manifests_until_sigterm(tmp_path: Path) -> None:
     manifest, config = tmp_path / "nodes.yaml", tmp_path / "kubeconfig"
-    manifest.write_text(json.dumps(node("n")))
+    unnamed = {"apiVersion": "v1", "kind": "Node"}
+    classy = pod("a") | {"spec": pod("a")["spec"] | {"priorityClassName": "high"}}
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1}
+    manifest.write_text("\n---\n".join(map(json.dumps, [unnamed, node("n"), node("n"), classy, high])))
     command = ("-m", "services.simulator", "--nodes", str(manifest), "--token", "t", "--kubeconfig", str(config))
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        url = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))["url"]
+        said = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
+        url = said["url"]
+        assert said["refused"] == [
+            f"{manifest}, document 1, Node: metadata.name: expected a name, found nothing",
+            'nodes "n" already exists',
+        ]
         assert json.loads(config.read_text())["clusters"][0]["cluster"]["server"] == url
         headers = {"Authorization": "Bearer t"}
         async with aiohttp.ClientSession(headers=headers) as session, session.get(f"{url}/api/v1/nodes") as response:

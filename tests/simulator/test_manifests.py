@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.simulator.manifests import ManifestError, load_yaml
+from services.simulator.manifests import ManifestError, load_yaml, read_yaml
 from services.simulator.offline import served
 
 SHARED = Path(__file__).parents[3] / "shared" / "manifests"
@@ -102,7 +102,7 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
         ),
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {min-available: 3}}",
-            "metadata.labels[min-available]: expected a string, found int 3",
+            "Pod a: metadata.labels[min-available]: expected a string, found int 3",
         ),
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {groups: [b]}}",
@@ -125,6 +125,25 @@ def test_a_bad_document_is_named_with_its_field(tmp_path: Path, text: str, told:
         load_yaml([path])
     assert str(path) in str(raised.value)
     assert told in str(raised.value)
+
+
+def test_what_is_bad_costs_itself_only(tmp_path: Path) -> None:
+    bad = write(
+        tmp_path / "bad.yaml", f"{GOOD}---\nx: 1\n---\n- 1\n---\napiVersion: v1\nkind: List\nitems: [1, {{}}]\n"
+    )
+    objects, refused = read_yaml([bad])
+    assert objects == load_yaml([write(tmp_path / "good.yaml", GOOD)])
+    assert [str(error).removeprefix(f"{bad}, ").partition(":")[0] for error in refused] == [
+        "document 4",
+        "document 5",
+        "document 6, items[0]",
+        "document 6, items[1]",
+    ]
+    with pytest.raises(ManifestError, match="document 1: apiVersion"):
+        read_yaml([write(tmp_path / "bad.yaml", "x: 1")])
+    with pytest.raises(ManifestError, match="expected Kubernetes objects, found none"):
+        read_yaml([write(tmp_path / "bad.yaml", "---")])
+    assert read_yaml([]) == ([], [])
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -155,7 +156,7 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
         server = stack.enter_context(EmbeddedServer(options.directory / "nats"))
         log = await open_log(server.url, CLUSTER, create=True)
         stack.push_async_callback(log.close)
-        kubeconfig = await _kubeconfig(simulator, options)
+        kubeconfig, refused = await _served(simulator, options)
         services = _start_services(options, server.url, kubeconfig, names)
         stack.callback(stop, services)
         async with following(progress.follow(log)):
@@ -165,7 +166,7 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
         stack.push_async_callback(file.close)
         await copy(log, file)
         report = await verify(file)
-        return _outcome(progress, settled, report, database, statuses)
+        return _outcome(progress, refused, settled, report, database, statuses)
 
 
 # --------------------------------------------------------------------------------------------------------- the processes
@@ -173,8 +174,8 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
 
 def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
     """The simulated cluster, and the schedulerNames of its workload."""
-    from services.simulator.manifests import load_yaml
-    from services.simulator.operators import operated
+    from services.simulator.manifests import read_yaml
+    from services.simulator.operators import admitted
 
     nodes, pods = options.nodes, options.workload
     names = frozenset({"muster"})
@@ -188,7 +189,7 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
         pods = (_write(options.directory / "workload.yaml", workload.workload()),)
     for flag, files in (("--nodes", nodes), ("--workload", pods)):
         for file in files:
-            names |= scheduler_names(operated(load_yaml([file])))
+            names |= scheduler_names(admitted(read_yaml([file])[0])[0])
             arguments += [flag, str(file)]
     return Child("the simulated cluster", arguments, options.directory / "simulator.log"), names
 
@@ -210,10 +211,10 @@ def _write(path: Path, objects: Iterable[dict[str, Any]]) -> Path:
     return path
 
 
-async def _kubeconfig(simulator: Child, options: Options) -> Path:
-    """Written before the simulator says where it serves."""
+async def _served(simulator: Child, options: Options) -> tuple[Path, list[str]]:
+    """The kubeconfig, which is written before the simulator says where it serves; and what it says it did not take."""
     deadline = time.monotonic() + READY_WITHIN_S
-    while '{"url"' not in simulator.log.read_text(errors="replace"):
+    while (said := re.search(r'^\{"url".*\n', simulator.log.read_text(errors="replace"), re.MULTILINE)) is None:
         try:
             simulator.check()
         except ChildFailed as error:
@@ -221,7 +222,7 @@ async def _kubeconfig(simulator: Child, options: Options) -> Path:
         if time.monotonic() > deadline:
             raise Unusable(f"the simulated cluster is not ready within {READY_WITHIN_S:.0f} s:\n{simulator.tail()}")
         await asyncio.sleep(0.02)
-    return options.directory / "kubeconfig"
+    return options.directory / "kubeconfig", json.loads(said[0])["refused"]
 
 
 def _start_services(options: Options, nats: str, kubeconfig: Path, names: frozenset[str]) -> list[Child]:
@@ -273,7 +274,9 @@ async def _until_rest(
     return True
 
 
-def _outcome(progress: Progress, settled: bool, report: Report, database: Path, statuses: dict[str, int]) -> Outcome:
+def _outcome(
+    progress: Progress, refused: list[str], settled: bool, report: Report, database: Path, statuses: dict[str, int]
+) -> Outcome:
     state = progress.state
     bound, seconds = len(bound_pods(state)), progress.seconds()
     return Outcome(
@@ -282,7 +285,7 @@ def _outcome(progress: Progress, settled: bool, report: Report, database: Path, 
         waiting=len(waiting_pods(state)),
         gangs=gangs(state),
         waiting_groups=waiting_groups(state),
-        rejected=rejections(state),
+        rejected=[*refused, *rejections(state)],
         settled=settled,
         seconds=round(seconds, 3),
         pods_per_second=round(bound / seconds, 1) if seconds else 0.0,
