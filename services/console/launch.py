@@ -23,10 +23,10 @@ from events.envelope import MalformedCommit
 from events.homes import SUFFIX, open_log, split
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, acquire_first
-from events.log import LogError
-from events.subjects import shard_of
+from events.log import EventLog, LogError
+from events.subjects import FEDERATION, shard_of, subject
 from services.health import Health
-from services.settings import Settings
+from services.settings import InvalidSetting, Settings
 from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
@@ -34,6 +34,8 @@ AUTO = "auto"
 VERSION = "0.1.0"
 AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
+FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
+"""The one writer of a federation's log, and whom every cluster's log has."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
@@ -58,7 +60,7 @@ def serve(role: str, settings: Settings) -> int:
         logger.error("OTEL_…: %s", error)
         return USAGE
     try:
-        if wrong := _no_url(settings.nats_url) or (_unusable(settings) if role == "federator" else ""):
+        if wrong := _no_url(settings.nats_url) or (_unusable(settings) if role == FEDERATOR else ""):
             logger.error("%s", wrong)
             return USAGE
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
@@ -142,6 +144,9 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, (UnknownCommit, MalformedCommit)):
         logger.error("this version cannot read the log: %s", error)
         return UNKNOWN_COMMIT
+    if isinstance(error, InvalidSetting):
+        logger.error("%s", error)
+        return USAGE
     if isinstance(error, SteppedDown):
         logger.warning("stepped down: %s", error)
         return STEPPED_DOWN
@@ -199,6 +204,7 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
             settings.nats_url, settings.cluster, create=True, replicas=settings.log_replicas, **settings.nats_options()
         )
         stack.push_async_callback(log.close)
+        await _check_kind(role, log)
         health.ready = True
         if not isinstance(log, JetStreamLog):
             await _run(role, settings, log, Seat(_writers(role, settings)[0], stop))
@@ -216,6 +222,16 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
                 service.cancel()
                 raise SteppedDown(f"the lease of {seat.writer} is lost")
             lost.cancel()
+
+
+async def _check_kind(role: str, log: EventLog) -> None:
+    """Clusters' and federations' logs are named alike; one that both wrote into is neither. Raises InvalidSetting."""
+    kind, others = ("cluster", OF_CLUSTERS) if role == FEDERATOR else ("federation", (FEDERATOR,))
+    theirs = log.cluster == FEDERATION and role != FEDERATOR
+    for other in others:
+        theirs = theirs or await log.last(subject(log.cluster, other)) is not None
+    if theirs:
+        raise InvalidSetting(f"--cluster {log.cluster}: expected another name: this is the log of a {kind}")
 
 
 def _writers(role: str, settings: Settings) -> list[str]:

@@ -22,6 +22,7 @@ from services import settings
 from services.console import launch
 from services.console.processes import Child, stop
 from services.health import Health
+from tests.feed.commits import append
 from tests.waiting import until
 
 
@@ -108,3 +109,25 @@ async def test_a_planner_reaches_its_log_over_websockets(urls: tuple[str, str], 
         stop([child])
         await log.close()
     assert isinstance(decode(first[0]).events[0], ev.PlannerTaken)
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize(
+    ("writer", "role", "kind"),
+    [
+        ("ingest", "federator", "cluster"),
+        ("binder", "federator", "cluster"),
+        ("federator", "planner", "federation"),
+        ("federator", "feed", "federation"),
+    ],
+)
+async def test_nobody_writes_into_a_log_of_the_other_kind(tmp_path: Path, writer: str, role: str, kind: str) -> None:
+    """As it was: of a cluster's log that a federator had taken `verify` said that all was reproduced, and saw nothing."""
+    chosen = settings.read({"nats_url": str(tmp_path / "log.db"), "cluster": "test"})
+    log = await open_log(chosen.nats_url, chosen.cluster, create=True)
+    await append(log, writer, [ev.Ticked(time_ns=0, jumped_ns=0)])
+    await log.close()
+    with pytest.raises(settings.InvalidSetting, match=f"--cluster test: .*: this is the log of a {kind}$") as refused:
+        async with asyncio.timeout(60):
+            await launch._hold_and_run(role, chosen, asyncio.Event(), Health())
+    assert launch._exit_code(refused.value) == launch.USAGE
