@@ -310,3 +310,17 @@ def test_what_is_nominated_is_what_stands_one_assignment_after_the_other() -> No
         NodeAssignment("n1", ("train-2",)),
         NodeAssignment("n1", ("train-3",)),
     )
+
+
+def test_a_later_nomination_has_its_own_time() -> None:
+    """The deadline of one that ended is about nothing any more, though it is for the same group."""
+    world = after_three()
+    world.append("binder", [ev.GroupNominationEnded(group=GANG, reason="Expired")])
+    world.pass_s(6)
+    for turn in range(3, 6):
+        lose(world, turn)
+    assert nominated(world)
+    world.pass_s(6)
+    assert not world.state.group_nominations[GANG].due
+    world.pass_s(6)
+    assert world.state.group_nominations[GANG].due

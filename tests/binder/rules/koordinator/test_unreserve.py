@@ -491,3 +491,40 @@ def test_a_pod_that_goes_leaves_no_intent_behind() -> None:
     world.terminating(uids[1])
     world.finished(uids[2])
     assert not world.state.marks
+
+
+def test_pods_that_said_so_before_say_so_of_a_later_timeout() -> None:
+    """The user declared the gang otherwise and left the annotations where they were: nobody is asked to write them
+    again, and they count again."""
+    world, uids = over()
+    longer = msgspec.structs.replace(TRAIN, waiting_time_ms=6_000)
+    fact = world.state.pods[uids[0]].fact
+    assert fact.gang is not None
+    gang = msgspec.structs.replace(fact.gang, declared=longer)
+    world.facts(msgspec.structs.replace(fact, gang=gang, resource_version=world.version()))
+    assert not timeouts.stands(world.state, world.state.groups["default/train"])
+    world.propose("default/train", {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(7)
+    assert of_type(world.judge(), ev.GangTimedOut) == [ev.GangTimedOut(group="default/train", pods=())]
+    assert refusals(world.plan()) == ["GangTimedOut"]
+
+
+def test_an_annotation_that_means_nothing_any_more_is_no_news_when_its_pod_changes() -> None:
+    world, uids = over()
+    world.pod_group("train", 3, 6_000, dialect=KOORDINATOR)
+    for uid in uids:
+        world.says(uid)
+    world.settle()
+    assert world.where(*uids) == ["n0"] * 3
+
+
+def test_our_word_of_a_pod_that_left_its_gang_ends_its_intent() -> None:
+    """A user took it out of the gang before the answer came: what it was to say is of no gang of its own."""
+    world, uids = waiting()
+    world.pass_s(6)
+    world.judge()
+    ours = world.version()
+    world.pod(uids[2])
+    world.append("binder", [ev.TimeoutMarked(pods=((uids[2], ours),))], cause="outcome")
+    assert list(world.state.marks) == uids[:2]

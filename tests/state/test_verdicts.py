@@ -1,0 +1,247 @@
+"""Verdicts whose cluster went on between the decision and its place in the log: facts come in between, and win."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+import events as ev
+from events.objects import Declaration
+from events.policy import DEFAULT_POLICY
+from services.binder import core as binder
+from services.state.records import AWAITING, BOUND_CLAIM, IDLE, PARKED, READY
+from tests.world import World, of_type
+
+GANG = "default/train"
+KOORDINATOR = "koordinator/v1alpha1"
+
+
+def decided(world: World, kind: type) -> list[ev.Event]:
+    """What the binder says of the state as it stands, not appended yet; `kind` is what this is about."""
+    found: list[ev.Event] = list(binder.decide(world.state))
+    assert of_type(found, kind)
+    return found
+
+
+def placed(pods: int = 3) -> World:
+    """A gang of three on a node with room for all; `pods` of them are proposed."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, nominate_after_refusals=1))
+    world.node("n0")
+    uids = world.gang("train", 3, 3)
+    world.propose(GANG, dict.fromkeys(uids[:pods], "n0"))
+    return world
+
+
+def crowded() -> World:
+    """A proposal for two nodes, of which a stranger took one."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, nominate_after_refusals=1))
+    world.node("n0", cpu=2)
+    world.node("n1", cpu=1)
+    uids = world.gang("train", 3, 3)
+    world.propose(GANG, dict(zip(uids, ("n0", "n0", "n1"), strict=True)))
+    world.pod("stranger", node="n1", candidate=False)
+    return world
+
+
+def timed_out() -> World:
+    """A Koordinator gang whose waiting time is over."""
+    world = World()
+    world.node("n0")
+    declared = Declaration(min_member=3, waiting_time_ms=1_000, said=("min_member", "waiting_time_ms"))
+    uids = [world.pod(f"train-{i}", "train", dialect=KOORDINATOR, declared=declared) for i in range(3)]
+    world.propose(GANG, {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(2)
+    return world
+
+
+SAID: dict[type, Callable[[], World]] = {
+    ev.GangPermitted: placed,
+    ev.GangHeld: lambda: placed(2),
+    ev.ProposalRefused: crowded,
+    ev.GroupNominated: crowded,
+    ev.GangTimedOut: timed_out,
+    ev.GangReleased: timed_out,
+}
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_of_a_group_that_is_gone_it_leaves_nothing(kind: type) -> None:
+    world = SAID[kind]()
+    said = decided(world, kind)
+    uids = [f"train-{i}" for i in range(3)]
+    for uid in uids:
+        world.deleted(uid)
+    world.append("binder", said, cause="decide")
+    world.settle()
+    state = world.state
+    assert (state.groups, state.proposals, state.permitted, state.holding, state.marks) == ({}, {}, {}, {}, {})
+    assert (state.group_nominations, [uid for uid in uids if uid in state.claims]) == ({}, [])
+
+
+def test_room_is_nominated_for_those_that_are_left() -> None:
+    world = crowded()
+    said = decided(world, ev.GroupNominated)
+    world.deleted("train-0")
+    world.append("binder", said, cause="decide")
+    assert [uid for uid in world.state.claims if uid.startswith("nominated/")] == ["nominated/train-1"]
+
+
+@pytest.mark.parametrize("kind", [ev.GangPermitted, ev.GangHeld, ev.ProposalRefused])
+def test_a_group_of_the_same_name_waits_for_its_own_verdict(kind: type) -> None:
+    world = SAID[kind]()
+    said = decided(world, kind)
+    for i in range(3):
+        world.deleted(f"train-{i}")
+    world.node("n2", cpu=3)
+    anew = [world.pod(f"anew-{i}", "train", minimum=3) for i in range(3)]
+    (proposed,) = of_type(world.plan(), ev.GangPlaced)
+    world.append("binder", said, cause="decide")
+    assert world.state.groups[GANG].phase == AWAITING
+    assert world.state.groups[GANG].conflicts == 0
+    assert not world.plan_would()
+    world.settle()
+    assert all(world.where(*anew))
+
+
+def test_what_was_to_be_given_back_is_kept_where_its_pod_runs_by_now() -> None:
+    """Somebody else bound one of the pods whose hold does not stand, and another is gone."""
+    world = placed(2)
+    world.judge()
+    world.assigned("train-0", "n0")
+    world.deleted("train-1")
+    dropped = ev.GangPermitted(group=GANG, proposals=(), bindings=(), dropped=("train-0", "train-1"))
+    world.append("binder", [dropped], cause="decide")
+    assert {uid: claim.stage for uid, claim in world.state.claims.items()} == {"train-0": BOUND_CLAIM}
+
+
+def test_a_permit_for_what_waited_leaves_the_proposal_for_the_rest_to_its_own_verdict() -> None:
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2)
+    uids = [world.pod(f"train-{i}", "train", dialect="coscheduling/v1alpha1") for i in range(2)]
+    world.propose(GANG, {uids[0]: "n0"})
+    world.judge()
+    world.pod_group("train", 1)
+    said = decided(world, ev.GangPermitted)
+    world.propose(GANG, {uids[1]: "n0"})
+    world.append("binder", said, cause="decide")
+    assert list(world.state.permitted) == uids[:1]
+    assert world.state.groups[GANG].phase == AWAITING
+    assert not world.plan_would()
+    world.settle()
+    assert world.where(*uids) == ["n0", "n0"]
+
+
+def test_a_proposal_for_a_pod_that_somebody_else_bound_is_ignored_and_counted() -> None:
+    world = World()
+    world.node("n0")
+    world.node("n1")
+    uids = world.gang("train", 3, 2)
+    basis = world.state.sequence
+    world.assigned(uids[0], "n1")
+    world.propose(GANG, dict.fromkeys(uids, "n0"), basis=basis)
+    assert world.state.ignored == {"GangPlaced": 1}
+    assert {uid: claim.node for uid, claim in world.state.claims.items()} == {uids[0]: "n1"}
+    world.settle()
+    assert all(world.where(*uids))
+
+
+def test_a_second_proposal_of_a_group_before_the_verdict_is_ignored_and_counted() -> None:
+    """Also where it is for other pods."""
+    world = placed(2)
+    world.propose(GANG, {"train-2": "n0"})
+    assert world.state.ignored == {"GangPlaced": 1}
+    assert "train-2" not in world.state.claims
+
+
+def test_a_pod_that_somebody_else_bound_meanwhile_has_no_intent() -> None:
+    world = placed()
+    said = decided(world, ev.GangPermitted)
+    world.assigned("train-0", "n0")
+    world.append("binder", said, cause="decide")
+    assert list(world.state.permitted) == ["train-1", "train-2"]
+    assert world.state.claims["train-0"].stage == BOUND_CLAIM
+
+
+def test_an_intent_has_the_precondition_that_was_decided() -> None:
+    """The pod changed meanwhile: the API server refuses the binding, and it is decided anew whether it may stand."""
+    world = placed()
+    said = decided(world, ev.GangPermitted)
+    known = world.state.pods["train-0"].resource_version
+    world.pod("train-0", "train", minimum=3, priority=1)
+    world.append("binder", said, cause="decide")
+    assert world.state.pods["train-0"].resource_version != known
+    assert world.state.claims["train-0"].resource_version == known
+
+
+def test_a_pod_that_was_given_another_gang_while_it_waited_goes_there_when_it_is_given_back() -> None:
+    world = placed(2)
+    world.judge()
+    world.pod("train-1", "other", minimum=1)
+    assert world.state.pods["train-1"].gang == GANG
+    dropped = ev.GangPermitted(group=GANG, proposals=(), bindings=(), dropped=("train-1",))
+    world.append("binder", [dropped], cause="decide")
+    assert world.state.pods["train-1"].gang == "default/other"
+
+
+def declared(minimum: int) -> World:
+    """A gang of two by its PodGroup; the first waits at permit."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod_group("train", minimum)
+    uids = [world.pod(f"train-{i}", "train", dialect="coscheduling/v1alpha1") for i in range(2)]
+    world.propose(GANG, {uids[0]: "n0"})
+    assert of_type(world.judge(), ev.GangHeld)
+    return world
+
+
+def test_a_group_is_tried_at_once_when_what_waited_is_permitted() -> None:
+    """Also while the rest of it backs off: what is lacking now is less."""
+    world = declared(2)
+    world.plan()
+    assert world.state.groups[GANG].phase == PARKED
+    world.pod_group("train", 1)
+    assert not world.plan_would()
+    assert of_type(world.judge(), ev.GangPermitted)
+    assert world.state.groups[GANG].phase == READY
+
+
+def test_a_release_leaves_a_proposal_to_its_own_verdict() -> None:
+    """It was proposed when the binder had decided already that what waits has waited long enough."""
+    world = declared(2)
+    world.node("n1")
+    world.pass_s(11)
+    said = decided(world, ev.GangReleased)
+    world.propose(GANG, {"train-1": "n1"})
+    world.append("binder", said, cause="decide")
+    assert world.state.groups[GANG].phase == AWAITING
+    world.settle()
+    world.pass_s(2)
+    world.settle()
+    assert all(world.where("train-0", "train-1"))
+
+
+def test_a_release_of_what_is_on_its_way_out_leaves_nothing_to_be_tried() -> None:
+    world = declared(2)
+    world.deleted("train-1")
+    world.terminating("train-0")
+    assert of_type(world.judge(), ev.GangReleased)
+    assert world.state.groups[GANG].phase == IDLE
+    assert world.state.cohorts == {}
+
+
+def test_a_timeout_tries_nobody_elses_gang_at_once() -> None:
+    """Only what gave its room for a deadlock does; others that hold room and lack more have their backoff."""
+    world = declared(2)
+    world.plan()
+    world.node("n1", cpu=1)
+    other = world.gang("other", 2, 2)
+    world.propose("default/other", {other[0]: "n1"})
+    world.judge()
+    world.append("binder", [ev.GangReleased(group="default/other", reason="Timeout", pods=(other[0],))])
+    assert world.state.groups[GANG].phase == PARKED
+    (cohort,) = [one for one in world.state.cohorts.values() if "default/other" in one.groups]
+    assert cohort.message == "1 pods were given back: Timeout"
