@@ -169,6 +169,15 @@ def test_room_for_a_class_that_went_meanwhile_is_neither_asked_for_nor_reserved(
     assert world.state.ignored == {"RoomReserved": 1, "RoomRequested": 1}
 
 
+def test_room_for_two_classes_of_which_one_went_is_not_asked_for_either() -> None:
+    world, _ = _asked()
+    (request,) = world.state.room_requests.values()
+    gone = ClassRoom("gone", {"n0": 1})
+    world.append("planner.a", [ev.RoomRequested(group=request.group, room=(*request.room, gone))])
+    assert world.state.room_requests[request.group].room == request.room
+    assert world.state.ignored == {"RoomRequested": 1}
+
+
 # ----------------------------------------------------------------------------------------------- what is derived of them
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import Declaration
+from events.objects import Declaration, Place
 from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
 from services.state.records import AWAITING, BOUND_CLAIM, IDLE, PARKED, READY
@@ -79,6 +79,16 @@ def test_of_a_group_that_is_gone_it_leaves_nothing(kind: type) -> None:
     state = world.state
     assert (state.groups, state.proposals, state.permitted, state.holding, state.marks) == ({}, {}, {}, {}, {})
     assert (state.group_nominations, [uid for uid in uids if uid in state.claims]) == ({}, [])
+
+
+def test_nor_does_a_disagreement() -> None:
+    world = placed()
+    (proposal,) = world.state.proposals.values()
+    for i in range(3):
+        world.deleted(f"train-{i}")
+    place = Place(proposal.sequence, proposal.index)
+    world.append("binder", [ev.DisagreementDetected(group=GANG, proposal=place, node="n0")])
+    assert (world.state.groups, world.state.cohorts) == ({}, {})
 
 
 def test_room_is_nominated_for_those_that_are_left() -> None:

@@ -83,6 +83,13 @@ def test_nobody_who_writes_is_switched_past(lacking: str) -> None:
     assert switch(world, 2, 2) == (2, 2)
 
 
+@pytest.mark.parametrize("has", [ev.VersionsAnnounced(rules=(1, 2), state=(1,)), ev.VersionsAnnounced((1,), (1, 2))])
+def test_one_that_has_the_half_of_it_is_not_switched_past_either(has: ev.VersionsAnnounced) -> None:
+    world = World(supports=BOTH)
+    world.append("binder", [ev.BinderTaken(holder="half"), has], cause="taken")
+    assert switch(world, 2, 2) == (1, 1)
+
+
 @pytest.mark.parametrize("gone", ["left", "lost"])
 def test_a_shard_that_is_gone_is_not_asked(gone: str) -> None:
     world = World(supports=BOTH)

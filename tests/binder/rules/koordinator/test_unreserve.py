@@ -528,3 +528,20 @@ def test_our_word_of_a_pod_that_left_its_gang_ends_its_intent() -> None:
     world.pod(uids[2])
     world.append("binder", [ev.TimeoutMarked(pods=((uids[2], ours),))], cause="outcome")
     assert list(world.state.marks) == uids[:2]
+
+
+def test_a_group_of_which_a_gang_is_not_koordinators_is_tried_again_by_itself() -> None:
+    """The rule is for those whose gangs are all of this dialect: here a pod that came later names the group."""
+    world = World()
+    world.node("n0")
+    names = {"groups": ("default/a", "default/b"), "said": ("groups",)}
+    own = msgspec.structs.replace(TRAIN, min_member=1, **names)
+    world.pod("a-0", "a", dialect=KOORDINATOR, declared=msgspec.structs.replace(own, said=("min_member", "groups")))
+    world.pod_group("b", 3, 1_000)
+    world.pod("b-0", "b", dialect="coscheduling/v1alpha1")
+    world.pod("b-1", "b", dialect=KOORDINATOR, declared=own)
+    assert world.state.groups["default/a"].gangs == ("default/a", "default/b")
+    world.propose("default/a", {"a-0": "n0"})
+    assert of_type(world.judge(), ev.GangHeld)
+    world.pass_s(11)
+    assert [type(event) for event in world.judge()] == [ev.GangReleased]

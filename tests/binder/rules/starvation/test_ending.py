@@ -9,7 +9,7 @@ import events as ev
 from events.objects import ClassRoom
 from events.policy import DEFAULT_POLICY
 from services.state.records import READY
-from tests.world import World
+from tests.world import World, of_type
 
 GANG = "default/train"
 
@@ -159,3 +159,38 @@ def test_a_refusal_that_did_not_know_of_the_end_does_not_sleep_through_it() -> N
     world.pass_s(11)
     world.settle()
     assert world.where("small") == ["n0"]
+
+
+def test_a_later_reservation_has_its_own_time() -> None:
+    """The deadline of one that ended is about nothing any more, though it is for the same gang."""
+    world = reserved(hold_ms=10_000)
+    world.append("binder", [ev.ReservationEnded(group=GANG, reason="Changed")])
+    world.pass_s(6)
+    request = ev.RoomRequested(group=GANG, room=(ClassRoom(world.scheduling_class(), {"n0": 2, "n1": 1}),))
+    world.append("planner.a", [request], cause="by hand")
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    world.pass_s(6)
+    assert ended(world) == ""
+    world.pass_s(6)
+    assert ended(world) == "Expired"
+
+
+def test_what_is_reserved_already_or_no_longer_is_ignored_and_counted() -> None:
+    world = reserved()
+    (reservation,) = world.state.reservations.values()
+    world.append("planner.a", [ev.RoomRequested(group=GANG, room=reservation.room)], cause="by hand")
+    over = ev.ReservationEnded(group=GANG, reason="Changed")
+    world.append("binder", [over, over], cause="by hand")
+    assert world.state.ignored == {"RoomRequested": 1, "ReservationEnded": 1}
+    assert not world.state.room_requests
+    assert not world.state.kept_classes
+
+
+def test_who_is_refused_when_it_is_over_waits_for_room() -> None:
+    """Its end wakes whoever was refused before it, and nobody a second time."""
+    world = reserved()
+    world.pass_s(2)
+    world.append("binder", [ev.ReservationEnded(group=GANG, reason="Changed")])
+    assert [event.groups for event in of_type(world.plan(), ev.GroupsRefused)] == [(GANG,)]
+    world.pass_s(30)
+    assert not world.plan_would()

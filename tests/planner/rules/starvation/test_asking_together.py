@@ -177,3 +177,17 @@ def test_a_port_is_promised_once() -> None:
 
 def _owner(world: World, gang: str) -> str:
     return world.state.owners[partition_of(f"default/{gang}")]
+
+
+def test_a_request_of_a_gang_that_is_gone_is_kept_from_nobody() -> None:
+    """Nobody has declined it yet."""
+    world = half_free()
+    world.gang("one", 1, 1, cpu=3)
+    world.plan()
+    room_moves(world)
+    assert asked(world.plan()) == {"one": {"n0": 1}}
+    world.deleted("one-0")
+    world.gang("two", 1, 1, cpu=3)
+    world.plan()
+    room_moves(world)
+    assert asked(world.plan()) == {"two": {"n0": 1}}
