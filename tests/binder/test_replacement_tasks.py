@@ -134,3 +134,15 @@ def test_when_its_time_is_over_the_room_of_a_task_is_for_everybody() -> None:
     world.settle()
     assert world.where("stranger") != [""]
     assert not world.state.nominations
+
+
+def test_of_a_job_that_another_scheduler_started_the_room_is_kept_that_brings_its_minimum_back() -> None:
+    """Nobody permitted it, so that it counts what one pod would make of it: of its tasks, too."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, replacement_hold_ms=30_000))
+    world.node("n0")
+    world.pod_group("job", 3, dialect="volcano/v1beta1", task_minimums={"worker": 2, "ps": 1})
+    for name in ("ps-0", "worker-0", "worker-1"):
+        world.volcano(name, "job", name.partition("-")[0], node="n0")
+    world.finished("ps-0", succeeded=False)
+    world.finished("worker-0", succeeded=False)
+    assert list(world.state.lost) == ["ps-0"]

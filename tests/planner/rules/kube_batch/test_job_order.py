@@ -92,6 +92,22 @@ def test_a_job_that_lost_a_member_is_not_ready() -> None:
     assert tried(world) == ["default/ready@batch", "default/other@batch"]
 
 
+def test_a_job_that_lost_the_minimum_of_a_task_is_not_ready() -> None:
+    """Volcano's minimums of tasks: it has minMember without its ps, and cannot work."""
+    world = roomy()
+    minimums = {"ps": 1, "worker": 1}
+    world.pod_group("job", 2, dialect="volcano/v1beta1", task_minimums=minimums, created_s=1)
+    for name in ("ps-0", "worker-0", "worker-1"):
+        world.volcano(name, "job", name.partition("-")[0])
+    world.settle()
+    world.volcano("worker-2", "job", "worker")
+    job(world, "other", 2, 2, created_s=50)
+    assert tried(world) == ["default/other@batch", "default/job@batch"]
+    world.deleted("ps-0")
+    world.volcano("ps-1", "job", "ps")
+    assert tried(world) == ["default/job@batch", "default/other@batch"]
+
+
 def proposed(world: World) -> dict[str, tuple[int, int]]:
     """Group → how many pods the next cycle places of it: required, optional."""
     return {
