@@ -30,8 +30,7 @@ def replacement_key(uid: str) -> str:
 def only_task(state: State, nomination: Nomination) -> str:
     """The task of whose pods alone one may take a failed member's room: it lacks its own minimum; empty: any of the
     gang's may."""
-    gang = state.gangs.get(nomination.gang)
-    lacks = gang is not None and membership.below_task_minimum(state, gang, nomination.task)
+    lacks = membership.below_task_minimum(state, state.gangs[nomination.gang], nomination.task)
     return nomination.task if lacks else ""
 
 

@@ -107,9 +107,9 @@ def asked_before(state: State, group: Group, asked: Iterable[ev.RoomRequested]) 
 def stays(state: State, claim: Claim) -> bool:
     """Whether the claim's room must count as taken for ever: it is nominated, or its pod is not Muster's to schedule
     (a DaemonSet's, another scheduler's)."""
-    pod = state.pods.get(claim.uid)
-    if claim.stage == NOMINATED or pod is None:
+    if claim.stage == NOMINATED:
         return True
+    pod = state.pods[claim.uid]
     return pod.status != TERMINATING and not pod.fact.candidate
 
 

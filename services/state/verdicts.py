@@ -106,7 +106,7 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
                 pods.accept(state, claim, PERMITTED)
                 state.permitted[claim.uid] = None
                 permits.append(claim.uid)
-    group = None if event.proposals else state.groups.get(event.group)
+    group = state.groups.get(event.group)
     given_back: list[str] = []
     for place in event.proposals:
         group, claims = _settle(state, place)
@@ -188,9 +188,7 @@ def _release(state: State, uids: list[str]) -> None:
 def _settled(state: State, uids: list[str]) -> None:
     """Edits of labels that came in meanwhile count now, after the group's own transition: it may lose its last pod."""
     for uid in uids:
-        pod = state.pods.get(uid)
-        if pod is not None:
-            groups.settled(state, uid, pod)
+        groups.settled(state, uid, state.pods[uid])
 
 
 def permit_due(state: State, key: str) -> None:

@@ -107,7 +107,7 @@ def test_a_group_of_the_same_name_waits_for_its_own_verdict(kind: type) -> None:
         world.deleted(f"train-{i}")
     world.node("n2", cpu=3)
     anew = [world.pod(f"anew-{i}", "train", minimum=3) for i in range(3)]
-    (proposed,) = of_type(world.plan(), ev.GangPlaced)
+    assert of_type(world.plan(), ev.GangPlaced)
     world.append("binder", said, cause="decide")
     assert world.state.groups[GANG].phase == AWAITING
     assert world.state.groups[GANG].conflicts == 0
