@@ -107,6 +107,18 @@ def test_an_older_pod_that_begins_to_declare_is_heard_from_then_on() -> None:
     assert minimum(world) == 2
 
 
+def test_when_the_pod_that_is_heard_declares_nothing_any_more_the_next_is_heard() -> None:
+    world = World()
+    world.node("n0")
+    a, b = world.gang("train", 2, 2)
+    world.pod(a, "train")
+    assert minimum(world) == 2
+    world.pod(b, "train", minimum=1)
+    assert minimum(world) == 1
+    world.pod(b, "train")
+    assert minimum(world) is None
+
+
 def test_a_gang_whose_oldest_pod_was_relabelled_while_it_is_placed_hears_the_next() -> None:
     """What the pod said counts until something else of its gang changes; then the gang was without a declaration."""
     world = World()
@@ -129,6 +141,10 @@ def test_annotations_win_over_the_crd_field_by_field() -> None:
     assert found is not None
     assert (found.min_member, found.mode, found.groups) == (7, "Strict", ()), "what the pod does not say is the CRD's"
     assert found.total_member == 7, "a minimum larger than the total: the total counts as the minimum"
+    group(world, KOORDINATOR, 5, total_member=1)
+    found = world.state.gangs["default/train"].declaration
+    assert found is not None
+    assert found.total_member == 7, "however small that is"
     gone(world, KOORDINATOR)
     assert minimum(world) == 7, "the annotation way needs no CRD"
 

@@ -299,3 +299,34 @@ def test_room_that_a_pod_gives_back_while_it_runs_wakes_who_was_refused_for_it()
     world.pod("large", cpu=1, node="n0")
     world.settle()
     assert world.where("waits") == ["n0"]
+
+
+def test_the_priority_is_the_highest_of_those_that_are_left() -> None:
+    world = World()
+    for i, priority in enumerate((3, 5, 1)):
+        world.pod(f"p{i}", "train", minimum=2, priority=priority)
+    assert world.state.groups["default/train"].priority == 5
+    world.deleted("p1")
+    assert world.state.groups["default/train"].priority == 3
+
+
+def test_a_refused_group_whose_pods_are_all_bound_elsewhere_waits_for_nothing() -> None:
+    """Nor for the end of its backoff."""
+    world = full()
+    uids = world.gang("train", 2, 2)
+    assert refused(world.plan()) == [("InsufficientRoom", 1)]
+    world.node("other", unschedulable=True)
+    for uid in uids:
+        world.assigned(uid, "other")
+    assert phase(world) == IDLE
+    assert not world.state.cohorts
+
+
+def test_the_end_of_an_earlier_pod_group_of_that_name_is_not_its_end() -> None:
+    world = World()
+    world.pod_group("train", 2)
+    gone = ev.PodGroupDeleted(namespace="default", name="train", uid="before", dialect="coscheduling/v1alpha1")
+    world.facts(gone)
+    assert "default/train" in world.state.gangs
+    world.pod_group_deleted("train")
+    assert not world.state.gangs

@@ -3,7 +3,7 @@
 import msgspec
 
 import events as ev
-from events.objects import NodeAssignment
+from events.objects import Declaration, NodeAssignment
 from services.state import queueing
 from services.state.partitions import partition_of
 from tests.facts import pod_group
@@ -194,3 +194,72 @@ def test_a_gang_of_the_group_without_pods_is_waited_for() -> None:
     world.koordinator("default/b", 1, 1, {"groups": groups})
     world.settle()
     assert world.bound() == ["a-0", "b-0"]
+
+
+def test_gangs_whose_pods_were_all_made_anew_are_one_group_again() -> None:
+    """The CRD way: their PodGroups are there all the time, and declare what they declared."""
+    world = World()
+    world.node("n0")
+    groups = ("default/a", "default/b")
+    for name in ("a", "b"):
+        world.pod_group(name, 1, dialect="koordinator/v1alpha1", groups=groups)
+    for turn in ("first", "anew"):
+        pods = [world.pod(f"{name}-{turn}", name, dialect="koordinator/v1alpha1") for name in ("a", "b")]
+        assert group_of(world, "default/a") == groups
+        world.settle()
+        assert world.bound() == pods
+        for uid in pods:
+            world.deleted(uid)
+
+
+def test_a_gang_that_lost_its_last_pod_is_in_no_group() -> None:
+    """The annotation way: it is gone with what declared it, and is waited for like one that never came."""
+    world = World()
+    world.node("n0")
+    for name in ("a", "b"):
+        world.koordinator(f"default/{name}", 1, 1, {"groups": ("default/a", "default/b")})
+    world.deleted("b-0")
+    assert list(world.state.gangs) == ["default/a"]
+    assert group_of(world, "default/a") == ("default/a",)
+    detail = "gang default/a names default/b in its gang group, which is not there yet"
+    assert refusals(world.plan()) == [("WaitingForGang", detail)]
+
+
+def needed(world: World, minimum: int) -> None:
+    """Gang b, of two pods that find no room here. Its rules stay on when the first of them runs."""
+    said = ("match_policy", "min_member")
+    declared = Declaration(minimum, waiting_time_ms=0, match_policy="waiting-and-running", said=said)
+    for uid in ("b-0", "b-1"):
+        world.pod(uid, "b", dialect="koordinator/v1alpha1", declared=declared, cpu=9)
+
+
+def waiting() -> World:
+    """Gang a waits for b, which does not name it, and of which one pod runs: somebody else bound it."""
+    world = World()
+    world.node("n0")
+    world.node("n1", unschedulable=True)
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/b")})
+    needed(world, 2)
+    world.plan()
+    world.assigned("b-0", "n1")
+    for _ in range(3):
+        world.settle()
+        world.pass_s(30)
+    assert not world.plan_would()
+    assert world.where("a-0") == [""]
+    return world
+
+
+def test_who_waits_for_a_gang_goes_on_when_somebody_else_starts_it() -> None:
+    """Whoever binds its pods, they run."""
+    world = waiting()
+    world.assigned("b-1", "n1")
+    world.settle()
+    assert world.where("a-0") == ["n0"]
+
+
+def test_who_waits_for_a_gang_goes_on_when_that_needs_fewer() -> None:
+    world = waiting()
+    needed(world, 1)
+    world.settle()
+    assert world.where("a-0") == ["n0"]

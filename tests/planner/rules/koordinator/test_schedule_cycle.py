@@ -90,6 +90,8 @@ def test_a_child_that_comes_into_an_invalid_cycle_is_rejected() -> None:
     world = crowded(total=4)
     child(world, 2, total=4, cpu=0)
     assert not world.plan_would()
+    world.pass_s(30)
+    assert not world.plan_would(), "nor when the backoff is over"
 
 
 def test_the_last_child_ends_the_cycle() -> None:
