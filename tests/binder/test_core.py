@@ -208,6 +208,18 @@ def test_a_pod_that_asks_for_more_since_the_basis_refuses_without_a_disagreement
     assert of_type(verdicts, ev.DisagreementDetected) == []
 
 
+def test_a_neighbour_that_was_resized_since_the_basis_refuses_without_a_disagreement() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    world.pod("neighbour", node="n0", candidate=False)
+    world.pod("alone")
+    world.plan()
+    world.pod("neighbour", node="n0", candidate=False, cpu=2)
+    (refused,) = world.judge()
+    assert isinstance(refused, ev.ProposalRefused)
+    assert refused.reason == "NoRoom"
+
+
 def test_what_does_not_matter_refuses_nothing() -> None:
     world = World()
     world.node("n0", cpu=2)

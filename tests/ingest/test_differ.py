@@ -290,6 +290,62 @@ def test_pod_groups_and_priority_classes() -> None:
 # -------------------------------------------------------------------------------------------------- restarts and lists
 
 
+def test_what_a_pod_declares_of_its_gang_is_written_as_it_stands() -> None:
+    """Only of Workloads is that looked up elsewhere."""
+    labels = {"pod-group/name": "train", "pod-group/min-available": "2"}
+    *_, written = ingest().observe(pod(labels=labels))
+    assert isinstance(written, PodObserved)
+    assert written.gang is not None
+    assert written.gang.declared is not None
+    assert written.gang.declared.min_member == 2
+
+
+def test_a_priority_class_that_has_the_same_value_changes_no_pod_group() -> None:
+    named = pod_group(api="scheduling.volcano.sh/v1beta1", minMember=1, priorityClassName="high")
+    core = ingest(priority_class(value=7), named)
+    assert names(core.observe(priority_class(version=2, value=7, preemptionPolicy="Never"))) == [
+        "PriorityClassObserved"
+    ]
+    changed = ["PriorityClassObserved", "PodGroupObserved"]
+    assert names(core.observe(priority_class(version=3, value=8, preemptionPolicy="Never"))) == changed
+
+
+def of_workload(version: int = 1, **more: Any) -> Pod:
+    return pod(version=version, workloadRef={"name": "w1", "podGroup": "all"}, **more)
+
+
+def test_a_workload_says_nothing_to_pods_that_are_over() -> None:
+    core = ingest(workload(all=2), of_workload(), of_workload(2, node="n1"), of_workload(3, node="n1", phase="Failed"))
+    assert core.observe(workload(version=2, all=3)) == []
+
+
+def test_the_end_of_an_earlier_workload_of_that_name_is_not_its_end() -> None:
+    core = ingest(workload(all=2), of_workload(), workload(version=5, uid="anew", all=3))
+    assert core.deleted(WORKLOAD.name, workload(version=6).metadata) == []
+    (told,) = core.deleted(WORKLOAD.name, workload(version=7, uid="anew").metadata)
+    assert isinstance(told, PodObserved)
+    assert told.gang is not None
+    assert told.gang.declared is None
+
+
+def test_the_end_of_an_earlier_object_of_that_name_leaves_the_later_ones_rejection() -> None:
+    core = ingest(pod_group(minMember=2), pod_group(version=5, uid="anew", minMember=-1))
+    assert core.deleted("PodGroup", pod_group(version=6).metadata) == []
+    assert names(core.deleted("PodGroup", pod_group(version=7, uid="anew").metadata)) == ["RejectionEnded"]
+
+
+def test_an_older_version_of_what_changed_in_nothing_that_counts_changes_nothing() -> None:
+    """The newest version that was seen counts, not the newest that was written."""
+    core = ingest(node(version=5), node(version=9))
+    assert core.observe(node(version=7, labels={"zone": "a"})) == []
+
+
+def test_what_is_gone_does_not_come_again() -> None:
+    core = ingest(node(version=5))
+    assert names(core.deleted("Node", node(version=6).metadata)) == ["NodeDeleted"]
+    assert core.observe(node(version=7)) == []
+
+
 def test_a_new_process_knows_what_was_written_and_finds_what_it_missed() -> None:
     before = Ingest(["muster"])
     written: list[Event] = []

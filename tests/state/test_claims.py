@@ -276,3 +276,20 @@ def test_terminating_pods_hold_their_room_until_they_are_gone_finished_ones_free
     world.pass_s(2)
     world.settle()
     assert world.where("new") == ["n0"]
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+def test_a_pod_that_is_observed_when_it_is_over_frees_its_room(status: str) -> None:
+    """What ends it may come as a whole observation, too."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod("a")
+    world.pod("b")
+    world.settle()
+    assert world.where("a", "b") == ["n0", ""]
+    over = msgspec.structs.replace(world.state.pods["a"].fact, status=status, node="n0", resource_version="900")
+    world.facts(over)
+    assert "a" not in world.state.claims
+    world.pass_s(2)
+    world.settle()
+    assert world.where("b") == ["n0"]
