@@ -267,3 +267,69 @@ def test_every_kind_has_a_name_of_its_own_but_versions_of_one_share_it() -> None
     assert len(set(names)) == len(names) - 1
     paths = [kind.resource.path for kind in KINDS]
     assert len(set(paths)) == len(paths)
+
+
+# ------------------------------------------------------------------------------------------------- what is at the edges
+
+
+def test_koordinators_annotations_mean_something_on_its_own_pod_groups_alone() -> None:
+    assert observed(pod_group(api=VOLCANO, annotations={K + "mode": "NonStrict"}, minMember=2)).dialect == (
+        "volcano/v1beta1"
+    )
+
+
+def test_kubernetes_own_priority_goes_before_its_class() -> None:
+    core = Ingest(["muster"])
+    core.observe(priority_class(value=7))
+    for version, (own, priority) in enumerate([({}, 7), ({"priority": 3}, 3), ({"priority": -(2**31)}, -(2**31))], 1):
+        policy = {"gang": {"minCount": 2}}
+        seen = pod_group(version=version, api=NATIVE, priorityClassName="high", schedulingPolicy=policy, **own)
+        (event,) = core.observe(seen)
+        assert isinstance(event, ev.PodGroupObserved)
+        assert event.declaration == Declaration(min_member=2, waiting_time_ms=0, priority=priority)
+
+
+def test_coscheduling_knows_no_priority_classes() -> None:
+    """What it does not read cannot be wrong."""
+    assert observed(pod_group(api=X_K8S, minMember=2, priorityClassName=7)).declaration.min_member == 2
+
+
+def test_a_timeout_of_none_is_the_policys() -> None:
+    found = observed(pod_group(api=X_K8S, minMember=2, scheduleTimeoutSeconds=0))
+    assert found.declaration == Declaration(min_member=2, waiting_time_ms=0)
+
+
+@pytest.mark.parametrize("said", [{"networkTopology": {}}, {"networkTopology": {"mode": "soft"}}])
+def test_a_topology_that_says_nothing_hard_keeps_nobody(said: dict[str, Any]) -> None:
+    assert observed(pod_group(api=VOLCANO, minMember=2, **said)).declaration.min_member == 2
+
+
+@pytest.mark.parametrize("constraints", [["a"], "a", {"topology": []}, {}, None])
+def test_constraints_that_constrain_nothing_keep_nobody(constraints: object) -> None:
+    policy = {"gang": {"minCount": 2}}
+    found = observed(pod_group(api=NATIVE, schedulingPolicy=policy, schedulingConstraints=constraints))
+    assert found.declaration.min_member == 2
+
+
+@pytest.mark.parametrize("group", ["a", None, {}, {"name": ""}, {"name": 5, "policy": {"basic": {}}}])
+def test_a_workloads_group_that_is_none_costs_that_workload_only(group: object) -> None:
+    seen = workload()
+    seen.spec.pod_groups = [{"name": "a", "policy": {"basic": {}}}, group]
+    (told,) = Ingest(["muster"]).observe(seen)
+    assert isinstance(told, ev.DeclarationRejected)
+    assert (told.kind, told.field) == ("Workload.scheduling.k8s.io", "spec.podGroups[1]")
+
+
+@pytest.mark.parametrize("groups", ["a", {"name": "a"}, 5])
+def test_a_workload_whose_groups_are_no_list_is_told(groups: object) -> None:
+    seen = workload()
+    seen.spec.pod_groups = groups
+    (told,) = Ingest(["muster"]).observe(seen)
+    assert isinstance(told, ev.DeclarationRejected)
+    assert (told.field, told.value) == ("spec.podGroups", str(groups))
+
+
+def test_a_workload_without_groups_declares_nothing() -> None:
+    seen = workload()
+    seen.spec.pod_groups = None
+    assert Ingest(["muster"]).observe(seen) == []

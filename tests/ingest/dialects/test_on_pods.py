@@ -311,3 +311,37 @@ def test_durations_as_go_writes_them(text: str, milliseconds_: int) -> None:
 @pytest.mark.parametrize("text", ["", "s", "1", "1h 2m", "-1s", "1d", "1e3s", "٣s", "9" * 30 + "s", "99999999999h"])
 def test_what_is_no_duration(text: str) -> None:
     assert isinstance(milliseconds(text, "f"), Rejection)
+
+
+# ------------------------------------------------------------------------------------------------- what is at the edges
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_anything_of_volcanos_makes_a_named_gang_volcanos(where: str) -> None:
+    of: dict[str, dict[str, str]] = {"annotations": {GROUP_NAME: "g"}}
+    of.setdefault(where, {})["volcano.sh/job-name"] = "job"
+    assert member(**of).dialect == "volcano/v1beta1"
+
+
+def test_a_minimum_of_none_is_one() -> None:
+    assert declared(annotations={"scheduling.volcano.sh/group-min-member": "0"}).min_member == 1
+
+
+def test_a_label_that_names_no_gang_is_told() -> None:
+    """The API server would not let it pass; a manifest may have it."""
+    found = refused(labels={"scheduling.x-k8s.io/pod-group": "a/b"})
+    assert found.field == "metadata.labels[scheduling.x-k8s.io/pod-group]"
+
+
+def test_an_empty_annotation_of_koordinators_says_nothing() -> None:
+    assert declared(**koordinator(name="g", min_available="2", mode="", total_number="")).said == ("min_member",)
+
+
+@pytest.mark.parametrize("name", ["a/b@batch", "a/b/c", "/b", "a/", "b"])
+def test_what_names_no_gang_of_a_group_is_told(name: str) -> None:
+    assert refused(**koordinator(name="g", groups=json.dumps([name]))).value == name
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 4])
+def test_a_total_below_the_minimum_is_the_minimum(total: int) -> None:
+    assert declared(**koordinator(name="g", min_available="3", total_number=str(total))).total_member == max(3, total)
