@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 from events.facts import DeclarationRejected, NodeObserved, PodGroupObserved
-from events.objects import DECLARED, Declaration, HostPort, Membership, Taint
+from events.objects import (
+    DECLARED,
+    Declaration,
+    HostPort,
+    Membership,
+    SelectorRequirement,
+    SelectorTerm,
+    Taint,
+    Toleration,
+)
 from services.ingest import normalise
 from services.ingest.normalise import PodFacts, PodNormaliser
 from services.kubernetes.objects import Pod
@@ -334,3 +343,40 @@ def test_a_priority_class() -> None:
     assert normalise.priority_class(priority_class()).preempts
     never = normalise.priority_class(priority_class(preemptionPolicy="Never"))
     assert (never.name, never.value, never.preempts) == ("high", 1000, False)
+
+
+# --------------------------------------------------------------------------------------------- what a candidate asks for
+
+
+def test_tolerations_have_their_operator_and_equality_where_they_have_none() -> None:
+    seen = facts(pod(tolerations=[{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoSchedule"}]))
+    assert seen.scheduling_class.tolerations == (
+        Toleration(key="", operator="Exists", value="", effect=""),
+        Toleration(key="k", operator="Equal", value="v", effect="NoSchedule"),
+    )
+
+
+def test_a_required_affinity_has_its_terms_with_all_their_values() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]},
+    ]
+
+    def required(said: Any) -> tuple[SelectorTerm, ...] | None:
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": said}}}
+        return facts(pod(affinity=affinity)).scheduling_class.required_affinity
+
+    zone = SelectorRequirement(key="zone", operator="In", values=("a", "b"))
+    name = SelectorRequirement(key="metadata.name", operator="Exists", values=())
+    assert required(terms) == (
+        SelectorTerm(match_expressions=(zone,), match_fields=()),
+        SelectorTerm(match_expressions=(), match_fields=(name,)),
+    )
+    assert required(None) == (), "no term: no node"
+
+
+def test_an_object_that_does_not_say_when_it_was_made_is_of_the_beginning() -> None:
+    """As a manifest is."""
+    seen = pod()
+    seen.metadata.creation_timestamp = None
+    assert facts(seen).pod.created_ns == 0
