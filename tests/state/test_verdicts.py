@@ -255,3 +255,16 @@ def test_a_timeout_tries_nobody_elses_gang_at_once() -> None:
     assert world.state.groups[GANG].phase == PARKED
     (cohort,) = [one for one in world.state.cohorts.values() if "default/other" in one.groups]
     assert cohort.message == "1 pods were given back: Timeout"
+
+
+def test_a_proposal_takes_no_room_for_a_pod_that_went_before_its_place() -> None:
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 3, 2)
+    basis = world.state.sequence
+    world.deleted(uids[0])
+    world.propose(GANG, dict.fromkeys(uids, "n0"), basis=basis)
+    assert list(world.state.claims) == uids[1:]
+    assert [type(event) for event in world.judge()] == [ev.ProposalRefused]
+    world.settle()
+    assert world.where(*uids[1:]) == ["n0", "n0"]
