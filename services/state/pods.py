@@ -333,7 +333,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
     held = state.claims.get(event.uid)
     if pod is None or held is None or held.stage != PERMITTED:
         return
-    if event.assigned_node and pod.status not in FINISHED:
+    if event.assigned_node:
         if pod.status != TERMINATING:
             pod.status = BOUND
         occupy(state, event.uid, pod, event.assigned_node)

@@ -293,3 +293,52 @@ def test_a_pod_that_is_observed_when_it_is_over_frees_its_room(status: str) -> N
     world.pass_s(2)
     world.settle()
     assert world.where("b") == ["n0"]
+
+
+def permitted() -> World:
+    world = World()
+    world.node("n0")
+    world.node("n1")
+    world.pod("alone")
+    world.propose("pod/default/alone", {"alone": "n0"})
+    world.judge()
+    assert list(world.state.permitted) == ["alone"]
+    return world
+
+
+def test_an_answer_that_says_where_the_pod_is_places_it_there() -> None:
+    """Before any fact does: nobody plans it meanwhile."""
+    world = permitted()
+    elsewhere = ev.BindingFailed(**about("alone"), node="n0", reason="AlreadyAssigned", message="", assigned_node="n1")
+    world.append("binder", [elsewhere], cause="outcome")
+    assert world.where("alone") == ["n1"]
+    assert world.bound() == ["alone"]
+    assert world.state.claims["alone"].node == "n1"
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_pod_that_is_on_its_way_out_stays_so_when_it_is_bound(elsewhere: bool) -> None:
+    world = permitted()
+    world.terminating("alone")
+    yes = ev.PodBound(**about("alone"), node="n0")
+    no = ev.BindingFailed(**about("alone"), node="n0", reason="AlreadyAssigned", message="", assigned_node="n1")
+    world.append("binder", [no if elsewhere else yes], cause="outcome")
+    assert world.state.pods["alone"].status == "terminating"
+    assert world.where("alone") == ["n1" if elsewhere else "n0"]
+
+
+def test_the_version_of_an_assignment_is_known() -> None:
+    """What is done to the pod next has it as its precondition."""
+    world = permitted()
+    world.facts(ev.PodAssigned(**about("alone", 700), node="n0"))
+    assert world.state.pods["alone"].resource_version == "700"
+
+
+def test_a_refused_pod_that_is_on_its_way_out_waits_for_nothing() -> None:
+    world = World()
+    world.pod("alone")
+    world.plan()
+    assert world.state.cohorts
+    world.terminating("alone")
+    assert not world.state.cohorts
+    assert not world.plan_would()
