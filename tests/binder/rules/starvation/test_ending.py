@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import ClassRoom
+from events.objects import ClassRoom, NodeAssignment
 from events.policy import DEFAULT_POLICY
+from services.state import reservations
 from services.state.records import READY
 from tests.world import World, of_type
 
@@ -194,3 +195,15 @@ def test_who_is_refused_when_it_is_over_waits_for_room() -> None:
     assert [event.groups for event in of_type(world.plan(), ev.GroupsRefused)] == [(GANG,)]
     world.pass_s(30)
     assert not world.plan_would()
+
+
+def test_a_gang_whose_own_room_is_nominated_is_kept_from_nothing() -> None:
+    """It lost its proposals to other shards again and again."""
+    world = reserved()
+    world.node("n2", cpu=1)
+    world.gang("other", 1, 1)
+    other = world.state.groups["default/other"]
+    assert [one.group for one in reservations.against(world.state, other)] == [GANG]
+    room = (NodeAssignment("n2", ("other-0",)),)
+    world.append("binder", [ev.GroupNominated(group=other.key, assignments=room, waiting_ms=1_000)])
+    assert reservations.against(world.state, other) == ()
