@@ -187,9 +187,9 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
     elif not (nodes or pods):
         nodes = (_write(options.directory / "nodes.yaml", workload.nodes()),)
         pods = (_write(options.directory / "workload.yaml", workload.workload()),)
+    names |= scheduler_names(admitted(read_yaml([*nodes, *pods])[0])[0])
     for flag, files in (("--nodes", nodes), ("--workload", pods)):
         for file in files:
-            names |= scheduler_names(admitted(read_yaml([file])[0])[0])
             arguments += [flag, str(file)]
     return Child("the simulated cluster", arguments, options.directory / "simulator.log"), names
 
