@@ -47,7 +47,7 @@ OTHER = {"labels": "annotations", "annotations": "labels"}
 
 def misspelt(objects: Iterable[dict[str, Any]]) -> list[str]:
     """One sentence for each, in the order of the objects."""
-    return [f"{_name(obj)}: {said}" for obj in objects for said in (*_of_fields(obj), *_of_keys(obj, ""))]
+    return [f"{named(obj)}: {said}" for obj in objects for said in (*_of_fields(obj), *_of_keys(obj, ""))]
 
 
 def _of_fields(obj: dict[str, Any]) -> Iterator[str]:
@@ -109,7 +109,8 @@ def _meant(found: str) -> str:
     return f"; did you mean {found}?" if found else ""
 
 
-def _name(obj: dict[str, Any]) -> str:
+def named(obj: dict[str, Any]) -> str:
+    """``Kind namespace/name``."""
     metadata = obj["metadata"]
     name = metadata.get("name") or metadata.get("generateName", "")
     return f"{obj['kind']} {'/'.join(filter(None, (metadata.get('namespace'), name)))}"

@@ -238,7 +238,7 @@ def answer(found: Mapping[str, Any]) -> None:
     if found["rejected"]:
         out.print(table("Rejected", ("object",), [(rejected,) for rejected in found["rejected"]]))
     if found["warnings"]:
-        out.print(table("Misspelt?", ("object",), [(warning,) for warning in found["warnings"]]))
+        out.print(table("Warnings", ("object",), [(warning,) for warning in found["warnings"]]))
     if found["unread"]:
         out.print(f"not read, and nothing comes of: {counts(found['unread'])}", style="yellow", soft_wrap=True)
     out.print(f"{len(found['bound'])} bound, {len(found['waiting'])} waiting; digest {found['digest']}", soft_wrap=True)

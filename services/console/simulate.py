@@ -23,7 +23,7 @@ from events.envelope import Header
 from events.memory import MemoryLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
-from services.console.misspelt import misspelt
+from services.console.misspelt import misspelt, named
 from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_rejected, why_waiting
 from services.ingest.decoding import KINDS, POD, Kind
@@ -73,7 +73,7 @@ def simulate(
     simulation = Simulation()
     simulation.begin(policy)
     simulation.unread = unread(objects)
-    simulation.warnings = misspelt(flatten(objects))
+    simulation.warnings = misspelt(flatten(objects)) + suspended(flatten(objects))
     accepted, refused = listed(objects)
     simulation.refused += map(str, [*misfits, *refused])
     simulation.observe(accepted)
@@ -87,14 +87,27 @@ def unread(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
     return {f"{kind} {api_version}": count for (kind, api_version), count in sorted(kinds.items())}
 
 
+def suspended(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for each workload of which no pods are made before somebody resumes it."""
+    return [
+        f"{named(obj)}: it is suspended: no pods are made of it before it is resumed"
+        for obj in objects
+        if _has_pods(obj) and _is_suspended(obj.get("spec"))
+    ]
+
+
+def _is_suspended(spec: Any) -> bool:
+    """Kubeflow's training jobs say it in their `runPolicy`."""
+    return isinstance(spec, dict) and (spec.get("suspend") is True or _is_suspended(spec.get("runPolicy")))
+
+
+def _has_pods(obj: dict[str, Any]) -> bool:
+    return is_workload(obj) or (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in MAKES
+
+
 def _is_read(obj: dict[str, Any]) -> bool:
-    group = obj["apiVersion"].rpartition("/")[0]
-    return (
-        is_workload(obj)
-        or (group, obj["kind"]) in MAKES
-        or (group, obj["kind"]) in HELPERS
-        or _kind_of(obj) is not None
-    )
+    helps = (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in HELPERS
+    return _has_pods(obj) or helps or _kind_of(obj) is not None
 
 
 def listed(objects: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[ApiError]]:
@@ -129,7 +142,7 @@ class Simulation:
         self.unread: dict[str, int] = {}
         """Kinds that are not read, and how many of each."""
         self.warnings: list[str] = []
-        """What is read, and looks misspelt."""
+        """What is read, and looks misspelt or is suspended."""
         self._last: dict[str, int] = {}
         self._version = 0
 

@@ -321,3 +321,22 @@ def test_the_coscheduling_manifests_go_through_unchanged() -> None:
     assert found["gangs"]["default/nginx"]["phase"] == "Running"
     assert found["gangs"]["default/nginx"]["bound"] == 6
     assert set(found["waiting"].values()) == {"gang default/pg1 has 2 of its minimum of 3 pods: less than minAvailable"}
+
+
+def test_a_suspended_workload_is_told() -> None:
+    """Of it no pods are made: without a word the answer would be empty."""
+    job = workload("Job", "later", 2)
+    job["spec"]["suspend"] = True
+    training = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": "team"},
+        "spec": {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": {"Worker": {"replicas": 2}}},
+    }
+    of_another_group = {"apiVersion": "example.com/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": job["spec"]}
+    found = simulate([node("n1"), job, training, of_another_group, workload("Job", "now", 1)]).answer()
+    assert found["warnings"] == [
+        "Job default/later: it is suspended: no pods are made of it before it is resumed",
+        "PyTorchJob team/train: it is suspended: no pods are made of it before it is resumed",
+    ]
+    assert len(found["bound"]) == 1
