@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Pods of one gang and one scheduling class that may be proposed now, in the order in which the log saw them."""
+    """Pods of one gang, one scheduling class and one priority that may be proposed now, in the order in which the log saw
+    them."""
 
     gang: str
     info: ClassInfo
@@ -30,6 +31,7 @@ class Part(NamedTuple):
     """Whether its gang's rules are off: it is placed whatever others lack."""
     task: str = ""
     """That its pods are of, where tasks of the gang have minimums."""
+    priority: int = 0
 
 
 class Need(NamedTuple):

@@ -1,7 +1,7 @@
 """Planning a group of gangs: what keeps it from being tried, what each gang needs, and a node for all of that or none.
 
-A *part* is what of one gang may be proposed now and is of one scheduling class. A *need* is how many pods of some parts
-must have a node before any of the group is bound. `attempt` places them.
+A *part* is what of one gang may be proposed now and is of one scheduling class and one priority. A *need* is how many
+pods of some parts must have a node before any of the group is bound. `attempt` places them.
 """
 
 from __future__ import annotations
@@ -170,15 +170,25 @@ def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
         first = len(parts)
         for quota in roll.tasks or (roll.whole,):
             before = len(parts)
-            for digest, uids in quota.census.placeable.items():
+            for digest, of_class in quota.census.placeable.items():
                 if not _unsupported(cycle, digest):
                     info = cycle.state.table.classes[digest]
-                    parts.append(Part(roll.gang.key, info, uids, not roll.constrained, quota.task))
+                    for priority, uids in _by_priority(cycle.state, of_class):
+                        parts.append(Part(roll.gang.key, info, uids, not roll.constrained, quota.task, priority))
             if roll.tasks and roll.constrained and quota.lacks > 0:
                 needs.append(Need(tuple(range(before, len(parts))), quota.lacks, roll.together, of_task=True))
         if roll.constrained and roll.whole.lacks > 0:
             needs.append(Need(tuple(range(first, len(parts))), roll.whole.lacks, roll.together))
     return parts, needs
+
+
+def _by_priority(state: State, uids: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Pods of one class by priority, the highest first: of equal ones those first that the log saw first."""
+    pods = state.pods
+    found: dict[int, list[str]] = {}
+    for uid in uids:
+        found.setdefault(pods[uid].fact.priority, []).append(uid)
+    yield from sorted(found.items(), reverse=True)
 
 
 def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
@@ -235,12 +245,19 @@ def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Nee
 
 
 def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:
-    """The orders in which the parts are tried: the largest class first, and then the other way round."""
+    """The orders in which the parts are tried: the largest class first, and then the other way round.
+
+    Before that, where pods have different priorities, the highest first, as the kube-scheduler goes through its own gangs
+    (KEP-4671, Algorithm Limitations). If the minimum finds no room like this, it may in the other orders.
+    """
     if len({part.info.fact.digest for part in parts}) == 1:
-        return [list(range(len(parts)))]
+        return [sorted(range(len(parts)), key=lambda index: -parts[index].priority)]
     sizes = fits.sizes(cycle.state.table, [part.info for part in parts])
     largest_first = sorted(range(len(parts)), key=sizes.__getitem__, reverse=True)
-    return [largest_first, largest_first[::-1]]
+    orders = [largest_first, largest_first[::-1]]
+    if len({part.priority for part in parts}) > 1:
+        orders.insert(0, sorted(largest_first, key=lambda index: -parts[index].priority))
+    return orders
 
 
 # ------------------------------------------------------------------------------------------------------ nominated room

@@ -148,6 +148,32 @@ def test_the_other_order_of_classes_is_tried_too() -> None:
     assert world.where(picky, easy) == ["n0", "n1"]
 
 
+def test_of_one_gangs_pods_those_of_a_higher_priority_come_first() -> None:
+    """KEP-4671, Algorithm Limitations: "the algorithm processes higher-priority pods first"."""
+    world = World()
+    world.node("n0", cpu=2)
+    for name, priority in (("a", 0), ("b", 10), ("c", 0), ("d", 20)):
+        world.pod(name, "train", minimum=2, priority=priority)
+    world.settle()
+    assert world.bound() == ["b", "d"]
+
+
+def test_a_higher_priority_goes_before_a_larger_class_unless_the_minimum_needs_it_otherwise() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    world.pod("large", "train", minimum=1, cpu=2, memory_gi=2)
+    world.pod("small", "train", minimum=1, cpu=2, priority=10)
+    world.settle()
+    assert world.bound() == ["small"]
+    world = World()
+    world.node("n0", cpu=1)
+    world.node("n1", cpu=2)
+    world.pod("large", "train", minimum=2, cpu=2)
+    world.pod("small", "train", minimum=2, cpu=1, priority=10)
+    world.settle()
+    assert world.bound() == ["large", "small"]
+
+
 def test_half_of_two_classes_is_not_the_gang() -> None:
     world = World()
     world.node("n0", cpu=4)
