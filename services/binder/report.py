@@ -25,8 +25,11 @@ class Condition(NamedTuple):
     message: str
 
 
-def condition(state: State, uid: str) -> Condition | None:
-    """What the pod's condition should say now; None when it says it already or there is nothing to say."""
+def condition(state: State, uid: str, *, in_doubt: bool = False) -> Condition | None:
+    """What the pod's condition should say now; None when it says it already or there is nothing to say.
+
+    `in_doubt`: what it says may be something else than the log has of it.
+    """
     pod = state.pods.get(uid)
     if pod is None or pod.status != PENDING or pod.fact.gated or uid in state.claims:
         return None
@@ -35,7 +38,7 @@ def condition(state: State, uid: str) -> Condition | None:
         return None
     cohort = state.cohorts[group.cohort]
     reason = reasons.follows(cohort.reason).word
-    if not reason or cohort.condition == pod.reported:
+    if not reason or (cohort.condition == pod.reported and not in_doubt):
         return None
     return Condition(cohort.condition, reason, cohort.message)
 

@@ -186,6 +186,73 @@ async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monke
     assert client.conditions == ["waits"]
 
 
+async def told(writer: WriteBehind) -> None:
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    writer._report_conditions()
+
+
+async def test_a_condition_whose_write_had_no_answer_is_not_taken_for_the_one_before() -> None:
+    """It may have been written: when the pod waits again for what it was told last, that is said again. And the object
+    changes, so that the write without an answer fails if it comes still later."""
+    world, client = World(), Client()
+    world.node("n0", cpu=4)
+    world.pod("waits", cpu=200)
+    world.settle()
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await told(writer)
+    world.append("binder", outcomes, cause="outcome")
+    first = world.state.cohorts[world.state.groups["pod/default/waits"].cohort]
+    condition, first.condition = first.condition, "InsufficientRoom: node(s) were unschedulable"
+    writer._pods["waits"] = None
+    client.away = True
+    await told(writer)
+    client.away, first.condition = False, condition
+    writer._pods["waits"] = None
+    await told(writer)
+    assert client.conditions == ["waits", "waits"]
+    assert ["lastProbeTime" in said for said in client.said] == [False, True]
+    writer._pods["waits"] = None
+    await told(writer)
+    assert client.conditions == ["waits", "waits"]
+
+
+async def test_after_a_start_conditions_are_said_again_that_a_binder_before_may_have_changed(world: World) -> None:
+    """The simulator of faults found it, seed 8091: it had told the pod something else, and ended before the log knew."""
+    before, outcomes = behind(world, Client())
+    for stored in world.log.commits:
+        before.notice(decode(stored))
+    await told(before)
+    world.append("binder", outcomes, cause="outcome")
+    client = Client()
+    writer, _ = behind(world, client)
+    writer.resume()
+    for _ in range(2):
+        await told(writer)
+    assert client.conditions == ["waits"]
+    assert "lastProbeTime" in client.said[0]
+
+
+async def test_a_status_whose_write_had_no_answer_is_not_taken_for_the_one_before() -> None:
+    world, client = World(), Client()
+    world.node("n0", cpu=2)
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    world.settle()
+    writer, _ = behind(world, client)
+    gang = world.state.gangs["default/train"]
+    for away in (False, True, False):
+        client.away = away
+        if away:
+            with pytest.raises(Unreachable):
+                await writer._write_gang(gang.key, world.state.pod_groups[gang.pod_group], {"phase": "Unknown"})
+        else:
+            writer._gangs[gang.key] = None
+            await writer._round(Rate(1_000.0), writer._due_gangs)
+    assert client.phases == ["Running", "Running"]
+
+
 async def test_a_refusal_for_good_is_not_said_again(world: World) -> None:
     writer, _ = behind(world, Client())
 

@@ -26,7 +26,7 @@ from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import Resource
 from services.state import membership, timeouts
-from services.state.records import Pod
+from services.state.records import PENDING, Pod
 
 logger = logging.getLogger("muster.binder")
 ROUND_S = 0.5
@@ -110,6 +110,9 @@ class WriteBehind:
         self._pods: Queue = OrderedDict()
         self._gangs: Queue = OrderedDict()
         self._marks: Queue = OrderedDict()
+        self._in_doubt: set[str] = set()
+        """Pods whose condition may be another than the log has: a write had no answer, or was a process's before this
+        one, and may still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
         self._doubtful: set[str] = set()
         """Marks of which an attempt may still land: it had no answer, or was a process's before this one."""
         self._marked: dict[str, str] = {}
@@ -166,6 +169,7 @@ class WriteBehind:
         self._note_gang(event.uid)
 
     def note_gone(self, event: ev.PodDeleted, _: int) -> None:
+        self._in_doubt.discard(event.uid)
         self._doubtful.discard(event.uid)
         self._versions.pop(event.uid, None)
 
@@ -178,6 +182,7 @@ class WriteBehind:
         for cohort in state.cohorts.values():
             for key in cohort.groups:
                 self._pods.update(dict.fromkeys(membership.members(state, state.groups[key])))
+        self._in_doubt.update(uid for uid, pod in state.pods.items() if pod.status == PENDING and pod.reported)
         self._gangs.update(dict.fromkeys(state.gangs))
         self._marks.update(dict.fromkeys(state.marks))
         self._doubtful.update(state.marks)
@@ -256,7 +261,7 @@ class WriteBehind:
         """Conditions that the log does not know as written yet."""
         while self._pods and most > 0:
             uid, _ = self._pods.popitem(last=False)
-            due = condition(self._decider.state, uid)
+            due = condition(self._decider.state, uid, in_doubt=uid in self._in_doubt)
             if due is None:
                 self._versions.pop(uid, None)
             else:
@@ -291,22 +296,27 @@ class WriteBehind:
     async def _write_condition(self, uid: str, due: Condition) -> int:
         """The condition, and FailedScheduling for the first pod of a group and reason."""
         state = self._decider.state
-        pod = state.pods.get(uid)
-        if pod is None or condition(state, uid) != due:
+        pod, in_doubt = state.pods.get(uid), uid in self._in_doubt
+        if pod is None or condition(state, uid, in_doubt=in_doubt) != due:
             return 0  # a commit was folded since this was chosen
         fact, version = pod.fact, self._versions.pop(uid, pod.resource_version)
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
         if not pod.reported:
             said["lastTransitionTime"] = second_time(time.time_ns())
-        status = {"conditions": [said]}
+        if in_doubt:
+            said["lastProbeTime"] = second_time(time.time_ns())
+        self._in_doubt.add(uid)
         try:
-            version = await self._client.patch_pod_status(fact.namespace, fact.name, uid, version, status)
+            version = await self._client.patch_pod_status(
+                fact.namespace, fact.name, uid, version, {"conditions": [said]}
+            )
         except Conflict:
             seen = await self._client.get_pod(fact.namespace, fact.name)
             if seen is not None and seen.metadata.uid == uid and not seen.spec.node_name:
                 self._versions[uid] = seen.metadata.resource_version
                 self._pods[uid] = None
             return 2
+        self._in_doubt.discard(uid)
         self._reported.setdefault(due.said, {})[uid] = version
         if (pod.group, due.said) in self._told:
             return 1
@@ -319,6 +329,7 @@ class WriteBehind:
     async def _write_gang(self, key: str, fact: ev.PodGroupObserved, status: dict[str, object]) -> int:
         resource = Resource.custom(dialects.POD_GROUPS[fact.dialect], "podgroups")
         about = (fact.namespace, fact.name, fact.uid, fact.resource_version)
+        self._written.pop(key, None)  # without an answer it may be written, and what was before is not there any more
         requests = await self._statuses.write(resource, *about, status)
         self._written[key] = (fact.uid, status)
         return requests
