@@ -182,13 +182,15 @@ def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
     return parts, needs
 
 
-def _by_priority(state: State, uids: list[str]) -> Iterator[tuple[int, list[str]]]:
+def _by_priority(state: State, uids: list[str]) -> list[tuple[int, list[str]]]:
     """Pods of one class by priority, the highest first: of equal ones those first that the log saw first."""
     pods = state.pods
-    found: dict[int, list[str]] = {}
+    found: dict[int, list[str]] = {priority: [] for priority in {pods[uid].fact.priority for uid in uids}}
+    if len(found) == 1:  # as nearly always: they need not be gone through again
+        return [(priority, uids) for priority in found]
     for uid in uids:
-        found.setdefault(pods[uid].fact.priority, []).append(uid)
-    yield from sorted(found.items(), reverse=True)
+        found[pods[uid].fact.priority].append(uid)
+    return sorted(found.items(), reverse=True)
 
 
 def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:

@@ -1,11 +1,14 @@
-"""Kubernetes objects for ingest's tests, as the API server would send them."""
+"""Kubernetes objects for ingest's tests, as the API server would send them; an ingest that has seen some."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from events import Event
+from services.ingest.differ import Ingest
 from services.kubernetes.objects import Node, Pod, PodGroup, PriorityClass, Workload
 
 CREATED = "2026-01-02T03:04:05Z"
@@ -92,3 +95,14 @@ def workload(name: str = "w1", version: int = 1, uid: str = "", **minimums: int)
 
 def priority_class(name: str = "high", version: int = 1, value: int = 1000, **more: Any) -> PriorityClass:
     return msgspec.convert({"metadata": metadata(name, version=version), "value": value, **more}, PriorityClass)
+
+
+def ingest(*seen: Any) -> Ingest:
+    core = Ingest(["muster"])
+    for each in seen:
+        core.observe(each)
+    return core
+
+
+def names(events: Iterable[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]

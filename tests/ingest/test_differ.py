@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from events import Event
 from events.facts import (
     DeclarationRejected,
     NodeDeleted,
-    NodeObserved,
     PodAssigned,
     PodDeleted,
     PodFinished,
@@ -31,19 +27,7 @@ from services.ingest.decoding import KINDS, WORKLOAD
 from services.ingest.differ import Ingest
 from services.ingest.references import Reference
 from services.kubernetes.objects import Pod
-from tests.ingest.objects import node, pod, pod_group, priority_class, workload
-
-
-def ingest(*seen: Any) -> Ingest:
-    core = Ingest(["muster"])
-    for each in seen:
-        core.observe(each)
-    return core
-
-
-def names(events: Iterable[Event]) -> list[str]:
-    return [type(event).__name__ for event in events]
-
+from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, workload
 
 # --------------------------------------------------------------------------------------------------------- a pod's life
 
@@ -287,9 +271,6 @@ def test_pod_groups_and_priority_classes() -> None:
     ]
 
 
-# -------------------------------------------------------------------------------------------------- restarts and lists
-
-
 def test_what_a_pod_declares_of_its_gang_is_written_as_it_stands() -> None:
     """Only of Workloads is that looked up elsewhere."""
     labels = {"pod-group/name": "train", "pod-group/min-available": "2"}
@@ -346,6 +327,9 @@ def test_what_is_gone_does_not_come_again() -> None:
     assert core.observe(node(version=7)) == []
 
 
+# -------------------------------------------------------------------------------------------------- restarts and lists
+
+
 def test_a_new_process_knows_what_was_written_and_finds_what_it_missed() -> None:
     before = Ingest(["muster"])
     written: list[Event] = []
@@ -386,108 +370,6 @@ def test_other_scheduler_names_after_a_restart() -> None:
     found = [*after.observe(pod("a")), *after.observe(pod("b", scheduler="batch"))]
     told = {event.name: event.candidate for event in found if isinstance(event, PodObserved)}
     assert told == {"a": False, "b": True}
-
-
-# ---------------------------------------------------------------------------------------------------------- every order
-
-
-STEPS = [
-    "",
-    "bind",
-    "bind run",
-    "bind run end",
-    "bind run leave",
-    "bind run end leave",
-    "bind run leave end",
-    "bind fail leave",
-    "leave",
-    "fail",
-]
-
-
-@st.composite
-def lives(draw: st.DrawFn, relabelled: bool = True) -> list[tuple[str, Pod]]:
-    """One or two pods under one name, each from creation on, with resourceVersions that grow; ended or not."""
-    version = draw(st.integers(1, 50))
-    life: list[tuple[str, Pod]] = []
-    for uid in draw(st.sampled_from([["u1"], ["u1", "u2"]])):
-        ours = draw(st.booleans())
-        state: dict[str, Any] = {"scheduler": "muster" if ours else "default-scheduler"}
-        steps = draw(st.sampled_from(STEPS)).split()
-        happened = [state]
-        for step in steps:
-            state = dict(state)
-            state |= {
-                "bind": {"node": "n1"},
-                "run": {"phase": "Running"},
-                "end": {"phase": "Succeeded"},
-                "fail": {"phase": "Failed", "reason": "OutOfcpu"},
-                "leave": {"deleting": True},
-            }[step]
-            happened += [state] * draw(st.integers(1, 2))
-        for each in happened:
-            version += draw(st.integers(1, 3))
-            labels = {"scheduling.x-k8s.io/pod-group": draw(st.sampled_from("gh"))} if relabelled else {}
-            life.append(("MODIFIED", pod(version=version, uid=uid, labels=labels, **each)))
-        if uid == "u1" and life and draw(st.booleans()):
-            version += 1
-            life.append(("DELETED", pod(version=version, uid=uid, **state)))
-    return life
-
-
-def watched(life: Iterable[tuple[str, Pod]]) -> tuple[Ingest, list[Event]]:
-    core = Ingest(["muster"])
-    events: list[Event] = []
-    for happened, seen in life:
-        if happened == "DELETED":
-            events += core.deleted("Pod", seen.metadata)
-        else:
-            events += core.observe(seen)
-    return core, events
-
-
-def standing(core: Ingest, life: list[tuple[str, Pod]]) -> dict[str, PodObserved]:
-    """The pods that want a place or have one, without the resourceVersion at which it was said; not those that ended."""
-    ended = {seen.metadata.uid for _, seen in life if seen.status.phase in ("Succeeded", "Failed")}
-    return {
-        uid: msgspec.structs.replace(seen, resource_version="")
-        for uid, seen in core.pods.items()
-        if uid not in ended and (seen.node or seen.status == "pending")
-    }
-
-
-@settings(max_examples=300, deadline=None)
-@given(lives(), st.data())
-def test_every_order_of_a_watch_ends_in_the_same_state(life: list[tuple[str, Pod]], data: st.DataObject) -> None:
-    in_order, _ = watched(life)
-    shuffled = data.draw(st.permutations(life + data.draw(st.lists(st.sampled_from(life), max_size=3))))
-    core, events = watched(shuffled)
-    assert standing(core, life) == standing(in_order, life)
-    again = Ingest(["muster"])
-    for event in events:
-        again.fold(event)
-    assert again.pods == core.pods
-
-
-@settings(max_examples=300, deadline=None)
-@given(lives(relabelled=False), st.data())
-def test_at_most_four_facts_for_a_pods_life(life: list[tuple[str, Pod]], data: st.DataObject) -> None:
-    shuffled = data.draw(st.permutations(life)) if data.draw(st.booleans()) else life
-    _, events = watched(shuffled)
-    for uid in {seen.metadata.uid for _, seen in life}:
-        facts = [type(event) for event in events if getattr(event, "uid", "") == uid]
-        assert len(facts) <= 4
-        assert len(set(facts)) == len(facts), "each kind of fact once"
-        assert facts == sorted(facts, key=[PodObserved, PodAssigned, PodTerminating, PodFinished, PodDeleted].index), (
-            "in the order of a life"
-        )
-
-
-@given(st.permutations([node(version=1), node(version=2, labels={"a": "1"}), node(version=3, uid="new")]))
-def test_every_order_of_a_nodes_events(order: list[Any]) -> None:
-    core = ingest(*order)
-    assert isinstance(fact := core.named["Node"]["", "n1"], NodeObserved)
-    assert fact.uid == "new"
 
 
 # ------------------------------------------------------------------------------------------------------ what is forgotten
