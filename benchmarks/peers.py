@@ -7,7 +7,8 @@ first creation to the last binding. *preload*: all pods exist, then the schedule
 from its first binding. *idle*: single pods, each created after the one before was bound. Each row has a control plane
 of its own (etcd on tmpfs, never synced). One watcher, the same for all, notes when a pod is seen and when it is seen
 with a node. CPU is that of all the scheduler's processes (for Muster its services and NATS) until they have come to
-rest, per 1,000 pods; in live runs without their start. Compare rows of one run: figures drift with the machine.
+rest, per 1,000 pods; in live runs without their start. Compare rows of one run: figures drift with the machine. Muster's
+bytecode is there before the first run, as it is in its image (`deploy/Dockerfile`), whatever the shell says of it.
 
 Needs the binaries of `python -m deploy.e2e.build`.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import compileall
 import json
 import os
 import statistics
@@ -361,6 +363,8 @@ def main() -> None:
     for name, known in ((asked.peers, PEERS), (asked.modes, MODES)):
         if unknown := set(name.split(",")) - set(known):
             parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}")
+    for package in ("events", "services"):
+        compileall.compile_dir(ROOT / package, quiet=1)
     rows: list[Row] = []
     with scratch(asked.keep_logs) as directory:
         for shape in asked.shapes.split(","):
