@@ -139,8 +139,8 @@ class Services(Workload):
         self._absent.append(name)
 
     def member(self) -> None:
-        """A controller makes a pod again."""
-        pod = self.pick(lambda pod: True)
+        """A service's controller makes a pod again; others' pods, which took the room, have none."""
+        pod = self.pick(lambda pod: _service(pod) in self._objects)
         if pod is not None:
             self._copies += 1
             self.again(pod, f"again-{self._copies}")
