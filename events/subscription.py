@@ -87,7 +87,10 @@ async def _keep_consumer(
         await retrying()(_find_or_create, connection, stream, name, filter_subject, named, history)
     except Refused as refused:
         if refused.number == STREAM_NOT_FOUND:
-            raise LogError(f"{connection.url}: no feed (no stream {stream}); does `muster feed` run?") from refused
+            raise LogError(
+                f"{connection.url}: no feed (no stream {stream}); does `muster feed` run? Another cluster is named by "
+                f"--cluster, or behind the URL"
+            ) from refused
         raise
     except _OtherFilter as other:
         raise LogError(

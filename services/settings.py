@@ -16,6 +16,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from events.homes import split
+from events.log import LogError
+
 PREFIX = "MUSTER_"
 FLAGS = {"nats_url": "--nats", "clusters_file": "--clusters", "body_keys_file": "--keys"}
 """Flags that are not named like their setting."""
@@ -150,7 +153,21 @@ def read(flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] 
             chosen[field.name] = _convert(field, flag, given[field.name])
         elif environment.get(variable):
             chosen[field.name] = _convert(field, variable, environment[variable])
-    return Settings(**chosen)
+    return Settings(**_with_the_urls_cluster(chosen, "--nats" if "nats_url" in given else PREFIX + "NATS_URL", given))
+
+
+def _with_the_urls_cluster(chosen: dict[str, Any], origin: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """``nats://host:4222/prod`` names the cluster, as it does where it names a log; a flag goes before it. What is no
+    URL is left to whoever connects."""
+    try:
+        servers, named = split(chosen.get("nats_url", ""))
+    except LogError:
+        return chosen
+    if not named:
+        return chosen
+    field = next(field for field in msgspec.structs.fields(Settings) if field.name == "cluster")
+    cluster = chosen["cluster"] if "cluster" in given else _convert(field, f"{origin}, behind the URL", named)
+    return {**chosen, "nats_url": servers, "cluster": cluster}
 
 
 def _convert(field: msgspec.structs.FieldInfo, origin: str, value: Any) -> Any:

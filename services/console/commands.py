@@ -87,22 +87,28 @@ def replay(location: str | None, cluster: str | None, *, at: str | None = None, 
     from services.console import replay as replaying
     from services.console.kinds import Kind, kind_of
 
-    async def work(log: EventLog) -> tuple[Kind, Any]:
+    async def work(log: EventLog) -> tuple[Kind, Any, dict[str, Any]]:
         kind = await kind_of(log)
-        return kind, await replaying.replay(log, at, kind.form)
+        state = await replaying.replay(log, at, kind.form)
+        place = {"sequence": state.sequence, "time": await replaying.when(log, state.sequence), "end": await log.end()}
+        return kind, state, place
 
-    kind, state = run(_with_log(location, cluster, work))
-    summed_up = {**kind.summary(state), "digest": kind.form.digest(state)}
+    kind, state, place = run(_with_log(location, cluster, work))
+    summed_up = {**place, **kind.summary(state), "digest": kind.form.digest(state)}
     what, waiting = kind.waiting(state)
     if as_json:
         show.json_line({**summed_up, what: waiting})
         return 0
-    show.facts_of(f"State at {state.sequence}", summed_up)
+    show.facts_of(f"State at {state.sequence}", {**summed_up, "time": place["time"] or _no_time(state.sequence)})
     if waiting:
         rows = [(name, *found.values()) for name, found in waiting.items()]
         columns = (kind.one, *next(iter(waiting.values())))
         show.console().print(show.table("Waiting", columns, rows))
     return 0
+
+
+def _no_time(sequence: int) -> str:
+    return "that of nobody's commit, or of one that was purged" if sequence else "before the first commit"
 
 
 # ------------------------------------------------------------------------------------------------------- snapshots

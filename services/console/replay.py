@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from time import time_ns as now_ns
 from typing import Any
 
 from events import envelope
 from events.envelope import MalformedCommit, Stored
 from events.log import EventLog
 from services.console.errors import Unusable
+from services.feed.core import timestamp
 from services.start import NoStart, beginning, state_at
 from services.state.form import Form
 from services.state.snapshot import FORM
@@ -44,7 +46,8 @@ def check_place(sequence: int | None, end: int) -> None:
 
 async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -> Any:
     """The state at `at` (default: the end): after that commit; or before the first commit that is younger than that time,
-    by its writer's clock. Raises BadPlace, LogError, UnknownCommit.
+    by its writer's clock: the end where none is, but for a time that is still to come. Raises BadPlace, LogError,
+    UnknownCommit.
 
     `form`: that of the log's kind.
     """
@@ -62,16 +65,37 @@ async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -
         raise BadPlace(f"--at {sequence}: {error}; the first place that is left is {oldest}") from error
 
 
+async def place_of(log: EventLog, sequence: int) -> str:
+    """A place for people: with its time, where it has one. Raises LogError."""
+    time = await when(log, sequence)
+    return f"{sequence}, {time}" if time else f"{sequence}"
+
+
+async def when(log: EventLog, sequence: int) -> str:
+    """The time of a commit by its writer's clock, in RFC 3339; "" for none: none there, or nobody's. Raises LogError."""
+    async for batch in log.read(sequence - 1, sequence):
+        for stored in batch:
+            if stored.sequence == sequence and (time_ns := _time_ns(stored)):
+                return timestamp(time_ns)
+    return ""
+
+
 async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
     """Folded from where the log can be folded at all: times are the writers' own, and no snapshot stands for one."""
     state, base, _ = await beginning(log, form)
+    newest_ns = now_ns()
     async for batch in log.read(state.sequence):
         for stored in batch:
+            newest_ns = max(newest_ns, _time_ns(stored))
             if _time_ns(stored) > time_ns:
                 if base is not None and state.sequence == base.sequence:
                     raise BadPlace(f"--at: what follows {base.sequence} is younger, and what stood before was purged")
                 return state
             state.apply_stored(stored)
+    if time_ns > newest_ns:
+        raise BadPlace(
+            f"--at {timestamp(time_ns)}: still to come; the log ends at {await place_of(log, state.sequence)}"
+        )
     return state
 
 

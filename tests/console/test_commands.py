@@ -58,7 +58,10 @@ def test_verify_shows_both_sides_of_a_difference(log: Path) -> None:
 def test_replay_at_a_place(log: Path) -> None:
     found = json.loads(runner.invoke(app, ["replay", str(log), "--at", "3", "--json"]).stdout)
     assert (found["sequence"], found["pods"]) == (3, {})
+    assert found["time"].endswith("Z")
+    end = found["end"]
     found = json.loads(runner.invoke(app, ["replay", str(log), "--json"]).stdout)
+    assert found["sequence"] == found["end"] == end > 3
     assert found["pods"] == {"bound": 1, "pending": 1}
     assert found["waiting_groups"]["pod/default/b"]["why"].startswith("0/1 nodes are available: 1 Insufficient cpu")
 
@@ -108,7 +111,7 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["export", "{log}", ""], "'': expected a NATS URL"),
         (["job", "explain", "a", "--nats", ""], "'': expected a NATS URL"),
         (["job", "list", "--federation", "a b"], "--federation 'a b': expected letters, digits, '-' and '_'"),
-        (["job", "list", "--nats", "nats://u:secret@host/a.db"], "error: nats://host/a.db: this is asked of"),
+        (["job", "list", "--nats", "nats://u:secret@host/a.db"], "error: --nats, behind the URL: expected letters"),
         (["simulate", "-f", "{log}", "--log", "nats://host/a"], "expected the path of a file *.db"),
         (["simulate", "-f", "/dev/zero"], "error: /dev/zero: expected at most 1 MiB of text"),
         (["verify", "{directory}/nothing.db"], "nothing.db: an empty file; expected"),

@@ -6,7 +6,7 @@ import events as ev
 from events import envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
-from services.console.replay import BadPlace, read_place, replay
+from services.console.replay import BadPlace, read_place, replay, when
 from services.console.summary import summary, waiting_groups
 from services.state import snapshot
 from services.state.fold import State
@@ -58,7 +58,18 @@ async def test_a_time_ends_before_the_first_younger_commit() -> None:
     assert (await replay(log, "1970-01-01T00:00:01Z")).sequence == 2
     assert (await replay(log, "1970-01-01T01:00:00.999999+01:00")).sequence == 1
     assert (await replay(log, "1969-12-31T23:59:59Z")).sequence == 0
-    assert (await replay(log, "2100-01-01")).sequence == 3
+    assert (await replay(log, "2020-01-01")).sequence == 3
+    assert [await when(log, sequence) for sequence in (0, 1, 2, 3)] == [
+        "",
+        "",
+        *(f"1970-01-01T00:00:0{n}.000000000Z" for n in (1, 2)),
+    ]
+    with pytest.raises(BadPlace, match=r"--at 2200-01-01T.*: still to come; the log ends at 3, 1970-01-01T00:00:02"):
+        await replay(log, "2200-01-01")
+    far = Header(writer="ingest", epoch=0, basis=0, time_ns=(1 << 63) - 1, cause="facts")
+    payload = envelope.encode_events([ev.IngestTaken(holder="its clock is off")])
+    log.append_now(subjects.subject("timed", "ingest"), far, payload, last)
+    assert (await replay(log, "2200-01-01")).sequence == 3
 
 
 @pytest.mark.parametrize("text", ["yesterday", "-1", "12:00", "1.5"])

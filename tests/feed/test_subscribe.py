@@ -152,7 +152,7 @@ async def test_a_deleted_consumer_ends_its_subscriber(server: EmbeddedServer, lo
 
 
 async def test_errors_name_what_was_expected(server: EmbeddedServer, cluster: str) -> None:
-    with pytest.raises(LogError, match="does `muster feed` run"):
+    with pytest.raises(LogError, match=r"does `muster feed` run.*named by --cluster"):
         await take(server.url, cluster, 1)
     with pytest.raises(LogError, match="durable name 'a b': expected letters"):
         await take(server.url, cluster, 1, durable="a b")

@@ -24,6 +24,19 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_default() -> Non
     assert (settings.cluster, settings.shard) == ("from-flag", "7")
 
 
+def test_a_name_behind_the_url_is_the_clusters_as_where_it_names_a_log() -> None:
+    """As it was: `muster planner --nats nats://host/prod` took part in a log of its own, that of cluster 'default'."""
+    several = read({"nats_url": "nats://u:p@a:4222,b:4223/prod"}, {"MUSTER_CLUSTER": "lab"})
+    assert (several.nats_url, several.cluster) == ("nats://u:p@a:4222,nats://b:4223", "prod")
+    assert read({}, {"MUSTER_NATS_URL": "nats://a/prod", "MUSTER_CLUSTER": "lab"}).cluster == "prod"
+    flagged = read({"cluster": "lab"}, {"MUSTER_NATS_URL": "nats://a/prod"})
+    assert (flagged.nats_url, flagged.cluster) == ("nats://a", "lab"), "a child's command would read the URL's"
+    assert read({"nats_url": "nats://a:4222"}, {"MUSTER_CLUSTER": "lab"}).cluster == "lab"
+    with pytest.raises(InvalidSetting, match=r"^--nats, behind the URL: expected letters, .*, not 'a.b'$"):
+        read({"nats_url": "nats://a/a.b"}, {})
+    assert read({"nats_url": "log/x.db"}, {}).nats_url == "log/x.db"
+
+
 def test_an_empty_variable_is_not_set() -> None:
     assert read({}, {"MUSTER_CLUSTER": ""}).cluster == "default"
 
