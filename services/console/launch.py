@@ -200,6 +200,8 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
     _collect_seldom()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
+        if role == "ingest":
+            _check_access(settings)
         log = await open_log(
             settings.nats_url, settings.cluster, create=True, replicas=settings.log_replicas, **settings.nats_options()
         )
@@ -343,6 +345,14 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
         prefix = jobs(settings.cluster)
         async with micro.served(log.connection, FEDERATOR_SERVICE, VERSION, described, prefix, federator.handlers()):
             await running
+
+
+def _check_access(settings: Settings) -> None:
+    """It is read again when it is this process's turn, as it may change until then; but a standby that could not take
+    over says so now. Raises AccessError."""
+    from services.kubernetes import access
+
+    access.load(settings.kubeconfig or None)
 
 
 def _client(settings: Settings, connections: int = 16) -> Any:

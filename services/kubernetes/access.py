@@ -233,7 +233,11 @@ def _current(file: Path, config: dict[str, Any]) -> tuple[dict[str, Any], dict[s
         value: dict[str, Any] = found[0][item]
         return value
 
-    context = named("contexts", "context", config.get("current-context"))
+    current = config.get("current-context")
+    if not isinstance(current, str) or not current:
+        stands = "missing" if current is None else repr(current)
+        raise AccessError(f"{file}: current-context: {stands}; expected the name of one of its contexts")
+    context = named("contexts", "context", current)
     cluster = named("clusters", "cluster", context.get("cluster"))
     user = named("users", "user", context["user"]) if context.get("user") and config.get("users") else {}
     return cluster, user

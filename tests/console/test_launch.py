@@ -22,6 +22,7 @@ from services import settings
 from services.console import launch
 from services.console.processes import Child, stop
 from services.health import Health
+from services.kubernetes.access import AccessError
 from tests.feed.commits import append
 from tests.waiting import until
 
@@ -131,3 +132,12 @@ async def test_nobody_writes_into_a_log_of_the_other_kind(tmp_path: Path, writer
         async with asyncio.timeout(60):
             await launch._hold_and_run(role, chosen, asyncio.Event(), Health())
     assert launch._exit_code(refused.value) == launch.USAGE
+
+
+async def test_an_ingest_without_access_to_its_cluster_is_never_ready(tmp_path: Path) -> None:
+    """As it was: a standby read its kubeconfig when it took over, and a rollout put it in place of one that worked."""
+    chosen = settings.read({"nats_url": str(tmp_path / "log.db"), "kubeconfig": str(tmp_path / "none")})
+    health = Health()
+    with pytest.raises(AccessError, match="none: expected a kubeconfig file"):
+        await launch._hold_and_run("ingest", chosen, asyncio.Event(), health)
+    assert not health.ready

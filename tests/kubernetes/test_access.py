@@ -148,6 +148,8 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, cluster: Any, user: Any, s
     [
         ("{", "expected YAML"),
         ("[]", "expected a mapping"),
+        ("{}", "current-context: missing; expected the name of one of its contexts"),
+        ("current-context: [x]", "current-context: ['x']; expected the name"),
         ("current-context: x", "contexts: expected one entry named 'x'"),
         (None, "expected a kubeconfig file"),
     ],
