@@ -82,7 +82,7 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
     bounds.append(await _by_snapshots(log, state, form))
     bound = min(bounds, key=lambda one: one.place)
     if not days:
-        bound = _Bound(0, "the retention is for ever: MUSTER_RETENTION_DAYS is 0, and no --days was given")
+        bound = _Bound(0, "the retention is for ever: neither --days nor MUSTER_RETENTION_DAYS is more than 0")
     elif bound.place >= found.first:
         bound = await _by_age(log, bound, now_ns - days * DAY_NS, days)
     found.because = bound.because
@@ -96,7 +96,8 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
 async def _by_snapshots(log: EventLog, state: Folded, form: Form[Any]) -> _Bound:
     """The older of the last two that the log confirms, if both can be restored."""
     if len(state.snapshots) < SNAPSHOTS_KEPT:
-        return _Bound(0, f"the log confirms {len(state.snapshots)} snapshots: {SNAPSHOTS_KEPT} have to be there")
+        found = f"the log confirms {len(state.snapshots)} snapshots: {SNAPSHOTS_KEPT} have to be there"
+        return _Bound(0, f"{found}, as binder or federator take them (MUSTER_SNAPSHOT_AFTER_BYTES)")
     for taken in state.snapshots.values():
         if not await _is_good(log, taken, form):
             return _Bound(0, f"snapshot {taken.sequence} cannot be restored")

@@ -98,7 +98,7 @@ async def test_for_ever_by_default_but_archived(archive: SqliteLog, cluster: str
         await tell_snapshot(log)
     found = await retain(log, archive, days=0, now_ns=NOW_NS)
     assert (found.purged, found.first, found.archive_end) == (0, 1, 33)
-    assert "MUSTER_RETENTION_DAYS is 0" in found.because
+    assert "neither --days nor MUSTER_RETENTION_DAYS is more than 0" in found.because
 
 
 async def test_what_is_younger_than_the_days_stays() -> None:
@@ -137,7 +137,8 @@ async def test_nothing_goes_without_two_snapshots_that_are_good(fault: str) -> N
     assert found.because == (
         f"snapshot {newest.sequence} cannot be restored"
         if fault in ("gone", "broken")
-        else "the log confirms 1 snapshots: 2 have to be there"
+        else "the log confirms 1 snapshots: 2 have to be there, as binder or federator take them "
+        "(MUSTER_SNAPSHOT_AFTER_BYTES)"
     )
 
 
