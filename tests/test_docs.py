@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from services.cli.muster import app
+from services.state.reasons import REASONS
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(
@@ -133,3 +134,10 @@ def test_decisions_are_numbered_and_those_that_are_named_are_there() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
     named = {int(number) for document in DOCUMENTS for number in re.findall(r"\bD(\d+)\b", _read(document))}
     assert named - set(numbers) == set()
+
+
+def test_each_reason_of_a_refusal_stands_beside_what_users_are_told() -> None:
+    """Whoever sees `TooFewPods` in `muster status` finds what it waits for."""
+    rows = re.findall(r"^\| (\S.*?) \| (`.*?`) \| .* \|$", _read(ROOT / "docs/operations.md"), re.MULTILINE)
+    told = {reason: word.strip("`*") for word, reasons in rows for reason in re.findall(r"`(\w+)`", reasons)}
+    assert {name: told.get(name) for name in REASONS} == {name: r.word or "as it was" for name, r in REASONS.items()}

@@ -130,6 +130,7 @@ class Observer:
             "reserved": reserved(state),
             "ignored": dict(sorted(state.ignored.items())),
             "set_aside": state.set_aside,
+            "rejected": len(state.rejections),
         }
 
     def _writers(self) -> list[str]:
@@ -262,7 +263,11 @@ def picture(found: dict[str, Any]) -> Group:
         head += "; ingest reads the cluster, nobody decides"
     wrong = show.counts(found["ignored"])
     in_force = f"rules {found['rules']}, state {found['state']}, policy {found['policy'] or 'none'}"
-    counted = f"ignored: {wrong}; set aside: {found['set_aside']}; epoch {found['epoch']}; {in_force}"
+    objects = f"{found['rejected']} (muster replay names them)" if found["rejected"] else "none"
+    counted = (
+        f"rejected objects: {objects}; ignored: {wrong}; set aside: {found['set_aside']}; "
+        f"epoch {found['epoch']}; {in_force}"
+    )
     return Group(
         Text(head, style="bold"),
         show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import events as ev
@@ -16,7 +18,7 @@ from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease
 from services.cli.muster import app
-from services.console.status import Observer, watch
+from services.console.status import Observer, picture, watch
 from tests.world import World
 
 runner = CliRunner()
@@ -107,6 +109,18 @@ async def test_rates_are_of_the_last_seconds() -> None:
     assert found["conflicts_per_s"] == 1 / found["window_s"]
     assert round((found["decisions_per_s"] - before["decisions_per_s"]) * found["window_s"]) == 2
     assert found["open_intents"] == 1
+
+
+async def test_objects_that_are_not_taken_as_they_are_are_counted() -> None:
+    world = World()
+    assert (await of(world))["rejected"] == 0
+    misspelt = {"resource_version": "1", "field": "spec.minMember", "value": "lots", "expected": "an integer"}
+    world.facts(ev.DeclarationRejected(kind="PodGroup", namespace="a", name="g", uid="u", **misspelt))
+    found = await of(world)
+    assert found["rejected"] == 1
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(picture(found))
+    assert "rejected objects: 1 (muster replay names them)" in shown.getvalue()
 
 
 async def test_what_was_ignored_and_set_aside_is_counted() -> None:
