@@ -137,7 +137,6 @@ class Lease:
         await retrying()(self._connection.create_stream, self._configuration)
 
     def _hold(self) -> None:
-        self.lost.clear()
         self._renewing = asyncio.create_task(self._renew(), name=f"renewing {self._subject}")
 
     async def _try(self) -> bool:

@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from events import lease as leases
-from events.connection import Connection
+from events.connection import EXPECTED, Connection, Unanswered
 from events.lease import Lease, Watch
 from events.server import EmbeddedServer
 from tests.events.proxy import proxy
 from tests.nats_server import connected
-from tests.waiting import until
+from tests.waiting import answered, until
 
 TTL_S = 1
+
+
+class Standby(Lease):
+    """Counts what it asks, and sends none of that unless it is `going_on`, as on a busy host."""
+
+    def __init__(self, connection: Connection, cluster: str, ttl_s: int = 60) -> None:
+        super().__init__(connection, cluster, "binder", "standby", ttl_s)
+        self.going_on = asyncio.Event()
+        self.going_on.set()
+        self.asked = 0
+
+    async def _last(self) -> tuple[int, leases.Held] | None:
+        await self.going_on.wait()
+        self.asked += 1
+        return await super()._last()
 
 
 async def test_a_free_lease_is_taken_and_kept_beyond_its_time(server: EmbeddedServer, cluster: str) -> None:
     async with (
         connected(server.url) as connection,
         connected(server.url) as other,
-        Lease(connection, cluster, "binder", "first", TTL_S) as held,
+        Lease(connection, cluster, "binder", "first", TTL_S, patience_s=0.5) as held,
     ):
         standby = asyncio.ensure_future(Lease(other, cluster, "binder", "second", TTL_S).acquire())
         first = held._sequence
@@ -45,6 +61,68 @@ async def test_a_released_lease_changes_hands_at_once(server: EmbeddedServer, cl
         await second.release()
 
 
+async def test_a_standby_asks_once_for_each_word_that_it_hears(server: EmbeddedServer, cluster: str) -> None:
+    async with (
+        connected(server.url) as connection,
+        connected(server.url) as other,
+        Lease(connection, cluster, "binder", "first", TTL_S) as held,
+    ):
+        standby = Standby(other, cluster)
+        standing_by = asyncio.ensure_future(standby.acquire())
+        await until(lambda: standby.asked)
+        asked, first = standby.asked, held._sequence
+        await until(lambda: held._sequence >= first + 3)  # its polling would take 12 s
+        assert standby.asked - asked <= held._sequence - first + 1
+        standing_by.cancel()
+
+
+async def test_a_lease_that_was_given_back_is_free_at_once_though_its_last_word_is_forgotten(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a silence a lease that is not there counts as its holder's for one more life, but not if he gave it back."""
+    async with connected(server.url) as connection, connected(server.url) as other:
+        monkeypatch.setattr(other, "answers_for_s", lambda: 0.0)
+        first, second = Lease(connection, cluster, "binder", "first", TTL_S), Standby(other, cluster)
+        await first.acquire()
+        standby = asyncio.ensure_future(second.acquire())
+        await until(lambda: second.asked)
+        second.going_on.clear()
+        await first.release()
+        await answered(lambda: forgotten(first), "the server to forget the empty lease")
+        second.going_on.set()
+        async with asyncio.timeout(10):
+            await standby
+        await second.release()
+
+
+async def test_a_lease_that_was_given_back_and_claimed_again_is_that_holders(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server.url) as connection, connected(server.url) as other:
+        monkeypatch.setattr(other, "answers_for_s", lambda: 0.0)
+        first, third = (Lease(connection, cluster, "binder", name, TTL_S) for name in ("first", "third"))
+        second = Standby(other, cluster)
+        await first.acquire()
+        standby = asyncio.ensure_future(second.acquire())
+        await until(lambda: second.asked)
+        second.going_on.clear()
+        await first.release()
+        await third.acquire()
+        asked = second.asked
+        await connection.close()
+        observer = Lease(other, cluster, "binder", "observer")
+        await answered(lambda: forgotten(observer), "the server to forget the lease of a dead holder")
+        second.going_on.set()
+        await until(lambda: second.asked > asked + 1 or standby.done())
+        assert not standby.done(), "met by silence, it would have claimed what it does not know to be free"
+        standby.cancel()
+        await third.release()
+
+
+async def forgotten(lease: Lease) -> bool:
+    return await lease._last() is None
+
+
 async def test_the_lease_of_a_dead_holder_runs_out(server: EmbeddedServer, cluster: str) -> None:
     async with connected(server.url) as connection, connected(server.url) as other:
         dead = Lease(connection, cluster, "binder", "dead", TTL_S)
@@ -63,9 +141,10 @@ async def test_a_holder_keeps_it_while_the_server_answers_nobody(
 ) -> None:
     """Nobody can have claimed it, and when the server is back the holder is first, though the lease was forgotten."""
     async with connected(own_server.url) as connection, connected(own_server.url) as other:
-        held, second = (Lease(each, cluster, "binder", "me", 2) for each in (connection, other))
+        held, second = Lease(connection, cluster, "binder", "me", 2), Standby(other, cluster, 2)
         await held.acquire()
         standby = asyncio.ensure_future(second.acquire())
+        await until(lambda: second.asked)
         async with Watch(other, cluster, "binder", 2) as watch:
             own_server.pause()
             looking = asyncio.ensure_future(never_free(watch, "binder"))
@@ -87,12 +166,16 @@ async def never_free(watch: Watch, role: str) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_holder_whose_server_stays_away_has_lost_it(own_server: EmbeddedServer, cluster: str) -> None:
+async def test_a_holder_whose_server_stays_away_has_lost_it(
+    own_server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And says once that it may."""
     async with connected(own_server.url) as connection:
-        held = Lease(connection, cluster, "binder", "first", TTL_S, patience_s=1.0)
+        held = Lease(connection, cluster, "binder", "first", TTL_S, patience_s=2.0)
         await held.acquire()
         own_server.kill()
         await held.lost.wait()
+        assert caplog.text.count("no answer about") == 1
         own_server.start()
         await held.release()
         again = Lease(connection, cluster, "binder", "first", TTL_S)
@@ -125,6 +208,63 @@ async def test_a_renewal_whose_answer_was_lost_is_our_own(server: EmbeddedServer
         await held.release()
 
 
+class Unheard:
+    """What a connection publishes: of the next the answer is lost, or, while `away`, nothing is sent."""
+
+    def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lose_answer = self.away = False
+        self.expected: list[int] = []
+        self._publish = connection.publish
+        monkeypatch.setattr(connection, "publish", self.publish)
+
+    async def publish(self, subject: str, body: Any, headers: dict[str, str], within_s: float) -> int:
+        if self.away:
+            raise Unanswered("not connected")
+        self.expected.append(int(headers[EXPECTED]))
+        sequence = await self._publish(subject, body, headers, within_s)
+        if self.lose_answer:
+            self.lose_answer = False
+            raise Unanswered("no answer")
+        return sequence
+
+
+async def test_a_claim_whose_answer_was_lost_is_our_own(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server.url) as connection:
+        unheard = Unheard(connection, monkeypatch)
+        unheard.lose_answer = True
+        async with asyncio.timeout(10):  # it would be forgotten after 60 s
+            async with Lease(connection, cluster, "binder", "first", 60):
+                assert unheard.expected == [0, 1]
+
+
+async def test_after_a_renewal_whose_answer_was_lost_the_next_but_one_is_a_renewal_again(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when the server has forgotten the lease, and anybody may have it."""
+    async with connected(server.url) as connection:
+        unheard = Unheard(connection, monkeypatch)
+        async with Lease(connection, cluster, "binder", "first", TTL_S):
+            unheard.lose_answer = True
+            await until(lambda: len(unheard.expected) >= 4)
+            assert unheard.expected[:4] == [0, 1, 1, 2]
+
+
+async def test_a_holder_whose_lease_was_forgotten_claims_it_again(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server.url) as connection, connected(server.url) as other:
+        unheard = Unheard(connection, monkeypatch)
+        async with Lease(connection, cluster, "binder", "first", TTL_S) as held:
+            unheard.away = True
+            observer = Lease(other, cluster, "binder", "observer")
+            await answered(lambda: forgotten(observer), "the server to forget the lease")
+            unheard.away = False
+            await answered(observer._last, "the holder to claim it again")
+            assert not held.lost.is_set()
+
+
 async def test_each_role_has_its_own(server: EmbeddedServer, cluster: str) -> None:
     async with (
         connected(server.url) as connection,
@@ -141,6 +281,12 @@ async def test_what_is_no_lease_is_replaced(server: EmbeddedServer, cluster: str
         await connection.ask(leases.subject(cluster, "binder"), b"\x00garbage")
         async with Lease(connection, cluster, "binder", "first") as held:
             assert not held.lost.is_set()
+
+
+async def test_what_was_never_held_is_not_given_back() -> None:
+    lease = Lease(Connection("nats://127.0.0.1:1"), "c", "binder", "standby")
+    await lease.release()
+    assert not lease.lost.is_set()
 
 
 def test_a_life_is_whole_seconds() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from events.connection import Connection
 from events.lease import Lease, Watch, acquire_first, holder_of
 from events.server import EmbeddedServer
@@ -91,3 +93,17 @@ async def test_while_the_server_is_away_no_lease_is_called_free(own_server: Embe
             assert not await watch.is_free("planner.1")
         own_server.start()
         await held.release()
+
+
+async def test_after_a_silence_a_lease_that_is_not_there_is_its_holders_for_one_more_life(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        connected(server.url) as connection,
+        Lease(connection, cluster, "binder", "me"),
+        Watch(connection, cluster, "planner.*", TTL_S) as watch,
+    ):
+        monkeypatch.setattr(connection, "answers_for_s", lambda: TTL_S - 0.1)
+        assert not await watch.is_free("planner.0")
+        monkeypatch.setattr(connection, "answers_for_s", lambda: TTL_S)
+        assert await watch.is_free("planner.0")
