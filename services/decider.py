@@ -173,8 +173,7 @@ class Decider:
         try:
             while not (waiting.done() or reading.done() or self._last_word is not None):
                 await self._fold()
-                if not self._stirred.is_set():
-                    await self._stirred.wait()
+                await self._stirred.wait()
                 self._stirred.clear()
             if reading.done():
                 reading.result()

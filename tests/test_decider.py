@@ -11,7 +11,8 @@ import events as ev
 from events import envelope, subjects
 from events.envelope import Commit, Header
 from events.memory import MemoryLog
-from services.decider import GATHERED_OUTCOMES, Decider, Deciding
+from services import decider as deciding
+from services.decider import GATHERED_OUTCOMES, Decider, Deciding, LogTime
 from services.state.fold import State
 from services.writer import GATHERED_BYTES, SteppedDown, Writer
 from tests.waiting import until
@@ -59,3 +60,53 @@ async def test_outcomes_share_commits_that_are_bounded_whatever_the_api_server_s
     assert max(len(commit.events) for commit in gathered) == GATHERED_OUTCOMES
     assert max(len(stored.payload) for stored in log.commits) <= GATHERED_BYTES
     assert len(gathered) < 20
+
+
+def test_log_time_begins_at_the_wall_clock_or_the_logs_own_and_runs_on_whatever_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who takes over on a host whose clock is behind would otherwise tick again only when it has caught up."""
+    wall_ns, passed_ns = [5_000_000_000], [70]
+    monkeypatch.setattr(deciding.time, "time_ns", lambda: wall_ns[0])
+    monkeypatch.setattr(deciding.time, "monotonic_ns", lambda: passed_ns[0])
+    clocks = {"wall": LogTime(), "log": LogTime(), "offset": LogTime(offset_ms=2)}
+    for name, clock in clocks.items():
+        clock.start(9_000_000_000 if name == "log" else 1_000_000_000)
+    wall_ns[0], passed_ns[0] = 0, 73
+    now_ns = {name: clock.now_ns() for name, clock in clocks.items()}
+    assert now_ns == {"wall": 5_000_000_003, "log": 9_000_000_003, "offset": 5_002_000_003}
+
+
+async def test_a_process_that_takes_over_goes_on_from_the_log_time_of_the_one_before() -> None:
+    log, clock, ahead_ns = MemoryLog("test"), LogTime(), 2**62
+    header = Header(writer="binder", epoch=0, basis=0, time_ns=0, cause="tick")
+    log.append_now(SUBJECT, header, envelope.encode_events([ev.Ticked(time_ns=ahead_ns, jumped_ns=0)]), 0)
+    decider = Decider(log, Writer(log, "binder"), nothing, clock=clock)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.active, "it to be at work")
+    running.cancel()
+    assert clock.now_ns() >= ahead_ns
+    assert [envelope.decode_header(stored).basis for stored in log.commits] == [0, 1]
+
+
+async def test_an_outcome_wakes_a_service_to_which_nothing_else_happens() -> None:
+    log = MemoryLog("test")
+    decider = Decider(log, Writer(log, "binder"), nothing)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.active, "it to be at work")
+    for _ in range(100):
+        await asyncio.sleep(0)  # it has nothing left to do
+    decider.report(ev.PodEvicted(uid="1", namespace="default", name="p"))
+    await until(lambda: len(log.commits) == 2, "the outcome to be in the log")
+    running.cancel()
+
+
+async def test_decisions_that_come_back_to_back_wait_for_their_time_and_for_nothing_else() -> None:
+    def three_times(state: State) -> Deciding:
+        yield
+        return [ev.Renewed()] if state.sequence < 4 else []
+
+    log = MemoryLog("test")
+    running = asyncio.create_task(Decider(log, Writer(log, "binder"), three_times).run(ev.BinderTaken(holder="test")))
+    await until(lambda: len(log.commits) == 4, "three decisions")
+    running.cancel()

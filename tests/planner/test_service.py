@@ -24,11 +24,16 @@ class Process:
 
     def __init__(self, log: EventLog, shard: str = "a", *, standby: bool = False) -> None:
         self.stop, self.free = asyncio.Event(), asyncio.Event()
+        self.waits = False
         turn = self._turn if standby else None
         self.task = asyncio.create_task(planner.run(log, shard=shard, holder="me", turn=turn, stop=self.stop))
 
     async def _turn(self) -> None:
-        await self.free.wait()
+        self.waits = True
+        try:
+            await self.free.wait()
+        finally:
+            self.waits = False
 
 
 @pytest.fixture
@@ -104,9 +109,10 @@ async def test_a_standby_follows_the_log_and_writes_nothing_before_its_turn(worl
 
 async def test_a_standby_that_is_told_to_stop_was_never_there(world: World) -> None:
     process = Process(world.log, standby=True)
-    await asyncio.sleep(0)
+    await until(lambda: process.waits, "it to wait for its turn")
     process.stop.set()
     await process.task
+    await until(lambda: not process.waits, "its claim to be withdrawn")
     assert not said(world, ev.PlannerTaken)
     assert not said(world, ev.PlannerLeft)
 

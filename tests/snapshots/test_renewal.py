@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -106,19 +106,27 @@ async def test_a_reader_whose_place_was_purged_ends(log: EventLog) -> None:
         await reading
 
 
-async def test_that_ends_the_service_although_nothing_else_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("turn", [None, never], ids=["active", "standby"])
+async def test_that_ends_the_service_although_nothing_else_wakes_it(
+    turn: Callable[[], Awaitable[None]] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = MemoryLog("test")
     one = decider(log)
-    gone = asyncio.Event()
+    read, gone = asyncio.Event(), asyncio.Event()
 
     async def follow(after: int = 0) -> Any:
+        read.set()
         await gone.wait()
         raise Purged("what follows 1 was purged")
         yield []
 
     monkeypatch.setattr(log, "follow", follow)
-    running = asyncio.create_task(one.run(ev.PlannerTaken(shard="a", holder="test")))
-    await until(lambda: one.writer.last, "the planner")
+    running = asyncio.create_task(one.run(ev.PlannerTaken(shard="a", holder="test"), turn))
+    await until(lambda: read.is_set() and (one.writer.last or turn), "the planner")
     await asyncio.sleep(0)
     gone.set()
     with pytest.raises(Purged):
