@@ -41,6 +41,25 @@ async def test_a_process_that_wakes_up_replaced_does_nothing_of_what_its_success
     assert [commit.sequence for commit in seen] == []
 
 
+async def test_a_standby_stays_one_when_another_takes_the_subject() -> None:
+    log, turn, turns = MemoryLog("test"), asyncio.Event(), list[str]()
+
+    async def its_turn() -> None:
+        turns.append("waits")
+        await turn.wait()
+
+    decider = Decider(log, Writer(log, "binder"), nothing)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="standby"), its_turn))
+    await until(lambda: turns, "it to stand by")
+    header = Header(writer="binder", epoch=0, basis=0, time_ns=0, cause="taken")
+    log.append_now(SUBJECT, header, envelope.encode_events([ev.BinderTaken(holder="other")]), 0)
+    await until(lambda: decider.state.sequence == 1 or running.done(), "it to read that")
+    turn.set()
+    await until(lambda: decider.active or running.done(), "it to be at work")
+    assert not running.done()
+    running.cancel()
+
+
 async def test_outcomes_share_commits_that_are_bounded_whatever_the_api_server_says() -> None:
     """Thousands of bindings that one webhook refuses with a long message."""
     log = MemoryLog("test")

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import events as ev
 from events.envelope import decode
 from events.log import EventLog
+from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
 from services.planner import service as planner
 from services.state.fold import State
@@ -82,6 +84,19 @@ async def test_it_plans_until_then(world: World) -> None:
     process.stop.set()
     await process.task
     assert isinstance(decode(world.log.commits[-1]).events[0], ev.PlannerLeft)
+
+
+async def test_it_ticks_when_a_deadline_is_due_though_nothing_else_happens() -> None:
+    world = World(replace(DEFAULT_POLICY, backoff_initial_ms=150), shards=())
+    world.node("n0", cpu=1)
+    world.pod("p", cpu=2)
+    process = Process(world.log)
+    await until(lambda: said(world, ev.PlannerTaken), "the shard to join")
+    await judge(world)
+    await until(lambda: said(world, ev.GroupsRefused), "a refusal")
+    await until(lambda: len(said(world, ev.Ticked)) == 2, "the backoff to begin and to end")
+    process.stop.set()
+    await process.task
 
 
 async def test_one_that_is_killed_says_nothing(world: World) -> None:
