@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -79,8 +80,16 @@ async def test_of_two_that_take_over_at_once_one_steps_down() -> None:
     assert len(log.commits) == 1
 
 
+class Busy(MemoryLog):
+    """Others have their turn before it appends."""
+
+    async def append(self, *arguments: Any, **more: Any) -> int:
+        await asyncio.sleep(0)
+        return await super().append(*arguments, **more)
+
+
 async def test_appends_queue_up_behind_each_other() -> None:
-    log = MemoryLog("c")
+    log = Busy("c")
     writer = await taken(log)
     sequences = await asyncio.gather(*(writer.append([deleted(n)], basis=0, cause="facts") for n in range(20)))
     assert sequences == list(range(2, 22))

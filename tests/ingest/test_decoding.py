@@ -1,0 +1,38 @@
+"""Lists and watches, as they come from the API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.json import encode
+
+from services.ingest.decoding import KINDS, POD, Kind, WatchEnded
+from services.kubernetes.objects import PodGroup
+from tests.manifests import pod_group
+
+GROUP_KINDS = [kind for kind in KINDS if kind.type is PodGroup]
+
+
+def test_a_list_of_nothing_may_be_null() -> None:
+    """As Go writes a slice that was never made."""
+    assert POD.page(b'{"metadata":{"resourceVersion":"7"},"items":null}') == ("7", [])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.api_version + kind.name)
+def test_the_end_of_a_watch_is_no_object_of_any_kind(kind: Kind[Any]) -> None:
+    status = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "too old"}
+    with pytest.raises(WatchEnded, match="410 Expired: too old"):
+        kind.line(encode({"type": "ERROR", "object": status}))
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.resource.api_version)
+def test_a_pod_group_is_of_the_version_that_was_asked_for(kind: Kind[PodGroup]) -> None:
+    """Items of a list do not say theirs."""
+    group = {name: value for name, value in pod_group("g", 2).items() if name not in ("apiVersion", "kind")}
+    version, items = kind.page(encode({"metadata": {"resourceVersion": "7"}, "items": [group]}))
+    odd = kind.page(encode({"metadata": {"resourceVersion": "7"}, "items": [group, 1]}))[1]
+    what, seen = kind.line(encode({"type": "ADDED", "object": group}))
+    assert (version, what) == ("7", "ADDED")
+    found = [one.api_version for one in (items[0], odd[0], seen) if isinstance(one, PodGroup)]
+    assert found == [kind.resource.api_version] * 3
