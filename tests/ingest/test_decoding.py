@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.json import encode
 
-from services.ingest.decoding import KINDS, POD, Kind, WatchEnded
+from services.ingest.decoding import KINDS, POD, Kind, Malformed, WatchEnded
 from services.kubernetes.objects import PodGroup
-from tests.manifests import pod_group
+from tests.manifests import pod, pod_group
 
 GROUP_KINDS = [kind for kind in KINDS if kind.type is PodGroup]
 
@@ -36,3 +36,11 @@ def test_a_pod_group_is_of_the_version_that_was_asked_for(kind: Kind[PodGroup]) 
     assert (version, what) == ("7", "ADDED")
     found = [one.api_version for one in (items[0], odd[0], seen) if isinstance(one, PodGroup)]
     assert found == [kind.resource.api_version] * 3
+
+
+def test_what_a_rejection_expects_is_said_without_the_decoders_marks() -> None:
+    odd = pod("p")
+    odd["spec"]["priority"] = "high"
+    [malformed] = POD.page(encode({"metadata": {}, "items": [odd]}))[1]
+    assert isinstance(malformed, Malformed)
+    assert (malformed.rejected.field, malformed.rejected.expected) == ("spec.priority", "int | null, got str")
