@@ -19,10 +19,10 @@ from services.binder.reserved import ReservedRoom
 from services.binder.rules.coscheduling import permit
 from services.state import fits, reservations, timeouts
 from services.state.fold import State
-from services.state.membership import task_of
 from services.state.nodes import ClassInfo, Ints
 from services.state.nominations import claim_key, only_task
 from services.state.records import HELD, PENDING, PROPOSED, Claim, Group, Nomination, Proposal
+from services.state.tallies import task_of
 from services.state.verdicts import ABOUT_ROOM
 
 Verdict = (

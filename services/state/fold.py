@@ -53,6 +53,7 @@ from services.state.records import (
     RoomRequest,
     SchedulingClass,
 )
+from services.state.tallies import Tally
 
 
 class State:
@@ -125,6 +126,8 @@ class State:
         """Class → how many records keep room for pods of it (`classes`)."""
         self.named: dict[str, dict[str, None]] = {}
         """Gang → the gangs that name it as one of their group, in no particular order."""
+        self.tallies: dict[str, Tally] = {}
+        """Gang → how many of its members run, are alive and leave (`tallies`)."""
         # The place of the event that is being applied.
         self.index = self.basis = self.commit_epoch = 0
         self.writer = ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import events as ev
 from events import dialects
 from events.subjects import shard_of
-from services.state import declarations, reasons, schedule_cycle, timeouts
+from services.state import declarations, reasons, schedule_cycle, tallies, timeouts
 from services.state.membership import incomplete, placeable, unplaced
 from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
@@ -47,6 +47,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
     gang = _gang(state, membership.gang, membership.dialect)
     pod.gang = gang.key
     gang.members[uid] = None
+    tallies.joined(state, uid, pod)
     before = named_by(gang)
     declarations.joined(state, gang, uid, membership)
     _declared(state, gang, before)
@@ -88,6 +89,8 @@ def leave(state: State, uid: str, pod: Pod) -> None:
     group = state.groups.get(pod.group)
     pod.group = ""
     gang = state.gangs.get(pod.gang)
+    if gang is not None:
+        tallies.left(state, uid, pod, last=len(gang.members) == 1)
     pod.gang = ""
     if group is None:
         return
@@ -105,11 +108,8 @@ def leave(state: State, uid: str, pod: Pod) -> None:
     _declared(state, gang, before)
     gangs = [state.gangs[key] for key in group.gangs]
     if gang.members or any(one.members for one in gangs):
-        pods, highest = state.pods, group.priority
-        if pod.fact.priority == highest and not any(
-            pods[member].fact.priority == highest for one in gangs for member in one.members
-        ):
-            group.priority = max(pods[member].fact.priority for one in gangs for member in one.members)
+        if not tallies.has_priority(state, gang, group.priority):
+            group.priority = tallies.highest_priority(state, group.gangs)
         if not gang.members:
             state.regrouping[gang.key] = None
         _reconsider(state, group)
@@ -160,8 +160,7 @@ def changed(state: State, uid: str, pod: Pod) -> None:
             before = named_by(gang)
             declarations.joined(state, gang, uid, fact.gang)
             _declared(state, gang, before)
-        of_group = (member for key in group.gangs for member in state.gangs[key].members)
-        group.priority = max(state.pods[member].fact.priority for member in of_group)
+        group.priority = tallies.highest_priority(state, group.gangs)
     else:
         group.priority = fact.priority
     wake(state, group, uid)

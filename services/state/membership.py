@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from events import dialects
-from events.facts import PodObserved
+from services.state import tallies
 from services.state.naming import named_by
 from services.state.records import BOUND, HELD, PENDING, PERMITTED, SUCCEEDED, TERMINATING, Gang, Group
 
@@ -101,23 +100,13 @@ def strict(gang: Gang) -> bool:
 
 def running(state: State, gang: Gang) -> tuple[int, int]:
     """(members that run; of these, those still alive)."""
-    count = live = 0
-    for uid in gang.members:
-        if runs(state, uid):
-            count += 1
-            live += state.pods[uid].status != SUCCEEDED
-    return count, live
-
-
-def runs(state: State, uid: str) -> bool:
-    """Whether a member is bound, permitted to be, or has succeeded."""
-    status = state.pods[uid].status
-    return status in (BOUND, SUCCEEDED) or (status == PENDING and uid in state.permitted)
+    tally = tallies.of(state, gang)
+    return tally.running, tally.live
 
 
 def total(state: State, gang: Gang) -> int:
     """Seed 000, Pre-Filter 1: the gang's pods, terminating ones excluded."""
-    return sum(state.pods[uid].status != TERMINATING for uid in gang.members)
+    return len(gang.members) - tallies.of(state, gang).leaving
 
 
 def outside(state: State, group: Group) -> list[str]:
@@ -147,11 +136,8 @@ def too_few(state: State, gang: Gang) -> bool:
         return False
     if total(state, gang) < gang.declaration.min_member:
         return True
-    minimums = task_minimums(gang)
-    if not minimums:
-        return False
-    pods = Counter(task(state, uid) for uid in gang.members if state.pods[uid].status != TERMINATING)
-    return any(pods[name] < minimum for name, minimum in minimums.items())
+    tally = tallies.of(state, gang)
+    return any(tally.staying_of(name) < minimum for name, minimum in task_minimums(gang).items())
 
 
 def incomplete(state: State, group: Group) -> bool:
@@ -185,11 +171,7 @@ def task_minimums(gang: Gang) -> dict[str, int]:
 
 def task(state: State, uid: str) -> str:
     """The task that a gang's member says it is of; empty for none."""
-    return task_of(state.pods[uid].fact)
-
-
-def task_of(fact: PodObserved) -> str:
-    return (fact.gang.task or "") if fact.gang is not None else ""
+    return tallies.task_of(state.pods[uid].fact)
 
 
 def below_minimum(state: State, gang: Gang, going: int, of_task: str, more: int = 0) -> bool:
@@ -207,8 +189,7 @@ def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) ->
     least = task_minimums(gang).get(of_task, 0)
     if not least:
         return False
-    going = sum(runs(state, uid) for uid in gang.members if task(state, uid) == of_task)
-    return going + more < least
+    return tallies.of(state, gang).running_of(of_task) + more < least
 
 
 def has_minimum(state: State, gang: Gang) -> bool:

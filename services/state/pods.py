@@ -14,7 +14,7 @@ import msgspec
 
 import events as ev
 from events import objects
-from services.state import classes, cohorts, groups, membership, timeouts
+from services.state import classes, cohorts, groups, membership, tallies, timeouts
 from services.state.records import (
     BOUND,
     BOUND_CLAIM,
@@ -114,7 +114,7 @@ def release(state: State, uid: str) -> Claim | None:
     if held is None:
         return None
     del state.claims[uid]
-    state.permitted.pop(uid, None)
+    tallies.settle_intent(state, uid)
     node = state.nodes[held.node]
     del node.claims[uid]
     if held.stage != PROPOSED:
@@ -135,7 +135,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
     if held is not None and held.node == node:
         if held.stage != BOUND_CLAIM:
             accept(state, held, BOUND_CLAIM)
-            state.permitted.pop(uid, None)
+            tallies.settle_intent(state, uid)
     else:
         if held is not None:
             release(state, uid)
@@ -191,16 +191,18 @@ def observed(state: State, event: ev.PodObserved) -> None:
 
 def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> None:
     """A field that scheduling depends on changed: gates, labels, requests (resize), priority."""
-    before, pod.fact = pod.fact, event
+    before = pod.fact
+    tallies.set_fact(state, uid, pod, event)
     seen(pod, event.resource_version)
     pod.observed, pod.observed_node, pod.observed_version = event.status, event.node, event.resource_version
     if before.scheduling_class != event.scheduling_class:
         _reclass(state, uid, before.scheduling_class, event.scheduling_class)
     if event.node and pod.status not in FINISHED:
-        pod.status, pod.node = event.status, event.node
+        tallies.set_status(state, uid, pod, event.status)
+        pod.node = event.node
         _observed_on_node(state, uid, pod)
     elif pod.status == PENDING:
-        pod.status = event.status
+        tallies.set_status(state, uid, pod, event.status)
     timeouts.observed_again(state, uid, pod, before)
     if event.candidate or pod.group:
         groups.changed(state, uid, pod)
@@ -238,7 +240,7 @@ def assigned(state: State, event: ev.PodAssigned) -> None:
         pod.observed = BOUND
     pod.observed_version = event.resource_version
     if pod.status != TERMINATING:
-        pod.status = BOUND
+        tallies.set_status(state, event.uid, pod, BOUND)
     occupy(state, event.uid, pod, event.node)
     pod.observed_node = pod.node
 
@@ -248,7 +250,8 @@ def terminating(state: State, event: ev.PodTerminating) -> None:
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
-    pod.status = pod.observed = TERMINATING
+    tallies.set_status(state, event.uid, pod, TERMINATING)
+    pod.observed = TERMINATING
     state.marks.pop(event.uid, None)
     pod.observed_version = event.resource_version
     seen(pod, event.resource_version)
@@ -259,7 +262,8 @@ def finished(state: State, event: ev.PodFinished) -> None:
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
-    pod.status = pod.observed = SUCCEEDED if event.succeeded else FAILED
+    tallies.set_status(state, event.uid, pod, SUCCEEDED if event.succeeded else FAILED)
+    pod.observed = pod.status
     state.marks.pop(event.uid, None)
     pod.observed_version = event.resource_version
     seen(pod, event.resource_version)
@@ -271,10 +275,11 @@ def finished(state: State, event: ev.PodFinished) -> None:
 
 
 def deleted(state: State, event: ev.PodDeleted) -> None:
-    pod = state.pods.pop(event.uid, None)
+    pod = state.pods.get(event.uid)
     if pod is None:
         return
     held = release(state, event.uid)
+    del state.pods[event.uid]
     state.evictions.pop(event.uid, None)
     state.marks.pop(event.uid, None)
     if state.rejections:
@@ -295,7 +300,7 @@ def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
     gang = state.gangs.get(gang_key)
     if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
         return
-    task = membership.task_of(pod.fact)
+    task = tallies.task_of(pod.fact)
     going, live = membership.running(state, gang)
     if not live or not membership.below_minimum(state, gang, going, task):
         return
@@ -323,7 +328,7 @@ def bound(state: State, event: ev.PodBound) -> None:
     if held is None or held.stage == BOUND_CLAIM:
         return  # the fact was here first, and it wins
     if pod.status != TERMINATING:
-        pod.status = BOUND
+        tallies.set_status(state, event.uid, pod, BOUND)
     occupy(state, event.uid, pod, event.node)
 
 
@@ -335,7 +340,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
         return
     if event.assigned_node:
         if pod.status != TERMINATING:
-            pod.status = BOUND
+            tallies.set_status(state, event.uid, pod, BOUND)
         occupy(state, event.uid, pod, event.assigned_node)
         return
     release(state, event.uid)

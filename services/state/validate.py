@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 
 from events import dialects
-from services.state import reasons
+from services.state import reasons, tallies
 from services.state.classes import counted
 from services.state.clock import (
     BACKOFF,
@@ -198,6 +198,7 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
         astray = [uid for uid in gang.members if state.pods[uid].gang != key or state.pods[uid].group != gang.group]
         require(not astray, f"pods of gang {key} are somewhere else: {astray}")
     require(named == state.named, "who names whom is not what the gangs declare")
+    require(tallies.counted(state) == state.tallies, "of a gang other members run, live or leave than are counted")
     for key, group in state.groups.items():
         require(bool(group.pod) or group.key == min(group.gangs), f"group {key} is not called by its smallest gang")
         require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import Place
-from services.state import cohorts, groups, membership, pods, timeouts
+from services.state import cohorts, groups, membership, pods, tallies, timeouts
 from services.state.clock import NOMINATION, PERMIT, group_key, of_group, runs, set_deadline
 from services.state.nominations import replacement_key
 from services.state.records import (
@@ -104,7 +104,7 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
                 known, meant = state.pods[claim.uid].resource_version, binding.resource_version
                 claim.resource_version = known if known == meant else meant  # of equal strings one is enough
                 pods.accept(state, claim, PERMITTED)
-                state.permitted[claim.uid] = None
+                tallies.intend(state, claim.uid)
                 permits.append(claim.uid)
     group = state.groups.get(event.group)
     given_back: list[str] = []

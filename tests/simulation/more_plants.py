@@ -110,8 +110,8 @@ MORE: dict[str, Plant] = {
         "services.state.pods",
         (
             (
-                "    pod.status = pod.observed = TERMINATING\n",
-                "    pod.status = pod.observed = TERMINATING\n    if pod.node:\n        release(state, event.uid)\n",
+                "    pod.observed = TERMINATING\n",
+                "    pod.observed = TERMINATING\n    if pod.node:\n        release(state, event.uid)\n",
             ),
         ),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from services.state import membership
+from services.state import membership, tallies
 from services.state.fold import State
 from services.state.records import Gang
 
@@ -19,6 +19,5 @@ def reached(state: State, gang: Gang, assumed: Iterable[str]) -> bool:
     minimums = membership.task_minimums(gang)
     if not minimums:
         return True
-    started = (uid for uid in gang.members if membership.runs(state, uid))
-    pods = Counter(membership.task(state, uid) for some in (started, assumed) for uid in some)
-    return all(pods[task] >= minimum for task, minimum in minimums.items())
+    tally, pods = tallies.of(state, gang), Counter(membership.task(state, uid) for uid in assumed)
+    return all(tally.running_of(task) + pods[task] >= minimum for task, minimum in minimums.items())
