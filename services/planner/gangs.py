@@ -6,7 +6,7 @@ pods of some parts must have a node before any of the group is bound. `attempt` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from events import RoomRequested, dialects
@@ -250,16 +250,23 @@ def _orders(cycle: Cycle, parts: list[Part]) -> list[list[int]]:
     """The orders in which the parts are tried: the largest class first, and then the other way round.
 
     Before that, where pods have different priorities, the highest first, as the kube-scheduler goes through its own gangs
-    (KEP-4671, Algorithm Limitations). If the minimum finds no room like this, it may in the other orders.
+    (KEP-4671, Algorithm Limitations). If the minimum finds no room like this, it may in the other orders. Of one class
+    the highest come first in these, too.
     """
     if len({part.info.fact.digest for part in parts}) == 1:
-        return [sorted(range(len(parts)), key=lambda index: -parts[index].priority)]
+        return [_highest_first(parts, range(len(parts)))]
     sizes = fits.sizes(cycle.state.table, [part.info for part in parts])
     largest_first = sorted(range(len(parts)), key=sizes.__getitem__, reverse=True)
-    orders = [largest_first, largest_first[::-1]]
-    if len({part.priority for part in parts}) > 1:
-        orders.insert(0, sorted(largest_first, key=lambda index: -parts[index].priority))
-    return orders
+    smallest_first = largest_first[::-1]
+    if len({part.priority for part in parts}) == 1:
+        return [largest_first, smallest_first]
+    highest_first = _highest_first(parts, largest_first)
+    smallest_first = sorted(_highest_first(parts, smallest_first), key=sizes.__getitem__)
+    return [highest_first, sorted(highest_first, key=sizes.__getitem__, reverse=True), smallest_first]
+
+
+def _highest_first(parts: list[Part], order: Iterable[int]) -> list[int]:
+    return sorted(order, key=lambda index: -parts[index].priority)
 
 
 # ------------------------------------------------------------------------------------------------------ nominated room

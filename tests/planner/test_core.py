@@ -174,6 +174,16 @@ def test_a_higher_priority_goes_before_a_larger_class_unless_the_minimum_needs_i
     assert world.bound() == ["large", "small"]
 
 
+def test_of_one_class_a_higher_priority_comes_first_whichever_class_does() -> None:
+    """Here the minimum finds room only with the small class first."""
+    world = World()
+    world.node("n0", cpu=4)
+    for name, cpu, priority in (("low", 2, 5), ("high", 2, 9), ("small-0", 1, 0), ("small-1", 1, 0)):
+        world.pod(name, "train", minimum=3, cpu=cpu, priority=priority)
+    world.settle()
+    assert world.bound() == ["high", "small-0", "small-1"]
+
+
 def test_half_of_two_classes_is_not_the_gang() -> None:
     world = World()
     world.node("n0", cpu=4)
