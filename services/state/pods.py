@@ -190,7 +190,8 @@ def observed(state: State, event: ev.PodObserved) -> None:
 
 
 def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> None:
-    """A field that scheduling depends on changed: gates, labels, requests (resize), priority."""
+    """A field that scheduling depends on changed: gates, labels, requests (resize), priority. Who looks seldom, or was
+    away, sees in the same fact that the pod is being deleted."""
     before = pod.fact
     tallies.set_fact(state, uid, pod, event)
     seen(pod, event.resource_version)
@@ -206,6 +207,8 @@ def _observed_again(state: State, uid: str, pod: Pod, event: ev.PodObserved) -> 
     timeouts.observed_again(state, uid, pod, before)
     if event.candidate or pod.group:
         groups.changed(state, uid, pod)
+    if pod.status == TERMINATING:
+        _going(state, uid, pod)
 
 
 def _reclass(state: State, uid: str, old: str, new: str) -> None:
@@ -252,9 +255,14 @@ def terminating(state: State, event: ev.PodTerminating) -> None:
         return
     tallies.set_status(state, event.uid, pod, TERMINATING)
     pod.observed = TERMINATING
-    state.marks.pop(event.uid, None)
     pod.observed_version = event.resource_version
     seen(pod, event.resource_version)
+    _going(state, event.uid, pod)
+
+
+def _going(state: State, uid: str, pod: Pod) -> None:
+    """The pod is being deleted: nobody places it, or writes to it, any more."""
+    state.marks.pop(uid, None)
     groups.shrunk(state, pod)
 
 

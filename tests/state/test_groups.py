@@ -274,6 +274,20 @@ def test_a_pod_that_left_between_basis_and_proposal_is_not_claimed_for_its_old_g
     assert not world.state.claims
 
 
+@pytest.mark.parametrize("gang", ["", "train"])
+def test_a_pod_that_was_edited_and_is_being_deleted_is_not_placed(gang: str) -> None:
+    """Ingest was away meanwhile: one fact says both."""
+    world = World()
+    world.node("n0")
+    uid = world.pod("p", gang, minimum=1 if gang else 0)
+    resized, version = world.scheduling_class(cpu=2), world.version()
+    fact = world.state.pods[uid].fact
+    said = {"scheduling_class": resized, "status": "terminating", "resource_version": version}
+    world.facts(msgspec.structs.replace(fact, **said))
+    assert world.state.groups[world.state.pods[uid].group].phase == IDLE
+    assert not world.plan()
+
+
 def test_a_member_that_somebody_else_binds_leaves_fewer_to_place() -> None:
     world = World()
     world.node("n0", cpu=1)
