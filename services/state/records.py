@@ -200,7 +200,7 @@ class Reservation(msgspec.Struct, gc=False):
 
 
 class Lost(msgspec.Struct, gc=False):
-    """A bound member of a satisfied gang that failed for good: the binder decides whether its room is kept."""
+    """A member of a running gang that failed for good: the binder decides whether its room is kept."""
 
     uid: str
     gang: str

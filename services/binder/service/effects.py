@@ -1,5 +1,5 @@
-"""Bindings and evictions: a bounded number in flight, each from an intent that stands in the log; what is in doubt is
-repeated until the answer is definite.
+"""Bindings, of which a bounded number is in flight, and evictions: each from an intent that stands in the log; what is in
+doubt is repeated until the answer is definite.
 """
 
 from __future__ import annotations
