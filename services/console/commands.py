@@ -258,11 +258,12 @@ def set_policy(location: str | None, cluster: str | None, changes: Mapping[str, 
     async def work(log: EventLog) -> Any:
         return await policies.change(log, changes)
 
-    sequence, new = run(_with_log(location, cluster, work))
+    sequence, new, written = run(_with_log(location, cluster, work))
     if as_json:
         show.json_line({"sequence": sequence, "policy": msgspec.to_builtins(new)})
     else:
-        show.facts_of(f"Policy from {sequence} on", msgspec.to_builtins(new))
+        title = f"Policy from {sequence} on" if written else f"Policy at {sequence}, as it was: nothing was written"
+        show.facts_of(title, msgspec.to_builtins(new))
     return 0
 
 

@@ -7,7 +7,7 @@ the admin's last commit, so that of two admins at the same moment one is refused
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -72,9 +72,19 @@ async def current(log: EventLog) -> tuple[int, Policy | None]:
     return state.sequence, state.policy
 
 
-async def change(log: EventLog, changes: Mapping[str, Any]) -> tuple[int, Policy]:
-    """Append the changed policy; its place and itself. Raises InvalidPolicy, Unusable when there is nothing to change or
-    another admin was faster or it is a federation's log, LogError."""
+class Change(NamedTuple):
+    """What became of one."""
+
+    sequence: int
+    """The policy's place, or up to where the log was read."""
+    policy: Policy
+    written: bool
+    """False: it was the policy already, and whoever says so twice has no error of it."""
+
+
+async def change(log: EventLog, changes: Mapping[str, Any]) -> Change:
+    """Append the changed policy, unless the log says the same. Raises InvalidPolicy, Unusable when another admin was
+    faster or it is a federation's log, LogError."""
     await check_of_a_cluster(log, NO_POLICY)
     writer = Writer(log, "admin")
     last = await log.last(writer.subject)
@@ -82,9 +92,10 @@ async def change(log: EventLog, changes: Mapping[str, Any]) -> tuple[int, Policy
     state = await replay(log)
     new = changed(state.policy or DEFAULT_POLICY, changes)
     if new == state.policy:
-        raise Unusable("that is the policy already: nothing was written")
+        return Change(state.sequence, new, written=False)
     writer.rules, writer.state = state.rules_version, state.state_version
     try:
-        return await writer.append([ev.PolicyChanged(policy=new)], basis=state.sequence, cause="admin"), new
+        place = await writer.append([ev.PolicyChanged(policy=new)], basis=state.sequence, cause="admin")
     except SteppedDown as error:
         raise Unusable("another admin changed the policy just now: look at it again") from error
+    return Change(place, new, written=True)

@@ -40,10 +40,10 @@ def described(state: State) -> dict[str, Any]:
 
 
 async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[str, Any]:
-    """Switch to these versions, what is not named stays; what is in force then.
+    """Switch to these versions, what is not named stays; what is in force then. What is in force already is written
+    by nobody: to say so twice is no error.
 
-    Raises Unusable when there is nothing to switch, when a writer lacks what is asked for, or when another admin was
-    faster; LogError, UnknownCommit.
+    Raises Unusable when a writer lacks what is asked for, or when another admin was faster; LogError, UnknownCommit.
     """
     await check_of_a_cluster(log, ONE_VERSION)
     writer = Writer(log, "admin")
@@ -51,6 +51,8 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     writer.last = last.sequence if last is not None else 0
     state = await replay(log)
     asked = ev.VersionsSwitched(rules=rules or state.rules_version, state=version or state.state_version)
+    if (asked.rules, asked.state) == (state.rules_version, state.state_version):
+        return described(state)
     _check(state, asked)
     writer.rules, writer.state = state.rules_version, state.state_version
     try:
@@ -65,8 +67,6 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
 
 def _check(state: State, asked: ev.VersionsSwitched) -> None:
     """Raises Unusable."""
-    if (asked.rules, asked.state) == (state.rules_version, state.state_version):
-        raise Unusable("that is in force already: nothing was written")
     if asked.state not in FOLDS:
         raise Unusable(f"--state {asked.state}: this muster has {listed(FOLDS)}")
     if versions.lacking(state, asked.rules, asked.state):

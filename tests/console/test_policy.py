@@ -58,7 +58,7 @@ async def test_a_change_is_one_event_and_deciding_goes_on_by_it() -> None:
     world = World()
     world.node("n1")
     world.node("n2")
-    sequence, policy = await change(world.log, {"profile": "binpack"})
+    sequence, policy, _ = await change(world.log, {"profile": "binpack"})
     commit = envelope.decode(world.log.commits[sequence - 1])
     assert commit.events == [ev.PolicyChanged(policy=policy)]
     assert (commit.header.writer, commit.header.cause) == ("admin", "admin")
@@ -74,15 +74,14 @@ async def test_a_change_is_one_event_and_deciding_goes_on_by_it() -> None:
 async def test_a_log_without_a_policy_gets_one_from_the_defaults() -> None:
     log = MemoryLog("fresh")
     assert await current(log) == (0, None)
-    _, policy = await change(log, {"gang_pods": 7})
+    _, policy, _ = await change(log, {"gang_pods": 7})
     assert policy == msgspec.structs.replace(DEFAULT_POLICY, gang_pods=7)
 
 
 async def test_changing_nothing_writes_nothing() -> None:
     world = World()
     commits = len(world.log.commits)
-    with pytest.raises(Unusable, match="that is the policy already"):
-        await change(world.log, {"replacement_policy": "keep"})
+    assert await change(world.log, {"replacement_policy": "keep"}) == (commits, world.state.policy, False)
     assert len(world.log.commits) == commits
 
 
@@ -114,6 +113,9 @@ def test_show_and_set_on_the_command_line(log: Path) -> None:
     assert found["policy"]["profile"]["node_score"] == "binpack"
     assert json.loads(said.stdout) == found
     assert "permit waiting ms" in runner.invoke(app, ["policy", "show", str(log)]).output
+    twice = runner.invoke(app, ["policy", "set", str(log), "--gang-pods", "100"])
+    assert twice.exit_code == 0
+    assert "as it was: nothing was written" in twice.output
     again = runner.invoke(app, ["policy", "set", str(log), "--node-score", "worst"])
     assert again.exit_code == 2
     assert "expected one of least-allocated, binpack" in again.stderr

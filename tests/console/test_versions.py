@@ -117,8 +117,6 @@ async def test_a_switch_is_refused_while_a_writer_lacks_it_and_names_him() -> No
 @pytest.mark.parametrize(
     ("rules", "version", "said"),
     [
-        (1, 1, "that is in force already"),
-        (None, None, "that is in force already"),
         (1, 7, "--state 7: this muster has 1, 2"),
         (
             7,
@@ -132,6 +130,15 @@ async def test_what_cannot_be_switched_is_not_written(rules: int | None, version
     commits = len(world.log.commits)
     with pytest.raises(Unusable, match=said):
         await switch(world.log, rules, version)
+    assert len(world.log.commits) == commits
+
+
+@pytest.mark.usefixtures("code")
+@pytest.mark.parametrize("asked", [(1, 1), (None, None)])
+async def test_what_is_in_force_is_not_written_again(asked: tuple[int | None, int | None]) -> None:
+    world = World(supports=BOTH)
+    commits = len(world.log.commits)
+    assert (await switch(world.log, *asked))["rules"] == 1
     assert len(world.log.commits) == commits
 
 
