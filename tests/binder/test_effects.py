@@ -91,3 +91,31 @@ async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding) -> None:
     await until(lambda: not binding.effects.in_flight and not binding.effects._queue.qsize(), "it to be settled")
     assert not binding.outcomes
     assert not binding.effects._doubtful
+
+
+async def test_evictions_in_flight_are_bounded() -> None:
+    """Of a gang of thousands whose policy is `evict`: all at once, they held up bindings, and waited for a connection
+    until their time was over."""
+    asked: list[str] = []
+    in_flight, most = 0, 0
+
+    async def evict(namespace: str, name: str, uid: str) -> None:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        await asyncio.sleep(0)
+        in_flight -= 1
+        asked.append(uid)
+
+    pods = [f"p{number}" for number in range(MANY)]
+    intended = {uid: SimpleNamespace(namespace="ml", name=uid) for uid in pods}
+    outcomes: list[ev.Event] = []
+    decider: Any = SimpleNamespace(state=SimpleNamespace(permitted={}, evictions=intended), report=outcomes.append)
+    evicting = Effects(decider, SimpleNamespace(evict=evict), 4)  # type: ignore[arg-type]
+    evicting.resume()
+    running = asyncio.create_task(evicting.run())
+    await until(lambda: len(outcomes) == MANY, "all to be evicted")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert sorted(asked) == sorted(pods)
+    assert most == 4

@@ -1,4 +1,4 @@
-"""Bindings, of which a bounded number is in flight, and evictions: each from an intent that stands in the log; what is in
+"""Bindings and evictions, a bounded number of each in flight: each from an intent that stands in the log; what is in
 doubt is repeated until the answer is definite.
 """
 
@@ -32,11 +32,14 @@ class Effects:
     """Bindings and evictions: from the intents in the state to outcomes in the log."""
 
     def __init__(self, decider: Decider, client: Client, concurrency: int) -> None:
+        """`concurrency`: so many bindings, and so many evictions, are asked for at a time."""
         self._decider = decider
         self._client = client
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
         self._evictions: asyncio.Queue[str] = asyncio.Queue()
+        self._evicts = asyncio.Semaphore(concurrency)
+        """Held while one is asked for, not while a disruption budget keeps it waiting. A gang may have 50,000 pods."""
         self._evicting: set[str] = set()
         self._doubtful_evictions: set[str] = set()
         self._doubtful: set[str] = set()
@@ -171,8 +174,11 @@ class Effects:
         (design, rule 5).
         """
         pause_s = FIRST_RETRY_S
-        while (eviction := self._decider.state.evictions.get(uid)) is not None:
-            found = await self._evict_once(uid, eviction.namespace, eviction.name)
+        while True:
+            async with self._evicts:
+                if (eviction := self._decider.state.evictions.get(uid)) is None:
+                    break
+                found = await self._evict_once(uid, eviction.namespace, eviction.name)
             if found is not None:
                 self._say(found)
                 break
