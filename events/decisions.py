@@ -74,7 +74,7 @@ class GroupsRefused(Decision, frozen=True):
     """Groups that cannot be placed now, for one shared reason with the numbers behind it.
 
     `reason` is a code: InsufficientRoom (autoscalers may act), TooFewPods, WaitingForGang, GangNotDeclared,
-    GangTimedOut, PodsGated, UnsupportedConstraint, GangTooLarge, SetAside.
+    GangTimedOut, PodsGated, UnsupportedConstraint, GangTooLarge.
     """
 
     reason: str
@@ -160,8 +160,8 @@ class ProposalRefused(Decision, frozen=True):
     group: str
     proposal: Place
     reason: str
-    """NodeGone, NodeUnfit, NoRoom, RoomKept (for a starving gang), PodGone, PodGated, PodClaimed, GangTimedOut, Quorum,
-    SetAside, TooLarge (no commit takes the verdict)."""
+    """NodeGone, NodeUnfit, NoRoom, RoomKept (for a starving gang), PodGone, PodGated, PodClaimed, GangTimedOut,
+    TooLarge (no commit takes the verdict)."""
     node: str
     pod: str
 
