@@ -307,6 +307,7 @@ class Ingest:
         if isinstance(new, DeclarationRejected):
             if old is not None:
                 events += self._gone(kind, old.uid, key)
+                self._stale(metadata)  # the fact is gone, the object is not: its older versions stay old
             return events + self._reject(new)
         if old is None or not identity.same(old, new):
             events += self._folded([new]) + self._repriced(kind, key)

@@ -271,6 +271,16 @@ def test_pod_groups_and_priority_classes() -> None:
     ]
 
 
+def test_what_a_rejected_object_was_before_comes_too_late() -> None:
+    """Its fact was forgotten with it, and the version, too: a late word of the valid one stood for good (seed 59851)."""
+    core = ingest()
+    core.observe(pod_group(version=3, minMember=3))
+    assert names(core.observe(pod_group(version=5, minMember=0))) == ["PodGroupDeleted", "DeclarationRejected"]
+    assert core.observe(pod_group(version=3, minMember=3)) == []
+    assert core.observe(pod_group(version=4, minMember=2)) == []
+    assert names(core.observe(pod_group(version=6, minMember=2))) == ["PodGroupObserved"]
+
+
 def test_what_a_pod_declares_of_its_gang_is_written_as_it_stands() -> None:
     """Only of Workloads is that looked up elsewhere."""
     labels = {"pod-group/name": "train", "pod-group/min-available": "2"}
