@@ -190,12 +190,20 @@ class Ingest:
         """
         if not seen.metadata.uid and not isinstance(seen, Malformed):
             seen = identity.unidentified(seen)
-        uid = seen.metadata.uid
-        known = max(self._versions.get(uid, 0), self._written.get(uid, 0))
         if self._stale(seen.metadata):
             return []
+        uid, version = seen.metadata.uid, objects.version(seen.metadata.resource_version)
+        unwatched = listed and version > max(self._versions.get(uid, 0), self._written.get(uid, 0))
+        events = self._brought(seen, unwatched)
+        if (
+            uid
+        ):  # with a fact that is over its version is forgotten; the object is there, and its older ones may yet come
+            self._versions[uid] = version
+        return events
+
+    def _brought(self, seen: Observed, unwatched: bool) -> list[Event]:
         if isinstance(seen, Pod):
-            return self._observe_pod(seen, listed and objects.version(seen.metadata.resource_version) > known)
+            return self._observe_pod(seen, unwatched)
         if isinstance(seen, Workload):
             return self._observe_workload(seen)
         if isinstance(seen, Malformed):
@@ -263,16 +271,11 @@ class Ingest:
         return events + self._folded(ended)
 
     def _stale(self, metadata: Metadata) -> bool:
-        """Whether a newer version of this object is known, or its deletion. If not, this version is remembered."""
+        """Whether a newer version of this object is known, or its deletion."""
         if not metadata.uid:
             return False
-        if metadata.uid in self._deleted:
-            return True
         version = objects.version(metadata.resource_version)
-        if 0 <= version < self._versions.get(metadata.uid, 0):
-            return True
-        self._versions[metadata.uid] = version
-        return False
+        return metadata.uid in self._deleted or 0 <= version < self._versions.get(metadata.uid, 0)
 
     def _bury(self, uid: str) -> None:
         self._versions.pop(uid, None)
@@ -307,7 +310,6 @@ class Ingest:
         if isinstance(new, DeclarationRejected):
             if old is not None:
                 events += self._gone(kind, old.uid, key)
-                self._stale(metadata)  # the fact is gone, the object is not: its older versions stay old
             return events + self._reject(new)
         if old is None or not identity.same(old, new):
             events += self._folded([new]) + self._repriced(kind, key)
@@ -420,7 +422,6 @@ class Ingest:
             events += self._folded(found)
             if metadata.uid not in self.pods:  # it is over; its object is there, and has its name
                 self._holders[key] = metadata.uid
-                self._versions[metadata.uid] = objects.version(metadata.resource_version)
         return events + (self._reject(rejected) if rejected is not None else [])
 
     def _matters(self, seen: Pod) -> bool:

@@ -185,9 +185,10 @@ def _demand(cycle: Cycle, rolls: list[Roll]) -> tuple[list[Part], list[Need]]:
 def _by_priority(state: State, uids: list[str]) -> list[tuple[int, list[str]]]:
     """Pods of one class by priority, the highest first: of equal ones those first that the log saw first."""
     pods = state.pods
-    found: dict[int, list[str]] = {priority: [] for priority in {pods[uid].fact.priority for uid in uids}}
-    if len(found) == 1:  # as nearly always: they need not be gone through again
-        return [(priority, uids) for priority in found]
+    priorities = dict.fromkeys(pods[uid].fact.priority for uid in uids)
+    if len(priorities) == 1:  # as nearly always: they need not be gone through again
+        return [(priority, uids) for priority in priorities]
+    found: dict[int, list[str]] = {priority: [] for priority in priorities}
     for uid in uids:
         found[pods[uid].fact.priority].append(uid)
     return sorted(found.items(), reverse=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 OTHER, LIVE, DONE, LEAVING = range(4)
-"""How a member counts: it runs (bound, or permitted to be), did its work, is terminating, or none of these."""
+"""How a member counts: it runs (bound, or permitted to be), did its work, is terminating; `OTHER`: none of these."""
 _COUNTS_AS = {BOUND: LIVE, SUCCEEDED: DONE, TERMINATING: LEAVING}
 
 

@@ -202,7 +202,7 @@ PLANTS: dict[str, Plant] = {
     "stale facts accepted": Plant(
         "an object that is older than the log's is observed all the same",
         "services.ingest.differ",
-        (("        if 0 <= version < self._versions.get(metadata.uid, 0):", "        if False:"),),
+        ((" or 0 <= version < self._versions.get(metadata.uid, 0)\n", "\n"),),
         (("services.state.pods", "and 0 <= objects.version(version) < objects.version(known)\n", "and False\n"),),
     ),
     "missed deletions": Plant(

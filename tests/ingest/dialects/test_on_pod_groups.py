@@ -320,6 +320,17 @@ def test_a_workloads_group_that_is_none_costs_that_workload_only(group: object) 
     assert (told.kind, told.field) == ("Workload.scheduling.k8s.io", "spec.podGroups[1]")
 
 
+def test_what_a_rejected_workload_declared_before_comes_too_late() -> None:
+    core = Ingest(["muster"])
+    core.observe(workload(version=3, workers=4))
+    core.observe(member("a"))
+    rejected = workload(version=5)
+    rejected.spec.pod_groups = [None]
+    assert {type(event) for event in core.observe(rejected)} == {ev.PodObserved, ev.DeclarationRejected}
+    assert core.observe(workload(version=3, workers=4)) == []
+    assert minimums(core) == {"a": None}
+
+
 @pytest.mark.parametrize("groups", ["a", {"name": "a"}, 5])
 def test_a_workload_whose_groups_are_no_list_is_told(groups: object) -> None:
     seen = workload()

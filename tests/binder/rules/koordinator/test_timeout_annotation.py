@@ -5,16 +5,14 @@ import pytest
 
 import events as ev
 from services.state import timeouts
-from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, over, refusals, waiting
+from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, ended, over, refusals, waiting
 from tests.world import World, of_type
 
 
 @pytest.mark.parametrize("order", ["outcome, fact", "fact, outcome", "fact", "renewed, outcome, fact", "failed"])
 def test_outcome_and_fact_may_come_in_any_order(order: str) -> None:
     """Every arrival order of outcome and fact is legal and folds to the same (design, rule 6)."""
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     for uid in uids:
         for step in order.split(", "):
             about = ((uid, world.version()),)
@@ -33,9 +31,7 @@ def test_outcome_and_fact_may_come_in_any_order(order: str) -> None:
 
 def test_an_outcome_that_comes_late_is_none_of_a_later_timeout() -> None:
     """The fact that showed it was faster; its user removed it; and the gang ran out of its time again."""
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     late = tuple((uid, world.version()) for uid in uids)
     for uid in uids:
         world.says(uid)
@@ -52,9 +48,7 @@ def test_an_outcome_that_comes_late_is_none_of_a_later_timeout() -> None:
 
 
 def test_only_an_intent_that_is_open_is_renewed() -> None:
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     written = world.version()
     world.append("binder", [ev.TimeoutMarked(pods=((uids[0], written),))], cause="outcome")
     world.says(uids[1])
@@ -76,9 +70,7 @@ def test_what_was_written_is_not_asked_for_again() -> None:
 
 def test_our_own_annotation_that_is_seen_late_is_no_news() -> None:
     """The user declared the gang otherwise before anyone saw what the binder wrote."""
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     world.append("binder", [ev.TimeoutMarked(pods=tuple((uid, world.version()) for uid in uids))], cause="outcome")
     fact = world.state.pods[uids[0]].fact
     assert fact.gang is not None
@@ -94,9 +86,7 @@ def test_our_own_annotation_that_is_seen_late_is_no_news() -> None:
 
 def test_an_annotation_that_was_removed_before_it_was_seen_is_removed() -> None:
     """A fact that is newer than our write, and does not have it."""
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     for uid in uids:
         world.append("binder", [ev.TimeoutMarked(pods=((uid, world.version()),))], cause="outcome")
         world.says(uid, timed_out=False)
@@ -107,9 +97,7 @@ def test_an_annotation_that_was_removed_before_it_was_seen_is_removed() -> None:
 
 def test_an_annotation_that_was_removed_before_our_word_of_it_is_removed() -> None:
     """The facts without it came first, and the gang was refused: nothing but this word can have it tried again."""
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     assert refusals(world.plan()) == ["GangTimedOut"]
     ours = tuple((uid, world.version()) for uid in uids)
     for uid in uids:
@@ -122,9 +110,7 @@ def test_an_annotation_that_was_removed_before_our_word_of_it_is_removed() -> No
 
 def test_a_pod_that_goes_leaves_no_intent_behind() -> None:
     """Nothing leaks (design, 7.13)."""
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     world.deleted(uids[0])
     world.terminating(uids[1])
     world.finished(uids[2])
@@ -159,9 +145,7 @@ def test_an_annotation_that_means_nothing_any_more_is_no_news_when_its_pod_chang
 
 def test_our_word_of_a_pod_that_left_its_gang_ends_its_intent() -> None:
     """A user took it out of the gang before the answer came: what it was to say is of no gang of its own."""
-    world, uids = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, uids = ended()
     ours = world.version()
     world.pod(uids[2])
     world.append("binder", [ev.TimeoutMarked(pods=((uids[2], ours),))], cause="outcome")

@@ -7,7 +7,7 @@ from services.binder import core as binder
 from services.state import timeouts
 from services.state.snapshot import decode, digest, encode
 from services.state.validate import validate_state
-from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, member, over, refusals, waiting
+from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, ended, member, over, refusals, waiting
 from tests.world import World, of_type
 
 # ----------------------------------------------------------------------------------------------------- when it is over
@@ -128,9 +128,7 @@ def test_the_gangs_of_a_group_that_the_pod_group_makes_koordinators_time_out() -
 
 def test_the_gang_is_refused_once_and_never_tried_by_time() -> None:
     """The Gang will not be scheduled anymore, user should manually handle the timeout event."""
-    world, _ = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, _ = ended()
     assert refusals(world.plan()) == ["GangTimedOut"]
     world.mark()
     world.node("n1")
@@ -141,9 +139,7 @@ def test_the_gang_is_refused_once_and_never_tried_by_time() -> None:
 
 def test_its_refusal_names_what_its_user_may_do() -> None:
     """A refused pod has a reason that names what is missing (design, 7.9)."""
-    world, _ = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, _ = ended()
     (refused,) = of_type(world.plan(), ev.GroupsRefused)
     assert refused.detail == (
         "gang default/train: the waiting time is over; to have it tried again, delete its pods, remove their annotation "
@@ -236,9 +232,7 @@ def test_a_proposal_that_was_on_its_way_comes_too_late() -> None:
 
 def test_it_outlives_a_start_from_a_snapshot() -> None:
     """The word stands in the log, and what follows from it in every snapshot."""
-    world, _ = waiting()
-    world.pass_s(6)
-    world.judge()
+    world, _ = ended()
     again = decode(encode(world.state))
     assert digest(again) == digest(world.state)
     assert timeouts.stands(again, again.groups["default/train"])

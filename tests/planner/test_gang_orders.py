@@ -1,0 +1,76 @@
+"""In which order the pods of one gang are placed: by class and by priority."""
+
+from __future__ import annotations
+
+import events as ev
+from tests.world import World, of_type
+
+
+def test_the_classes_of_a_gang_are_placed_together() -> None:
+    """A launcher that needs little and workers that need much: the largest first, so that they find their gaps."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.node("n1", cpu=5)
+    uids = [world.pod("train-0", "train", minimum=3, cpu=1)]
+    uids += [world.pod(f"train-{i}", "train", minimum=3, cpu=4) for i in (1, 2)]
+    world.settle()
+    assert world.where(*uids)[0] == "n1"
+    assert sorted(world.where(*uids)) == ["n0", "n1", "n1"]
+
+
+def test_the_other_order_of_classes_is_tried_too() -> None:
+    """Largest first is a heuristic: here the larger class would take the only node of the other."""
+    world = World()
+    world.node("n0", cpu=6, labels={"zone": "a"})
+    world.node("n1", cpu=4)
+    picky = world.pod("train-0", "train", minimum=2, cpu=3, selector={"zone": "a"})
+    easy = world.pod("train-1", "train", minimum=2, cpu=4)
+    world.settle()
+    assert world.where(picky, easy) == ["n0", "n1"]
+
+
+def test_of_one_gangs_pods_those_of_a_higher_priority_come_first() -> None:
+    """KEP-4671, Algorithm Limitations: "the algorithm processes higher-priority pods first"."""
+    world = World()
+    world.node("n0", cpu=2)
+    for name, priority in (("a", 0), ("b", 10), ("c", 0), ("d", 20)):
+        world.pod(name, "train", minimum=2, priority=priority)
+    world.settle()
+    assert world.bound() == ["b", "d"]
+
+
+def test_a_higher_priority_goes_before_a_larger_class_unless_the_minimum_needs_it_otherwise() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    world.pod("large", "train", minimum=1, cpu=2, memory_gi=2)
+    world.pod("small", "train", minimum=1, cpu=2, priority=10)
+    world.settle()
+    assert world.bound() == ["small"]
+    world = World()
+    world.node("n0", cpu=1)
+    world.node("n1", cpu=2)
+    world.pod("large", "train", minimum=2, cpu=2)
+    world.pod("small", "train", minimum=2, cpu=1, priority=10)
+    world.settle()
+    assert world.bound() == ["large", "small"]
+
+
+def test_of_one_class_a_higher_priority_comes_first_whichever_class_does() -> None:
+    """Here the minimum finds room only with the small class first."""
+    world = World()
+    world.node("n0", cpu=4)
+    for name, cpu, priority in (("low", 2, 5), ("high", 2, 9), ("small-0", 1, 0), ("small-1", 1, 0)):
+        world.pod(name, "train", minimum=3, cpu=cpu, priority=priority)
+    world.settle()
+    assert world.bound() == ["high", "small-0", "small-1"]
+
+
+def test_half_of_two_classes_is_not_the_gang() -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("train-0", "train", minimum=2, cpu=1)
+    world.pod("train-1", "train", minimum=2, cpu=1, gpu=1)
+    (refused,) = of_type(world.plan(), ev.GroupsRefused)
+    assert (refused.needed, refused.placeable) == (2, 1)
+    assert refused.node_reasons == {"Insufficient nvidia.com/gpu": 1}
+    assert not world.state.claims
