@@ -195,9 +195,7 @@ class Ingest:
         uid, version = seen.metadata.uid, objects.version(seen.metadata.resource_version)
         unwatched = listed and version > max(self._versions.get(uid, 0), self._written.get(uid, 0))
         events = self._brought(seen, unwatched)
-        if (
-            uid
-        ):  # with a fact that is over its version is forgotten; the object is there, and its older ones may yet come
+        if uid:  # even if its fact is over, which forgets it: the object is there, and its older versions may yet come
             self._versions[uid] = version
         return events
 
