@@ -19,16 +19,19 @@ MANY = 2 * LOAD
 
 
 class Client:
-    """Binds; `in_doubt`: so many times without an answer."""
+    """Binds; `in_doubt`: so many times without an answer. `silent`: pods for which no answer comes at all."""
 
     def __init__(self) -> None:
         self.in_doubt = self.asked = 0
+        self.silent: set[str] = set()
+        self.tried: set[str] = set()
 
-    async def bind(self, *intent: str) -> BindResult:
+    async def bind(self, namespace: str, name: str, uid: str, *_: str) -> BindResult:
         await asyncio.sleep(0)
         self.asked += 1
-        if self.in_doubt:
-            self.in_doubt -= 1
+        self.tried.add(uid)
+        if self.in_doubt or uid in self.silent:
+            self.in_doubt = max(0, self.in_doubt - 1)
             return BindResult("in_doubt", "no answer", "", 0.0)
         return BindResult("bound", "", "", 0.0)
 
@@ -88,9 +91,42 @@ async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding) -> None:
     binding.effects._put(uid)
     await until(lambda: binding.client.asked, "the attempt")
     binding.world.assigned(uid, "n0")
-    await until(lambda: not binding.effects.in_flight and not binding.effects._queue.qsize(), "it to be settled")
+    await until(lambda: not binding.effects._doubtful, "it to be settled")
     assert not binding.outcomes
+    assert binding.effects._repeated._value == effects.REPEATED
+
+
+async def test_those_in_doubt_hold_up_nobody_else(binding: Binding, caplog: pytest.LogCaptureFixture) -> None:
+    """A webhook that fails for one namespace's pods: as many of them as there are workers kept all others waiting."""
+    theirs, others = binding.intents[:20], binding.intents[20:]
+    binding.client.silent = set(theirs)
+    for uid in theirs:
+        binding.effects._put(uid)
+    await binding.bind(*others)
+    assert binding.effects._doubtful == set(theirs)
+    assert [record.getMessage() for record in caplog.records] == [
+        "bindings that came to nothing: 1, the last of default/p0 to n0: no answer"
+    ], "once, however many there are and however often they are repeated"
+    binding.client.silent = set()
+    await until(lambda: len(binding.outcomes) == MANY, "theirs to be bound when the webhook is back")
     assert not binding.effects._doubtful
+
+
+async def test_an_api_server_without_an_answer_is_not_asked_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "REPEATED", 8)
+    monkeypatch.setattr(effects, "FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr(effects, "LONGEST_RETRY_S", 0.001)
+    binding = Binding()
+    binding.client.silent = set(binding.intents)
+    running = asyncio.create_task(binding.effects.run())
+    for uid in binding.intents:
+        binding.effects._put(uid)
+    await until(lambda: binding.client.asked > 10 * MANY, "them to be repeated")
+    assert len(binding.client.tried) == 8 + 4, "one more for each worker, which waits"
+    binding.client.silent = set()
+    await until(lambda: len(binding.outcomes) == MANY, "all to be bound")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_evictions_in_flight_are_bounded() -> None:

@@ -138,8 +138,8 @@ PLANTS: dict[str, Plant] = {
         "services.binder.service.effects",
         (
             (
-                "                    found = settled_by(intent, await self._look(intent))\n            if result",
-                "                    found = outcome(intent, 'rejected', '', '')\n            if result",
+                "                    found = settled_by(intent, await self._look(intent))\n            refused",
+                "                    found = outcome(intent, 'rejected', '', '')\n            refused",
             ),
         ),
     ),

@@ -1,10 +1,12 @@
 """Bindings and evictions, a bounded number of each in flight: each from an intent that stands in the log; what is in
-doubt is repeated until the answer is definite.
+doubt is repeated until the answer is definite, beside those that are asked for the first time: a webhook that fails for
+one namespace's pods must not hold up everybody's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from contextlib import suppress
@@ -19,6 +21,9 @@ from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.state.records import PERMITTED
 
+logger = logging.getLogger("muster.binder")
+WARNED_S = 10.0
+"""How often at most it is said that bindings come to nothing."""
 LOAD, LULL_S = 50, 1.0
 """So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
 REFUSALS = frozenset({"Forbidden", "Rejected"})
@@ -26,6 +31,9 @@ REFUSALS = frozenset({"Forbidden", "Rejected"})
 NO_ROOM_IN_BUDGET = 429
 """A disruption budget says: not now. Nothing was evicted."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
+REPEATED = 1_024
+"""Bindings that are repeated at a time, 200 a second when all of them have waited for long. More hold up the rest: then
+it is the API server itself that gives no answer."""
 
 
 class Effects:
@@ -37,6 +45,9 @@ class Effects:
         self._client = client
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
+        self._repeated = asyncio.Semaphore(REPEATED)
+        self._repeats = asyncio.Semaphore(max(1, concurrency // 4))
+        """Held while a repeated binding is asked for, not while it waits for its time."""
         self._evictions: asyncio.Queue[str] = asyncio.Queue()
         self._evicts = asyncio.Semaphore(concurrency)
         """Held while one is asked for, not while a disruption budget keeps it waiting. A gang may have 50,000 pods."""
@@ -47,6 +58,9 @@ class Effects:
         self.in_flight = 0
         self._ended_s: deque[float] = deque(maxlen=LOAD)
         """When the last bindings ended."""
+        self._warned_s = -WARNED_S
+        self._unsaid = 0
+        """Attempts that came to nothing since the last warning."""
 
     @property
     def busy(self) -> bool:
@@ -80,21 +94,37 @@ class Effects:
         self._queue.put_nowait(uid)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as workers:
+        async with asyncio.TaskGroup() as tasks:
             for _ in range(self._concurrency):
-                workers.create_task(self._bind_forever())
+                tasks.create_task(self._bind_forever(tasks))
             while True:
-                workers.create_task(self._evict(await self._evictions.get()))
+                tasks.create_task(self._evict(await self._evictions.get()))
 
-    async def _bind_forever(self) -> None:
+    async def _bind_forever(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             uid = await self._queue.get()
+            began_s = time.perf_counter()
             self.in_flight += 1
             try:
-                await self._bind(uid)
+                settled = await self._bind(uid, began_s)
             finally:
                 self.in_flight -= 1
                 self._ended_s.append(time.monotonic())
+            if not settled:
+                await self._repeated.acquire()
+                tasks.create_task(self._bind_again(uid, began_s))
+
+    async def _bind_again(self, uid: str, began_s: float) -> None:
+        """Repeat a binding until it is settled, and give its place among those that are repeated back."""
+        pause_s, settled = FIRST_RETRY_S, False
+        try:
+            while not settled:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+                async with self._repeats:
+                    settled = await self._bind(uid, began_s)
+        finally:
+            self._repeated.release()
 
     def _intent(self, uid: str) -> Intent | None:
         state = self._decider.state
@@ -103,10 +133,10 @@ class Effects:
             return None
         return Intent(uid, pod.fact.namespace, pod.fact.name, claim.node, claim.resource_version)
 
-    async def _bind(self, uid: str) -> None:
-        """Try one intent until its answer is definite or the log has settled it otherwise."""
-        pause_s, began_s = FIRST_RETRY_S, time.perf_counter()
-        while (intent := self._intent(uid)) is not None:
+    async def _bind(self, uid: str, began_s: float) -> bool:
+        """One attempt; whether the answer is definite, or the log has settled the intent otherwise."""
+        intent = self._intent(uid)
+        if intent is not None:
             result = await self._client.bind(
                 intent.namespace, intent.name, intent.uid, intent.resource_version, intent.node
             )
@@ -114,17 +144,27 @@ class Effects:
             if found is None and result.outcome == "precondition":
                 with suppress(ApiError):
                     found = settled_by(intent, await self._look(intent))
+            refused = found if isinstance(found, ev.BindingFailed) and found.reason in REFUSALS else None
+            if refused or found is None:
+                self._warn(intent, result.message)
             if result.outcome == "in_doubt":
                 self._doubtful.add(uid)
-            elif uid in self._doubtful and isinstance(found, ev.BindingFailed) and found.reason in REFUSALS:
-                found = await self._fence(intent, found)
-            if found is not None:
-                telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
-                self._say(found)
-                break
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+            elif uid in self._doubtful and refused:
+                found = await self._fence(intent, refused)
+            if found is None:
+                return False
+            telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
+            self._say(found)
         self._doubtful.discard(uid)
+        return True
+
+    def _warn(self, intent: Intent, message: str) -> None:
+        self._unsaid += 1
+        now_s = time.monotonic()
+        if now_s - self._warned_s >= WARNED_S:
+            about = (self._unsaid, intent.namespace, intent.name, intent.node, message)
+            logger.warning("bindings that came to nothing: %d, the last of %s/%s to %s: %s", *about)
+            self._warned_s, self._unsaid = now_s, 0
 
     async def _fence(self, intent: Intent, refused: ev.BindingFailed) -> Outcome | None:
         """A refusal answers this attempt; an older one may still land. A write of our own makes it fail (design, rule 5).
