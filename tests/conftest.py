@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No test times a machine.
@@ -19,3 +21,13 @@ def pytest_collection_finish() -> None:
     """As services do (`services.console.launch`): looking for garbage among all tests took a sixth of their time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """`muster snapshot` gives way to everything else: run within a test it made a whole worker do so, and on two cores
+    what that worker had to do took ten times as long, until one test's time was over.
+    """
+    assert os.getpriority(os.PRIO_PROCESS, 0) == PRIORITY, f"{item.nodeid} changed this process's priority for good"

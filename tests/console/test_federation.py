@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +21,7 @@ from events.memory import MemoryLog
 from events.subjects import FEDERATION, subject
 from services.cli.muster import app
 from services.console import jobs
+from services.console.commands import NICER
 from services.console.kinds import CLUSTER, FEDERATED, kind_of
 from services.console.kinds.federation import DECISIONS, INPUTS
 from services.console.replay import replay
@@ -200,7 +202,11 @@ def said(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_verify_replay_snapshot_and_export_take_a_federations_log(file: str, tmp_path: Path) -> None:
+def test_verify_replay_snapshot_and_export_take_a_federations_log(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gave_way: list[int] = []
+    monkeypatch.setattr(os, "nice", gave_way.append)
     commits = commits_of(SEED)
     assert said("verify", file)["verified"] is True
     asked = said("replay", file, "--at", "2")
@@ -211,6 +217,7 @@ def test_verify_replay_snapshot_and_export_take_a_federations_log(file: str, tmp
     assert whole["digest"] == FORM.digest(fold(commits))
     taken = said("snapshot", file)
     assert (taken["sequence"], taken["digest"]) == (len(commits), whole["digest"])
+    assert gave_way == [NICER]
     target = str(tmp_path / "copy.db")
     assert said("export", file, target)["end"] == len(commits)
     assert said("verify", target)["digest"] == whole["digest"]
