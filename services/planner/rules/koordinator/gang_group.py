@@ -8,11 +8,11 @@
 
 Gangs that name each other are one group here (`services.state.naming`), one entry of the queue, and are placed together.
 So "each Gang" is read as each of the group: a group of which a gang is short of pods holds no room for the others, which
-could only wait. The later code counts the pod's own gang alone.
+could only wait. Koordinator's code of July 2026 counts each, too.
 
 The text is silent about a gang that is named and is not there, or does not name the group back. Chosen: each gang waits
 for those that it names itself, and nobody waits for being named. Such a gang must run, with its minimum, before the
-group is placed. The later code takes the list of whichever gang came last for all that it names.
+group is placed. In Koordinator's code of July 2026, too, a gang waits for those that it names itself.
 """
 
 from __future__ import annotations

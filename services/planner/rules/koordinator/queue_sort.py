@@ -8,8 +8,8 @@
 A refusal moves nobody: a gang that failed keeps its place, and is passed only while it may not be tried. The text leaves
 open what a gang's creation is: its PodGroup's, else that of its first pod, as in Koordinator's code. Its third sentence
 names a pod's namespace and a gang's name; both have both here, namespace first. A pod and a gang, or gangs of two
-dialects, of one name are told apart by their keys. Koordinator's later code puts gangs that were tried longer ago first,
-between its 1 and 2; the text has nothing of it.
+dialects, of one name are told apart by their keys. Koordinator's later code put gangs that were tried longer ago first,
+between its 1 and 2; the text has nothing of it, nor has the code of July 2026, which leaves the order to Kubernetes.
 """
 
 from __future__ import annotations
