@@ -296,19 +296,21 @@ class Left:
 class Shapes:
     """Nodes by what they offer: rows of equal allocatable are of one shape.
 
-    They are kept until a node changes, whatever is claimed: to find them, all rows are sorted.
+    They are kept until a node changes, whatever is claimed.
     """
 
     @staticmethod
     def of(table: NodeTable) -> Shapes:
         shapes = table.cache.get("shapes")
         if shapes is None:
-            shapes = table.cache["shapes"] = Shapes(table.allocatable)
+            shapes = table.cache["shapes"] = Shapes(table)
         return cast(Shapes, shapes)
 
-    def __init__(self, allocatable: Ints) -> None:
-        offers, of_row = np.unique(allocatable, axis=0, return_inverse=True)
-        self.of_row: Rows = of_row.reshape(-1)
+    def __init__(self, table: NodeTable) -> None:
+        allocatable = table.allocatable
+        self.of_row: Rows = table.shape_codes.astype(np.intp)
+        offers = np.zeros((table.shapes, allocatable.shape[1]), np.int64)
+        offers[self.of_row] = allocatable  # rows of one shape all say the same
         largest = allocatable.max(axis=0, initial=0)
         self.shifts = [max(0, int(amount).bit_length() - WHOLE_BITS) for amount in largest]
         """Right shifts that bring each resource below 2^30."""

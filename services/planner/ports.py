@@ -11,38 +11,57 @@ from services.state import fits
 from services.state.nodes import ClassInfo, Mask, NodeTable
 
 Rows = npt.NDArray[np.intp]
+Port = tuple[str, int]
+"""Protocol and number, whatever the address."""
 
 
 class Ports:
-    """A cycle's working copy of the ports that are held on the nodes."""
+    """A cycle's working copy of the ports that are held on the nodes.
+
+    Only who asks for the same port of the same protocol can collide: so both are kept by port, and a thousand pods that
+    ask for a port of their own each look at nobody else's.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._free: dict[str, tuple[ClassInfo, Mask]] = {}
-        self._opened: dict[int, list[ClassInfo]] = {}
-        """row → the classes, once for each pod, whose ports this cycle opened there."""
+        self._asking: dict[Port, list[str]] = {}
+        """The classes in `_free` that ask for it."""
+        self._opened: dict[Port, dict[int, list[ClassInfo]]] = {}
+        """row → the classes, once for each pod, for whose pods this cycle opened it there."""
 
     def free(self, info: ClassInfo) -> Mask:
         """Rows whose ports are free for one pod of the class, which asks for some. Do not write to it."""
         known = self._free.get(info.fact.digest)
         if known is None:
             mask = cast(Mask, fits.ports_mask(self._table, info))
-            for row, opened in self._opened.items():
-                if any(fits.classes_collide(info, other) for other in opened):
-                    mask[row] = False
+            for port in _asked(info):
+                for row, opened in self._opened.get(port, {}).items():
+                    if any(fits.classes_collide(info, other) for other in opened):
+                        mask[row] = False
+                self._asking.setdefault(port, []).append(info.fact.digest)
             known = self._free[info.fact.digest] = (info, mask)
         return known[1]
 
     def open(self, info: ClassInfo, rows: Rows) -> None:
         """One pod of the class is on each of the rows."""
-        for row in rows.tolist():
-            self._opened.setdefault(row, []).append(info)
-        for other, mask in self._free.values():
-            if fits.classes_collide(info, other):
-                mask[rows] = False
+        for port in _asked(info):
+            opened = self._opened.setdefault(port, {})
+            for row in rows.tolist():
+                opened.setdefault(row, []).append(info)
+            for digest in self._asking.get(port, ()):
+                other, mask = self._free[digest]
+                if fits.classes_collide(info, other):
+                    mask[rows] = False
 
     def close(self, info: ClassInfo, rows: Rows) -> None:
         """It is not there after all."""
-        for row in rows.tolist():
-            self._opened[row].remove(info)
+        for port in _asked(info):
+            for row in rows.tolist():
+                self._opened[port][row].remove(info)
         self._free.clear()
+        self._asking.clear()
+
+
+def _asked(info: ClassInfo) -> set[Port]:
+    return {(port.protocol, port.port) for port in info.fact.host_ports}

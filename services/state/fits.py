@@ -23,6 +23,7 @@ _OF_TAINTS = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 """What a toleration compares: a decimal integer (KEP-5471), not ``007``."""
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 """Who tolerates this goes to unschedulable nodes, whether they have the taint or not."""
+_EVERY_ADDRESS = "0.0.0.0"
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
 NO_LIMIT = 1 << 40
@@ -232,7 +233,7 @@ def ports_collide(one: HostPort, held: tuple[str, int, str]) -> bool:
     """Two pods cannot open the same protocol and port unless both name different addresses."""
     protocol, port, address = held
     return (one.protocol, one.port) == (protocol, port) and (
-        one.host_ip == address or "0.0.0.0" in (one.host_ip, address)
+        one.host_ip == address or _EVERY_ADDRESS in (one.host_ip, address)
     )
 
 
@@ -240,12 +241,6 @@ def classes_collide(one: ClassInfo, other: ClassInfo) -> bool:
     """Whether a pod of each cannot be on one node, because of a port."""
     held = [(port.protocol, port.port, port.host_ip) for port in other.fact.host_ports]
     return any(ports_collide(port, key) for port in one.fact.host_ports for key in held)
-
-
-def ports_free(table: NodeTable, row: int, ports: tuple[HostPort, ...]) -> bool:
-    """Whether none of `ports` collides with one that a pod on the row holds."""
-    held = table.ports.get(row)
-    return not held or not any(ports_collide(port, key) for port in ports for key in held)
 
 
 def ports_shared(held: Counter[tuple[str, int, str]], info: ClassInfo) -> bool:
@@ -260,9 +255,17 @@ def ports_mask(table: NodeTable, info: ClassInfo) -> Mask | None:
     if not info.fact.host_ports:
         return None
     mask = np.ones(len(table.present), np.bool_)
-    for row in table.ports:
-        mask[row] = ports_free(table, row, info.fact.host_ports)
+    for port in info.fact.host_ports:
+        mask[_holders(table, port)] = False
     return mask
+
+
+def _holders(table: NodeTable, port: HostPort) -> list[int]:
+    """Rows with a pod that holds the port under an address that collides."""
+    rows = table.holders.get((port.protocol, port.port), {})
+    if port.host_ip == _EVERY_ADDRESS:
+        return list(rows)
+    return [row for row, held in rows.items() if port.host_ip in held or _EVERY_ADDRESS in held]
 
 
 # ------------------------------------------------------------------------------------------------------- and why not

@@ -7,13 +7,15 @@ names alone. Nothing here outlives what it is of: rows, numbers of classes and c
 the class, or whoever offers or asks for the resource is gone.
 
 A *label column* holds for each row the code of its value of one key (0: the label is absent), so that a selector is one
-look-up table over the distinct values and one gather over the rows. Taints work alike: one code for each distinct set.
-Both are coded anew when more values or sets have a code than twice as many as there are nodes.
+look-up table over the distinct values and one gather over the rows. Taints work alike: one code for each distinct set;
+and so does what a node offers. They are coded anew when more values or sets have a code than twice as many as there are
+nodes.
 """
 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -30,6 +32,8 @@ BASE_RESOURCES = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes", "pods"
 Taints = tuple[bool, tuple[Taint, ...]]
 """Whether a node is unschedulable, and its taints."""
 UNTAINTED: Taints = (False, ())
+Offer = tuple[tuple[str, int], ...]
+"""What a node has of each resource, by name."""
 
 HELD, PROPOSED = 0, 1
 """The two kinds of claims that the table counts: by the binder and the planners, and by the planners alone."""
@@ -98,6 +102,8 @@ class NodeTable:
         """Raised when a node comes, goes, or changes its labels, taints or allocatable."""
         self.ports: dict[int, dict[tuple[str, int, str], int]] = {}
         """row → (protocol, port, ip) → pods that hold it."""
+        self.holders: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
+        """The same by port: (protocol, port) → row → ip → pods that hold it."""
         self.classes: dict[str, ClassInfo] = {}
         self._free_numbers: list[int] = []
         self._dropped: list[int] = []
@@ -108,9 +114,15 @@ class NodeTable:
         self._masks: dict[Constraint, dict[str, Any]] = {}
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._taint_sets: dict[Taints, int] = {UNTAINTED: 0}
+        self.shape_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        """Rows of equal allocatable have equal codes; empty rows are like nodes that offer nothing."""
+        self._shapes: dict[Offer, int] = {(): 0}
         self._free_rows: list[int] = []
         self._labels: dict[str, tuple[dict[str, int], npt.NDArray[np.int32]]] = {}
         self._rank: npt.NDArray[np.uint32] | None = None
+        self._order: list[tuple[bytes, str]] | None = None
+        """The nodes in the order of `rank`, kept up from its first use on: to sort all of them for one that came, or
+        went, would take longer than to plan."""
         self.cache: dict[Any, Any] = {}
         """What is true of all nodes as of this `version`; emptied when it rises, as are the `masks`."""
 
@@ -160,11 +172,15 @@ class NodeTable:
             row = self._free_rows.pop() if self._free_rows else self._grow()
             self.rows[fact.name] = row
             self._rank = None
+            if self._order is not None:
+                insort(self._order, _name_hash(fact.name))
         before, self.facts[row] = self.facts[row], fact
         self.names[row] = fact.name
         self.allocatable[row] = self._vector(fact.allocatable)
         self.present[row] = True
         self._code(row, fact)
+        if before is None or before.allocatable != fact.allocatable:
+            self._code_shape(row, fact)
         if before is not None and before.allocatable != fact.allocatable:
             self._vacate(before.allocatable)
         self._changed()
@@ -176,9 +192,15 @@ class NodeTable:
         self.allocatable[row] = 0
         self._counted()[:, row] = 0
         self.present[row] = False
-        self.ports.pop(row, None)
+        self.shape_codes[row] = 0
+        for protocol, port, _ in self.ports.pop(row, {}):
+            self.holders[protocol, port].pop(row, None)
+            if not self.holders[protocol, port]:
+                del self.holders[protocol, port]
         self._free_rows.append(row)
         self._rank = None
+        if self._order is not None:
+            del self._order[bisect_left(self._order, _name_hash(name))]
         if before is not None:
             self._vacate(before.allocatable)
         self._changed()
@@ -195,6 +217,7 @@ class NodeTable:
             self._claimed = _padded(self._claimed, 0, more, 0)
             self.present = _padded(self.present, more)
             self.taint_codes = _padded(self.taint_codes, more)
+            self.shape_codes = _padded(self.shape_codes, more)
             self._labels = {key: (codes, _padded(column, more)) for key, (codes, column) in self._labels.items()}
         self.facts.append(None)
         self.names.append("")
@@ -326,9 +349,20 @@ class NodeTable:
         held = self.ports.setdefault(row, {})
         for port in info.fact.host_ports:
             key = (port.protocol, port.port, port.host_ip)
-            held[key] = held.get(key, 0) + sign
-            if not held[key]:
+            pods = held[key] = held.get(key, 0) + sign
+            if not pods:
                 del held[key]
+            self._count_holders((port.protocol, port.port), row, port.host_ip, pods)
+
+    def _count_holders(self, port: tuple[str, int], row: int, address: str, pods: int) -> None:
+        rows = self.holders.setdefault(port, {})
+        rows.setdefault(row, {})[address] = pods
+        if not pods:
+            del rows[row][address]
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del self.holders[port]
 
     # ------------------------------------------------------------------------------------------------- labels and order
 
@@ -360,6 +394,19 @@ class NodeTable:
             if len(codes) > most:
                 del self._labels[key]
 
+    def _code_shape(self, row: int, fact: NodeObserved) -> None:
+        shapes = self._shapes
+        self.shape_codes[row] = shapes.setdefault(_offer(fact), len(shapes))
+        if len(shapes) > 2 * len(self.rows) + SPARE:
+            self._shapes = shapes = {(): 0}
+            for other in self.rows.values():
+                self.shape_codes[other] = shapes.setdefault(_offer(self.facts[other]), len(shapes))
+
+    @property
+    def shapes(self) -> int:
+        """How many codes there are for what nodes offer."""
+        return len(self._shapes)
+
     @staticmethod
     def _label_code(codes: dict[str, int], fact: NodeObserved, key: str) -> int:
         value = fact.labels.get(key)
@@ -376,14 +423,19 @@ class NodeTable:
         None is 0: whoever multiplies it for an order of its own would find the same node first each time.
         """
         if self._rank is None:
-            ordered = sorted(self.rows, key=_name_hash)
+            if self._order is None:
+                self._order = sorted(map(_name_hash, self.rows))
             self._rank = np.zeros(len(self.present), np.uint32)
-            self._rank[[self.rows[name] for name in ordered]] = np.arange(1, len(ordered) + 1, dtype=np.uint32)
+            self._rank[[self.rows[name] for _, name in self._order]] = np.arange(1, len(self.rows) + 1, dtype=np.uint32)
         return self._rank
 
 
 def _taints(fact: NodeObserved | None) -> Taints:
     return UNTAINTED if fact is None else (fact.unschedulable, fact.taints)
+
+
+def _offer(fact: NodeObserved | None) -> Offer:
+    return () if fact is None else tuple(sorted((name, amount) for name, amount in fact.allocatable.items() if amount))
 
 
 def _name_hash(name: str) -> tuple[bytes, str]:

@@ -95,6 +95,11 @@ def _table_counts_the_claims(state: State) -> None:
         _ports(state) == {row: held for row, held in table.ports.items() if held},
         "the table's ports are not the claims'",
     )
+    by_port: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
+    for row, held_there in table.ports.items():
+        for (protocol, port, address), pods in held_there.items():
+            by_port.setdefault((protocol, port), {}).setdefault(row, {})[address] = pods
+    require(by_port == table.holders, "the table has other holders of a port than hold it")
     listed = sum(len(node.claims) for node in state.nodes.values())
     require(listed == len(state.claims), "a node lists a claim that does not exist (7.13)")
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import events as ev
+from services.state import nodes
 from services.state.nodes import NodeTable
 from tests.facts import node, scheduling_class
 from tests.world import GI, World
@@ -48,6 +49,51 @@ def test_claims_outlive_the_node_and_count_on_its_successor() -> None:
     assert held(world, "n0") == 3_000
     world.deleted("alone")
     assert held(world, "n0") == 0
+
+
+def test_the_order_of_the_nodes_is_kept_up_as_they_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a new table's, whatever came before; and only the node that comes or goes is looked at."""
+    table, hashed = NodeTable(), []
+    for i in range(50):
+        table.put(fact(f"n{i}", cpu_milli=1_000))
+    table.rank()
+    once = nodes._name_hash
+    monkeypatch.setattr(nodes, "_name_hash", lambda name: hashed.append(name) or once(name))
+    for i in range(0, 50, 2):
+        table.remove(f"n{i}")
+        table.rank()
+    for i in range(50, 60):
+        table.put(fact(f"n{i}", cpu_milli=1_000))
+        table.rank()
+    assert len(hashed) == 35
+    anew = NodeTable()
+    for name in table.rows:
+        anew.put(fact(name, cpu_milli=1_000))
+    ranks = {name: int(table.rank()[row]) for name, row in table.rows.items()}
+    assert ranks == {name: int(anew.rank()[row]) for name, row in anew.rows.items()}
+    assert sorted(ranks.values()) == list(range(1, 36))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 3)), max_size=60))
+def test_nodes_that_offer_the_same_have_one_code(steps: list[tuple[int, int]]) -> None:
+    """`steps`: a node by number, and what it offers from now on; -1: it is gone."""
+    table = NodeTable()
+    for number, offers in steps:
+        if offers >= 0:
+            table.put(fact(f"n{number}", cpu_milli=1_000 * (offers % 2), gpu=offers // 2))
+        elif f"n{number}" in table.rows:
+            table.remove(f"n{number}")
+        codes = table.shape_codes[: table.size].tolist()
+        offered = [tuple(row) for row in table.allocatable[: table.size].tolist()]
+        assert len(set(codes)) == len(set(offered)) == len(set(zip(codes, offered, strict=True)))
+        assert max(codes, default=0) < table.shapes <= 2 * len(table.rows) + nodes.SPARE + 1
+
+
+def test_what_nodes_offered_once_has_no_code_for_ever() -> None:
+    table = NodeTable()
+    for i in range(10 * nodes.SPARE):
+        table.put(fact("n", cpu_milli=i))
+    assert table.shapes <= 2 + nodes.SPARE + 1
 
 
 def test_a_node_that_nobody_claims_is_forgotten() -> None:
