@@ -17,7 +17,7 @@ from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from services.binder import quorum
 from services.binder.reserved import ReservedRoom
 from services.binder.rules.coscheduling import permit
-from services.state import fits, reservations, timeouts
+from services.state import fits, nominations, reservations, timeouts
 from services.state.fold import State
 from services.state.nodes import ClassInfo, Ints
 from services.state.nominations import claim_key, only_task
@@ -351,7 +351,8 @@ class Bench:
         """Give the proposal the room kept for its gang where it goes there; one nomination for one pod."""
         state = self.state
         spent: list[Nomination] = []
-        if not state.nominations or not group.gangs:
+        ours = nominations.of_failed_members(state, group)
+        if not ours:
             return spent
         arriving: dict[tuple[str, str], Counter[str]] = {}
         """(node, class) → task → pods."""
@@ -361,7 +362,6 @@ class Bench:
                 if pod is not None:
                     of_class = arriving.setdefault((assignment.node, pod.fact.scheduling_class), Counter())
                     of_class[task_of(pod.fact)] += 1
-        ours = [one for one in state.nominations.values() if one.gang in group.gangs]
         meant = [(only_task(state, one), one) for one in ours if (one.node, one.scheduling_class) in arriving]
         for only, nomination in sorted(meant, key=lambda one: not one[0]):  # first what is one task's alone
             of_class = arriving[nomination.node, nomination.scheduling_class]
@@ -422,8 +422,8 @@ class Bench:
 
     def _kept_for_task(self, group: Group, node: str) -> bool:
         """Whether room there is kept for one task of the group's: a member that failed elsewhere may have made it so."""
-        nominations = self.state.nominations.values()
-        return any(one.node == node and one.gang in group.gangs and only_task(self.state, one) for one in nominations)
+        ours = nominations.of_failed_members(self.state, group)
+        return any(one.node == node and only_task(self.state, one) for one in ours)
 
 
 def refusal(proposal: Proposal, fault: Fault) -> ev.ProposalRefused:

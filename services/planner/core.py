@@ -30,7 +30,7 @@ from services.planner.sharing import cycle_queue, own_nodes
 from services.state import commits, reasons, reservations
 from services.state.fold import State
 from services.state.nodes import ClassInfo
-from services.state.records import Group, Nomination
+from services.state.records import Group
 from services.state.slices import at_once
 
 PlannerEvent = GangPlaced | GroupsRefused | RoomRequested
@@ -102,9 +102,6 @@ class Cycle:
         """Groups that are in the queue twice and had their first turn → the attempt that placed their minimum, if any."""
         self.requests: list[RoomRequested] = []
         self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}
-        self.nominations: dict[str, list[Nomination]] = {}
-        for nomination in state.nominations.values():
-            self.nominations.setdefault(nomination.gang, []).append(nomination)
 
     def events(self) -> list[PlannerEvent]:
         refused = [replace(event, groups=tuple(keys)) for event, keys in self.refusals.values()]

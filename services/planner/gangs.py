@@ -297,7 +297,8 @@ def _nominated(cycle: Cycle, group: Group) -> Iterator[tuple[str, str, str, str]
     """(gang or '', task or '', node, class) of the room that failed members left (design, section 4), and of what is kept
     for a group that lost its proposals to other shards."""
     for key in group.gangs:
-        for nomination in cycle.nominations.get(key, ()):
+        for uid in cycle.state.kept_for.get(key, ()):
+            nomination = cycle.state.nominations[uid]
             yield key, only_task(cycle.state, nomination), nomination.node, nomination.scheduling_class
     kept = cycle.state.group_nominations.get(group.key)
     for assignment in kept.assignments if kept is not None else ():

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from events import GangPlaced, NominationEnded
 from events.objects import NodeAssignment
-from services.state import commits
+from services.state import commits, nominations
 from services.state.fold import State
 from services.state.records import Group
 
@@ -36,6 +36,6 @@ def excess(state: State, group: Group, proposal: GangPlaced) -> int:
     taken = commits.size([proposal]) + AROUND_BYTES + VERSION_BYTES * (len(placed) + len(group.held))
     taken += sum((len(one.node) + 8) * len(one.pods) for one in proposal.optional)
     taken += sum(len(uid) + len(state.claims[uid].node) + 14 for uid in group.held)
-    spent = [one for one in state.nominations.values() if one.gang in group.gangs][: len(placed)]
+    spent = nominations.of_failed_members(state, group)[: len(placed)]
     taken += commits.size([NominationEnded(gang=one.gang, pod=one.uid, reason="Taken") for one in spent])
     return max(0, taken - commits.DECISION_BYTES)

@@ -126,6 +126,8 @@ class State:
         """Class → how many records keep room for pods of it (`classes`)."""
         self.named: dict[str, dict[str, None]] = {}
         """Gang → the gangs that name it as one of their group, in no particular order."""
+        self.kept_for: dict[str, dict[str, None]] = {}
+        """Gang → UIDs of its failed members whose room is nominated, in the order of `nominations`."""
         self.tallies: dict[str, Tally] = {}
         """Gang → how many of its members run, are alive and leave (`tallies`)."""
         # The place of the event that is being applied.

@@ -1,7 +1,8 @@
-"""Room that is nominated for a gang which lost its proposals to other shards several times in a row.
+"""Room that is nominated: for the replacement of a failed member, and for a gang that lost its proposals to other shards
+several times in a row.
 
-It is claimed under a key of its own for each pod, so that the pods stay free to be proposed: the next proposal of the
-group goes there first, and whoever else plans or is judged finds the room taken. The binder ends it.
+The latter is claimed under a key of its own for each pod, so that the pods stay free to be proposed: the next proposal of
+the group goes there first, and whoever else plans or is judged finds the room taken. The binder ends it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import events as ev
 from services.state import membership, pods
 from services.state.clock import GROUP_NOMINATION, group_key, of_group, set_deadline
-from services.state.records import NOMINATED, GroupNomination, Nomination
+from services.state.records import NOMINATED, Group, GroupNomination, Nomination
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -25,6 +26,40 @@ def claim_key(uid: str) -> str:
 def replacement_key(uid: str) -> str:
     """The key of the claim that keeps a failed member's room for its replacement."""
     return f"replacement/{uid}"
+
+
+def nominate(state: State, nomination: Nomination) -> None:
+    """Room of a failed member is kept for its replacement."""
+    state.nominations[nomination.uid] = nomination
+    state.kept_for.setdefault(nomination.gang, {})[nomination.uid] = None
+
+
+def end(state: State, uid: str) -> bool:
+    """It is kept no longer; whether it was."""
+    nomination = state.nominations.pop(uid, None)
+    if nomination is None:
+        return False
+    of_gang = state.kept_for[nomination.gang]
+    del of_gang[uid]
+    if not of_gang:
+        del state.kept_for[nomination.gang]
+    return True
+
+
+def counted(state: State) -> dict[str, dict[str, None]]:
+    """`State.kept_for`, from the records."""
+    found: dict[str, dict[str, None]] = {}
+    for uid, nomination in state.nominations.items():
+        found.setdefault(nomination.gang, {})[uid] = None
+    return found
+
+
+def of_failed_members(state: State, group: Group) -> list[Nomination]:
+    """Room of failed members of the group's gangs, in log order. After a rack failed thousands of others have some."""
+    gangs = [key for key in group.gangs if key in state.kept_for]
+    if len(gangs) > 1:
+        return [one for one in state.nominations.values() if one.gang in gangs]
+    return [state.nominations[uid] for key in gangs for uid in state.kept_for[key]]
 
 
 def only_task(state: State, nomination: Nomination) -> str:

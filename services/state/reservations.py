@@ -114,7 +114,7 @@ def stays(state: State, claim: Claim) -> bool:
 
 
 def _has_nominated(state: State, group: Group) -> bool:
-    return group.key in state.group_nominations or any(one.gang in group.gangs for one in state.nominations.values())
+    return group.key in state.group_nominations or any(key in state.kept_for for key in group.gangs)
 
 
 def rooms(reservation: Reservation | RoomRequest | ev.RoomRequested) -> Iterator[tuple[str, str, int]]:

@@ -11,7 +11,7 @@ import msgspec
 import events as ev
 from events.envelope import FIRST_VERSION
 from events.policy import Policy
-from services.state import tallies
+from services.state import nominations, tallies
 from services.state.classes import counted
 from services.state.fold import FOLDS, State
 from services.state.form import Form
@@ -121,6 +121,7 @@ def _derive(state: State, found: dict[str, Any]) -> None:
     """The table of nodes, who names whom, gangs' tallies, and what keeps room for which class, from the records."""
     state.kept_classes = counted(state)
     state.tallies = tallies.counted(state)
+    state.kept_for = nominations.counted(state)
     for key, gang in state.gangs.items():
         for named in named_by(gang):
             state.named.setdefault(named, {})[key] = None

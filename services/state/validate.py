@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 
 from events import dialects
-from services.state import reasons, tallies
+from services.state import nominations, reasons, tallies
 from services.state.classes import counted
 from services.state.clock import (
     BACKOFF,
@@ -159,6 +159,7 @@ def _claims_have_their_pods(state: State) -> None:
         require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
     for uid in state.nominations:
         require(replacement_key(uid) in state.claims, f"nomination {uid} holds no room")
+    require(nominations.counted(state) == state.kept_for, "room is nominated for members of other gangs")
 
 
 def _groups_are_in_one_place(state: State) -> None:

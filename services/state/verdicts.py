@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import Place
-from services.state import cohorts, groups, membership, pods, tallies, timeouts
+from services.state import cohorts, groups, membership, nominations, pods, tallies, timeouts
 from services.state.clock import NOMINATION, PERMIT, group_key, of_group, runs, set_deadline
 from services.state.nominations import replacement_key
 from services.state.records import (
@@ -227,7 +227,8 @@ def nominated(state: State, event: ev.RoomNominated) -> None:
         pods.answered(state, event.pod)
         state.ignore(event)
         return
-    state.nominations[event.pod] = Nomination(event.pod, event.gang, event.node, lost.scheduling_class, task=lost.task)
+    kept = Nomination(event.pod, event.gang, event.node, lost.scheduling_class, task=lost.task)
+    nominations.nominate(state, kept)
     pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, event.node, event.gang)
     pods.answered(state, event.pod)
     set_deadline(state.clock("binder"), NOMINATION, event.pod, event.waiting_ms)
@@ -235,7 +236,7 @@ def nominated(state: State, event: ev.RoomNominated) -> None:
 
 def nomination_ended(state: State, event: ev.NominationEnded) -> None:
     pods.answered(state, event.pod)
-    if state.nominations.pop(event.pod, None) is not None:
+    if nominations.end(state, event.pod):
         pods.end_nomination(state, replacement_key(event.pod))
 
 

@@ -42,7 +42,7 @@ def busy() -> World:
 
 
 def test_every_record_is_in_the_snapshot() -> None:
-    derived = {"table", "kept_classes", "named", "tallies", "index", "writer", "basis", "commit_epoch"}
+    derived = {"table", "kept_classes", "named", "tallies", "kept_for", "index", "writer", "basis", "commit_epoch"}
     assert set(vars(State())) - derived | {"resources"} == set(snapshot.RECORDED)
 
 
