@@ -94,8 +94,8 @@ def why_waiting(state: State, pod: Pod) -> str:
     if group is None or not group.cohort:
         return "not tried yet"
     message = state.cohorts[group.cohort].message
-    kept = reserved(state).get(group.key)
-    return message if kept is None else f"{message} Room for {kept} is kept for it as it becomes free."
+    kept = state.reservations.get(group.key)
+    return message if kept is None else f"{message} Room for {_extent(kept)} is kept for it as it becomes free."
 
 
 def reserved(state: State) -> dict[str, str]:

@@ -242,14 +242,17 @@ def _but_images(containers: Any) -> Any:
     return [{field: value for field, value in container.items() if field != "image"} for container in containers]
 
 
-def set_priority(resource: Resource, pod: Object, classes: dict[str, Object]) -> None:
+def global_default(classes: dict[str, Object]) -> str:
+    """The name of the PriorityClass of pods that name none; empty: there is none."""
+    defaults = (c for c in classes.values() if c.get("globalDefault"))
+    default = max(defaults, key=lambda c: c.get("value") or 0, default=None)
+    return default["metadata"]["name"] if default else ""
+
+
+def set_priority(resource: Resource, pod: Object, classes: dict[str, Object], default: str) -> None:
     """spec.priority from priorityClassName or the global default, as Priority admission does. Raises ApiError 403."""
     spec, name = pod["spec"], pod["metadata"]["name"]
-    chosen = spec.get("priorityClassName") or ""
-    if not chosen:
-        defaults = (c for c in classes.values() if c.get("globalDefault"))
-        default = max(defaults, key=lambda c: c.get("value") or 0, default=None)
-        chosen = default["metadata"]["name"] if default else ""
+    chosen = spec.get("priorityClassName") or default
     if chosen and chosen not in classes:
         raise errors.forbidden(resource, name, f"no PriorityClass with name {chosen} was found")
     value = (classes[chosen].get("value") or 0) if chosen else 0

@@ -58,6 +58,8 @@ class Api:
         self._gated: list[Resource] = []
         self._defined: dict[str, list[Resource]] = {}
         """By the name of a definition: what it said when it was made."""
+        self._classes: tuple[int, dict[str, Object], str] | None = None
+        """PriorityClasses as of so many changes of theirs."""
         for resource in BUILT_IN:
             self._serve(resource)
         self.pods = self.by_path["", "v1", "pods"]
@@ -147,13 +149,19 @@ class Api:
             message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
             raise errors.bad_request(message) from error
         if collection is self.pods:
-            classes = {entry.key[1]: entry.object for entry in self._priorities.entries.values()}
-            admission.set_priority(resource, obj, classes)
+            admission.set_priority(resource, obj, *self._priority_classes())
         if key in collection.entries:
             raise errors.already_exists(resource, metadata["name"])
         if collection is self._definitions:
             self._crd_created(obj)
         return self.store.put(collection, key, obj)
+
+    def _priority_classes(self) -> tuple[dict[str, Object], str]:
+        """By name, and the name of the global default; gone through anew only when one changed."""
+        if self._classes is None or self._classes[0] != self._priorities.end:
+            by_name = {entry.key[1]: entry.object for entry in self._priorities.entries.values()}
+            self._classes = self._priorities.end, by_name, admission.global_default(by_name)
+        return self._classes[1:]
 
     def _new_metadata(self, resource: Resource, namespace: str, obj: Object) -> Object:
         for field in ("kind", "apiVersion"):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from services.simulator import admission
+from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.offline import served
+from services.simulator.store import Store
 from tests.simulator.objects import node, pod, workload
 
 
@@ -26,6 +31,35 @@ def test_defaults_and_priority_are_filled_in_wherever_the_class_stands() -> None
     assert priorities == {"a": 9, "b": 0}
     assert found[1]["spec"]["schedulerName"] == "default-scheduler"
     assert found[1]["status"] == {"phase": "Pending", "qosClass": "Burstable"}
+
+
+def priority_class(name: str, value: int, *, default: bool = False) -> dict[str, Any]:
+    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    return about | {"value": value, "globalDefault": default}
+
+
+def test_a_pod_has_the_priority_that_its_class_has_when_it_comes() -> None:
+    api = Api(Store(history=0), seed=0)
+
+    def priority(name: str, **spec: Any) -> int:
+        return int(api.apply_new(pod(name, **spec))["spec"]["priority"])
+
+    assert priority("a") == 0
+    api.apply_new(priority_class("usual", 5, default=True))
+    assert priority("b") == 5
+    api.apply_new(priority_class("higher", 7, default=True))
+    assert (priority("c"), priority("d", priorityClassName="usual")) == (7, 5)
+    api.delete(api.collection("scheduling.k8s.io/v1", "PriorityClass"), "", "higher")
+    assert priority("e") == 5
+
+
+def test_a_pod_costs_the_same_however_many_priority_classes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = [priority_class(f"c{i}", i) for i in range(50)]
+    gone_through = []
+    once = admission.global_default
+    monkeypatch.setattr(admission, "global_default", lambda known: gone_through.append(len(known)) or once(known))
+    served([*classes, *(pod(f"p{i}", priorityClassName=f"c{i}") for i in range(50))])
+    assert gone_through == [52]
 
 
 def test_what_a_server_would_refuse_is_refused() -> None:
