@@ -17,6 +17,7 @@ import msgspec
 import events as ev
 from events import dialects
 from events.objects import Declaration, Membership
+from services.state import tallies
 from services.state.records import Gang
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def declare(state: State, gang: Gang) -> None:
     before = gang.declaration
     _settle(state, gang)
     if gang.timed_out and before not in (None, gang.declaration):
-        gang.timed_out.clear()
+        tallies.all_unsay_timed_out(state, gang)
 
 
 def _settle(state: State, gang: Gang) -> None:

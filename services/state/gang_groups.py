@@ -53,6 +53,7 @@ def _frozen(group: Group | None) -> bool:
 def _touched(state: State, key: str) -> dict[str, tuple[str, ...]]:
     """The gangs whose groups this one's declaration may change → the gangs with which each belongs together now."""
     found: dict[str, tuple[str, ...]] = {}
+    seen: set[str] = set()
     todo = [key]
     while todo:
         one = todo.pop()
@@ -62,7 +63,9 @@ def _touched(state: State, key: str) -> dict[str, tuple[str, ...]]:
         for member in gangs:
             found[member] = gangs
             group = state.groups.get(state.gangs[member].group)
-            todo += group.gangs if group is not None else ()
+            if group is not None and group.key not in seen:
+                seen.add(group.key)
+                todo += group.gangs
     return found
 
 
@@ -72,8 +75,8 @@ def _in_place(state: State, group: Group) -> bool:
 
 def _partition(state: State, gangs: tuple[str, ...]) -> int:
     """The partition of the smallest namespace/gang that these gangs declare, whether that gang exists or not."""
-    named = (name for key in gangs for name in named_by(state.gangs[key]))
-    return partition_of(min(named, default=gangs[0]))
+    named = {names for key in gangs if (names := named_by(state.gangs[key]))}
+    return partition_of(min(map(min, named), default=gangs[0]))
 
 
 def _form(state: State, gangs: tuple[str, ...], before: dict[str, Group]) -> None:

@@ -51,7 +51,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
     before = named_by(gang)
     declarations.joined(state, gang, uid, membership)
     _declared(state, gang, before)
-    timeouts.joined(gang, uid, pod)
+    timeouts.joined(state, gang, uid, pod)
     pod.group = gang.group
     found = state.groups.get(gang.group)
     if found is None:
@@ -338,7 +338,10 @@ def started(state: State, gang: Gang) -> None:
 
 def may_have_reached(state: State, gang: Gang) -> None:
     """More of the gang run than before, or fewer have to: gangs of other groups that name it may have waited for that."""
-    for key in sorted(state.named.get(gang.key, ())):
+    named = state.named.get(gang.key)
+    if named is None:
+        return
+    for key in sorted(key for key in named if state.gangs[key].group != gang.group):
         group = state.groups.get(state.gangs[key].group)
-        if group is not None and gang.key not in group.gangs:
+        if group is not None:
             wake(state, group)

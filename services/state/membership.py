@@ -31,9 +31,7 @@ def unplaced(state: State, group: Group) -> bool:
     """Whether the group has something to place."""
     if group.pod:
         return placeable(state, group.pod)
-    claims = state.claims
-    unclaimed = (uid for key in group.gangs for uid in state.gangs[key].members if uid not in claims)
-    return any(placeable(state, uid) for uid in unclaimed)
+    return any(tallies.of(state, state.gangs[key]).placeable for key in group.gangs)
 
 
 class Census(NamedTuple):
@@ -144,7 +142,7 @@ def incomplete(state: State, group: Group) -> bool:
     """Whether the group waits for pods that a gang of it lacks, or for another gang, and none of its pods may be placed
     before that."""
     gangs = [state.gangs[key] for key in group.gangs]
-    if any(rules_off(gang) and any(placeable(state, uid) for uid in gang.members) for gang in gangs):
+    if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
         return False
     return any(too_few(state, state.gangs[key]) for key in group.gangs) or bool(awaited(state, group))
 

@@ -68,6 +68,7 @@ def take(state: State, claim: Claim) -> None:
     claim.node = node.name
     node.claims[claim.uid] = None
     state.claims[claim.uid] = claim
+    tallies.claimed(state, claim.uid, 1)
     table = state.table
     row = table.rows.get(name)
     if row is not None:
@@ -114,6 +115,7 @@ def release(state: State, uid: str) -> Claim | None:
     if held is None:
         return None
     del state.claims[uid]
+    tallies.claimed(state, uid, -1)
     tallies.settle_intent(state, uid)
     node = state.nodes[held.node]
     del node.claims[uid]

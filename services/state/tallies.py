@@ -1,8 +1,9 @@
-"""How many of a gang's members run, are alive and leave: counted as that changes, and derived when a state is restored.
+"""How many of a gang's members run, are alive, leave, and may be placed: counted as that changes, and derived when a
+state is restored.
 
 Each fact about a member may ask for it. Counted anew each time, the end of a gang of 10,000 pods would take minutes of
-every process that reads the log. So whatever it depends on is changed here: a pod's status, its open intent, its fact,
-its gang.
+every process that reads the log. So whatever it depends on is changed here: a pod's status, its open intent, whether it
+has a claim, its fact, its gang, and which members say that the gang ran out of waiting time.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class Tally:
     """The same of each task that members name."""
     priorities: dict[int, int] = field(default_factory=dict)
     """Priority → members that have it."""
+    placeable: int = 0
+    """Pending, not gated, without a claim."""
+    overdue: int = 0
+    """Pending, and among those that say that the gang timed out."""
 
     @property
     def running(self) -> int:
@@ -126,6 +131,8 @@ def set_status(state: State, uid: str, pod: Pod, status: str) -> None:
     before, pod.status = pod.status, status
     if pod.gang and status != before:
         _move(state, pod, _standing(state, uid, before), _standing(state, uid, status))
+        if PENDING in (before, status):
+            _count_waiting(state.tallies[pod.gang], state, uid, pod, 1 if status == PENDING else -1)
 
 
 def intend(state: State, uid: str) -> None:
@@ -143,6 +150,32 @@ def settle_intent(state: State, uid: str) -> None:
         pod = state.pods[uid]
         if pod.gang and pod.status == PENDING:
             _move(state, pod, LIVE, OTHER)
+
+
+def claimed(state: State, uid: str, sign: int) -> None:
+    """The pod, if it is one, got a claim (1), or has none any more (-1)."""
+    pod = state.pods.get(uid)
+    if pod is not None and pod.gang and pod.status == PENDING and not pod.fact.gated:
+        state.tallies[pod.gang].placeable -= sign
+
+
+def says_timed_out(state: State, gang: Gang, uid: str) -> None:
+    """The member says, or is to say, that the gang ran out of waiting time."""
+    if uid not in gang.timed_out:
+        gang.timed_out[uid] = None
+        state.tallies[gang.key].overdue += state.pods[uid].status == PENDING
+
+
+def unsays_timed_out(state: State, gang: Gang, uid: str) -> None:
+    if uid in gang.timed_out:
+        del gang.timed_out[uid]
+        state.tallies[gang.key].overdue -= state.pods[uid].status == PENDING
+
+
+def all_unsay_timed_out(state: State, gang: Gang) -> None:
+    gang.timed_out.clear()
+    if gang.key in state.tallies:
+        state.tallies[gang.key].overdue = 0
 
 
 def _standing(state: State, uid: str, status: str) -> int:
@@ -164,6 +197,8 @@ def _move(state: State, pod: Pod, before: int, after: int) -> None:
 def _add(tally: Tally, state: State, uid: str, pod: Pod, sign: int) -> None:
     fact, priorities, standing = pod.fact, tally.priorities, _standing(state, uid, pod.status)
     tally.counts[standing] += sign
+    if pod.status == PENDING:
+        _count_waiting(tally, state, uid, pod, sign)
     members = priorities.get(fact.priority, 0) + sign
     if members:
         priorities[fact.priority] = members
@@ -174,3 +209,11 @@ def _add(tally: Tally, state: State, uid: str, pod: Pod, sign: int) -> None:
         of_task[standing] += sign
         if not any(of_task):
             del tally.tasks[task]
+
+
+def _count_waiting(tally: Tally, state: State, uid: str, pod: Pod, sign: int) -> None:
+    """One more (1) or one fewer (-1) is pending."""
+    if uid not in state.claims and not pod.fact.gated:
+        tally.placeable += sign
+    if uid in state.gangs[pod.gang].timed_out:
+        tally.overdue += sign

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events import dialects, objects
+from services.state import tallies
 from services.state.records import BOUND, PENDING, Gang, Group, Mark, Pod
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def stands(state: State, group: Group) -> bool:
 
 
 def gang_stands(state: State, gang: Gang) -> bool:
-    return any(state.pods[uid].status == PENDING for uid in gang.timed_out)
+    return tallies.of(state, gang).overdue > 0
 
 
 def says(fact: ev.PodObserved) -> bool:
@@ -64,17 +65,18 @@ def timed_out(state: State, event: ev.GangTimedOut) -> None:
     for key in group.gangs:
         gang = state.gangs[key]
         # A member that is neither came after the decision, and is not annotated.
-        waited = [uid for uid in gang.members if uid in named or says(state.pods[uid].fact)]
-        gang.timed_out.update(dict.fromkeys(waited))
+        for uid in gang.members:
+            if uid in named or says(state.pods[uid].fact):
+                tallies.says_timed_out(state, gang, uid)
     for uid, resource_version in event.pods:
         pod = state.pods.get(uid)
         if pod is not None and pod.status in (PENDING, BOUND) and not says(pod.fact):
             state.marks[uid] = Mark(resource_version)
 
 
-def joined(gang: Gang, uid: str, pod: Pod) -> None:
+def joined(state: State, gang: Gang, uid: str, pod: Pod) -> None:
     if says(pod.fact):
-        gang.timed_out[uid] = None
+        tallies.says_timed_out(state, gang, uid)
 
 
 def observed_again(state: State, uid: str, pod: Pod, before: ev.PodObserved) -> None:
@@ -86,7 +88,7 @@ def observed_again(state: State, uid: str, pod: Pod, before: ev.PodObserved) -> 
         else:
             _compare(state, uid, pod)
     elif not says(before) and state.marks.pop(uid, None) is None and gang is not None:
-        gang.timed_out[uid] = None
+        tallies.says_timed_out(state, gang, uid)
 
 
 def written(state: State, uid: str, pod: Pod, resource_version: str) -> bool:
@@ -115,7 +117,7 @@ def _compare(state: State, uid: str, pod: Pod) -> bool:
 def _act(state: State, uid: str, gang: Gang | None) -> None:
     state.marks.pop(uid, None)
     if gang is not None:
-        gang.timed_out.pop(uid, None)
+        tallies.unsays_timed_out(state, gang, uid)
 
 
 def renewed(state: State, event: ev.TimeoutMarkRenewed) -> None:

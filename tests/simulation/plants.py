@@ -318,7 +318,7 @@ PLANTS: dict[str, Plant] = {
     "partition of who is there": Plant(
         "a gang group's partition is that of the smallest gang that is there, not that is named",
         "services.state.gang_groups",
-        (("    return partition_of(min(named, default=gangs[0]))", "    return partition_of(gangs[0])"),),
+        (("    return partition_of(min(map(min, named), default=gangs[0]))", "    return partition_of(gangs[0])"),),
     ),
     "nomination begun anew": Plant(
         "room is nominated anew for a gang under another time, which nobody counts",
@@ -360,7 +360,7 @@ PLANTS: dict[str, Plant] = {
     "acted in vain": Plant(
         "that a user took the annotation off changes nothing for a gang that has timed out",
         "services.state.timeouts",
-        (("        gang.timed_out.pop(uid, None)\n", "        pass\n"),),
+        (("        tallies.unsays_timed_out(state, gang, uid)\n", "        pass\n"),),
         first=koordinator.FROM,
     ),
     "waves of any size": Plant(

@@ -9,22 +9,29 @@ import msgspec
 import pytest
 
 import events as ev
+from events.objects import Declaration
 from services.binder import core as binder
-from services.state import membership, snapshot
+from services.planner import core as planner
+from services.state import membership, snapshot, timeouts
 from services.state.fold import State
+from services.state.records import PARKED
 from tests.world import World
 
 PODS = 200
 
 
 class Counting(dict[str, Any]):
-    """Counts how often somebody looks at a pod."""
+    """Counts how often somebody looks at a pod, or for its claim."""
 
     looks = 0
 
     def __getitem__(self, uid: str) -> Any:
         self.looks += 1
         return super().__getitem__(uid)
+
+    def __contains__(self, uid: object) -> bool:
+        self.looks += 1
+        return super().__contains__(uid)
 
 
 def gang_of(pods: int, *, running: bool = True) -> World:
@@ -57,20 +64,62 @@ def deleted(world: World) -> list[ev.Event]:
 
 
 def looks(world: World, events: list[ev.Event]) -> int:
-    """How often the fold of these events looks at a pod."""
+    """How often the fold of these events looks at a pod, or for its claim."""
     state = snapshot.decode(snapshot.encode(world.state))
-    state.pods = Counting(state.pods)
+    state.pods, state.claims = Counting(state.pods), Counting(state.claims)
     world.facts(*events)
     begin = world.log.commits[-1]
     state.apply_stored(begin)
     assert snapshot.digest(state) == snapshot.digest(world.state)
-    return state.pods.looks
+    return state.pods.looks + state.claims.looks
 
 
 @pytest.mark.parametrize("happens", [failed, deleted, observed_again])
 def test_a_fact_about_a_member_looks_at_few_others(happens: Callable[[World], list[ev.Event]]) -> None:
     world = gang_of(PODS)
     assert looks(world, happens(world)) < 20 * PODS
+
+
+def terminating(world: World) -> list[ev.Event]:
+    about = [{"uid": uid, "namespace": "default", "name": uid} for uid in world.state.pods]
+    return [ev.PodTerminating(**of, resource_version=world.version()) for of in about]
+
+
+@pytest.mark.parametrize("happens", [failed, deleted, terminating])
+def test_a_fact_about_one_that_runs_looks_at_few_others_while_one_waits_for_room(
+    happens: Callable[[World], list[ev.Event]],
+) -> None:
+    """Whether the group has something left to place."""
+    world = World()
+    world.node("n0", cpu=PODS, memory_gi=PODS, pods=PODS)
+    for i in range(PODS):
+        world.pod(f"p{i}", "job", minimum=PODS // 2, cpu=1 if i < PODS - 1 else 10 * PODS)
+    world.settle()
+    (group,) = world.state.groups.values()
+    assert (group.phase, len(world.bound())) == (PARKED, PODS - 1)
+    assert looks(world, happens(world)[:-1]) < 20 * PODS
+
+
+@pytest.mark.parametrize("happens", [terminating, deleted, observed_again])
+def test_a_fact_about_one_that_runs_looks_at_few_others_after_its_gang_timed_out(
+    happens: Callable[[World], list[ev.Event]],
+) -> None:
+    """Whether it still stands that it did: those that run say so, too."""
+    world = World()
+    said = Declaration(min_member=PODS, waiting_time_ms=0, match_policy="once-satisfied", said=("min_member",))
+    world.node("n0")
+    for i in range(PODS):
+        world.pod(f"p{i}", "job", dialect="koordinator/v1alpha1", declared=said, timed_out=True)
+    world.plan()
+    for i in range(PODS - 1):
+        world.assigned(f"p{i}", "n0")
+    world.plan()
+    (group,) = world.state.groups.values()
+    assert timeouts.stands(world.state, group)
+    assert looks(world, happens(world)[:-1]) < 20 * PODS
+    assert timeouts.stands(world.state, group)
+    world.says(f"p{PODS - 1}", timed_out=False)
+    assert not timeouts.stands(world.state, group)
 
 
 def test_a_gang_whose_pods_lose_their_gates_one_by_one() -> None:
@@ -99,6 +148,40 @@ def test_a_decision_about_lost_members_looks_at_few_others() -> None:
         assert world.state.pods.looks < 20 * PODS
         world.append("binder", decided, cause="decide")
         assert len(world.state.nominations) == PODS // 2
+
+
+def test_a_decision_about_many_gangs_that_lost_a_member_looks_at_few_nominations() -> None:
+    """Each of their proposals has the room of its own gang's failed members, whatever others lost."""
+    gangs = PODS // 4
+    world = World()
+    world.node("n0", cpu=3 * gangs, memory_gi=3 * gangs, pods=3 * gangs)
+    for i in range(gangs):
+        world.gang(f"g{i}", 2, 2)
+    world.settle()
+    for i in range(gangs):
+        world.deleted(f"g{i}-0")
+    world.settle()
+    assert len(world.state.nominations) == gangs
+    for i in range(gangs):
+        world.pod(f"g{i}-2", f"g{i}", minimum=2)
+    for decide in (lambda: planner.decide_now(world.state, "a"), lambda: binder.decide(world.state)):
+        world.state.nominations = Listing(world.state.nominations)
+        decided = decide()
+        assert len(decided) >= gangs
+        assert world.state.nominations.looks < 10 * gangs
+        world.append("planner.a" if isinstance(decided[0], ev.GangPlaced) else "binder", decided, cause="decide")
+    assert not world.state.nominations
+
+
+class Listing(dict[str, Any]):
+    """Counts how many are gone through."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        for one in super().values():
+            self.looks += 1
+            yield one
 
 
 def test_what_is_counted_is_what_the_records_say_whatever_happens_to_a_member() -> None:

@@ -65,9 +65,11 @@ def check_empty(state: State) -> None:
         assert not any(STANDS[one.kind](state, one.key) for one in clock.armed), "a deadline of nothing stands"
     assert not state.kept_classes
     assert not state.named
+    assert not state.tallies
+    assert not state.kept_for
     table = state.table
     assert list(table.resources) == list(BASE_RESOURCES)
-    for left in (table.rows, table.classes, table._constraints, table._masks, table.ports, table.cache):
+    for left in (table.rows, table.classes, table._constraints, table._masks, table.ports, table.holders, table.cache):
         assert not left
     for amounts in (table.held, table.proposed, table.allocatable):
         assert not amounts.any(), "room is taken on a node that is gone"

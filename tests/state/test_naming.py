@@ -1,0 +1,79 @@
+"""Gangs that name each other: who belongs together, and what it costs to find out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import events as ev
+from events.objects import Declaration
+from services.state import snapshot
+from services.state.fold import State
+from services.state.naming import component
+from services.state.records import Gang
+from tests.world import World
+
+NAMES = [f"a/g{i}" for i in range(6)]
+
+
+def reaches(state: State, key: str) -> set[str]:
+    """The gangs that are there and that this one names, directly or through others; itself among them."""
+    found: set[str] = set()
+    todo = [key]
+    while todo:
+        one = todo.pop()
+        if one in state.gangs and one not in found:
+            found.add(one)
+            declared = state.gangs[one].declaration
+            todo += declared.groups if declared is not None else ()
+    return found
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(NAMES)), min_size=1))
+def test_those_belong_together_that_name_each_other_directly_or_through_others(named: dict[str, set[str]]) -> None:
+    state = State()
+    for key, names in named.items():
+        declared = Declaration(min_member=1, waiting_time_ms=0, groups=tuple(sorted(names))) if names else None
+        state.gangs[key] = Gang(key=key, declaration=declared)
+    for key in named:
+        together = {other for other in reaches(state, key) if key in reaches(state, other)}
+        assert component(state, key) == tuple(sorted(together))
+
+
+class Counting(dict[str, Any]):
+    """Counts how often somebody looks for a gang."""
+
+    looks = 0
+
+    def __getitem__(self, key: str) -> Any:
+        self.looks += 1
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.looks += 1
+        return super().__contains__(key)
+
+
+@pytest.mark.parametrize("gangs", [60])
+def test_a_gang_of_a_large_group_comes_and_goes_without_all_names_being_gone_through(gangs: int) -> None:
+    """Each names all: there are as many names as the square of the gangs."""
+    world = World()
+    keys = tuple(sorted(f"default/g{i:02}" for i in range(gangs)))
+    for key in keys:
+        world.koordinator(key, 1, 1, {"groups": keys})
+    world.plan()
+    state = snapshot.decode(snapshot.encode(world.state))
+    state.gangs = Counting(state.gangs)
+    begin = len(world.log.commits)
+    last = keys[-1].partition("/")[2]
+    fact = world.state.pods[f"{last}-0"].fact
+    world.facts(ev.PodDeleted(uid=fact.uid, namespace="default", name=fact.name))
+    world.facts(world.classes[fact.scheduling_class], fact)
+    for stored in world.log.commits[begin:]:
+        state.apply_stored(stored)
+    assert snapshot.digest(state) == snapshot.digest(world.state)
+    assert [len(group.gangs) for group in state.groups.values()] == [gangs]
+    assert state.gangs.looks < 40 * gangs
