@@ -58,7 +58,7 @@ def seen(pod: Pod, version: str) -> None:
 
 
 def take(state: State, claim: Claim) -> None:
-    """Take a claim's room, on a node that has a fact or may get one."""
+    """Take a claim's room, on a node that has a fact or may get one. Of a pod's the caller tells its gang's tally."""
     name, proposed = claim.node, claim.stage == PROPOSED
     node = state.nodes.get(name)
     if node is None:
@@ -68,7 +68,6 @@ def take(state: State, claim: Claim) -> None:
     claim.node = node.name
     node.claims[claim.uid] = None
     state.claims[claim.uid] = claim
-    tallies.claimed(state, claim.uid, 1)
     table = state.table
     row = table.rows.get(name)
     if row is not None:
@@ -82,6 +81,8 @@ def propose(state: State, wanted: dict[str, str], group: str, proposal: int) -> 
         pod = pods.get(uid)
         if pod is not None and pod.group == group and pod.status == PENDING:
             take(state, Claim(pod.fact.uid, node, pod.fact.scheduling_class, PROPOSED, pod.group, proposal))
+            if pod.gang:
+                tallies.claimed(state, pod, 1)
 
 
 def nominate(state: State, key: str, digest: str, node: str, group: str) -> None:
@@ -115,7 +116,9 @@ def release(state: State, uid: str) -> Claim | None:
     if held is None:
         return None
     del state.claims[uid]
-    tallies.claimed(state, uid, -1)
+    pod = state.pods.get(uid)
+    if pod is not None and pod.gang:
+        tallies.claimed(state, pod, -1)
     tallies.settle_intent(state, uid)
     node = state.nodes[held.node]
     del node.claims[uid]
@@ -143,6 +146,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
             release(state, uid)
         held = Claim(pod.fact.uid, node, pod.fact.scheduling_class, BOUND_CLAIM, pod.group)
         take(state, held)
+        tallies.claimed(state, pod, 1)
         groups.shrunk(state, pod)
     pod.node = held.node
     if pod.gang:

@@ -152,10 +152,9 @@ def settle_intent(state: State, uid: str) -> None:
             _move(state, pod, LIVE, OTHER)
 
 
-def claimed(state: State, uid: str, sign: int) -> None:
-    """The pod, if it is one, got a claim (1), or has none any more (-1)."""
-    pod = state.pods.get(uid)
-    if pod is not None and pod.gang and pod.status == PENDING and not pod.fact.gated:
+def claimed(state: State, pod: Pod, sign: int) -> None:
+    """The pod got a claim (1), or has none any more (-1)."""
+    if pod.gang and pod.status == PENDING and not pod.fact.gated:
         state.tallies[pod.gang].placeable -= sign
 
 
