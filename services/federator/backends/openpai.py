@@ -155,10 +155,12 @@ class OpenPai:
         }
         self._kept_for_stops = limits.requests_per_minute // 10
         self._ssl: Any = ssl_context or True
+        self._timeout_s = timeout_s
+        """Of asyncio: aiohttp's own loses cancellations (`services.kubernetes.transport.Transport`)."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=16, keepalive_timeout=30.0),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(10.0, timeout_s)),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(10.0, timeout_s / 2)),
             requote_redirect_url=False,
         )
         self._reading = AsyncRetrying(
@@ -274,9 +276,12 @@ class OpenPai:
                 pace.take(_now_ms())
         url = URL(self._url + path, encoded=True)
         try:
-            async with self._session.request(
-                method, url, data=body, headers=headers, ssl=self._ssl, allow_redirects=False
-            ) as answer:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._session.request(
+                    method, url, data=body, headers=headers, ssl=self._ssl, allow_redirects=False
+                ) as answer,
+            ):
                 return _Answer(answer.status, await answer.read(), _date_ms(answer), _retry_after_ms(answer))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             return NotSent(reason=self._cleaned(_what(error)))
