@@ -63,5 +63,6 @@ class Ports:
         self._asking.clear()
 
 
-def _asked(info: ClassInfo) -> set[Port]:
-    return {(port.protocol, port.port) for port in info.fact.host_ports}
+def _asked(info: ClassInfo) -> dict[Port, None]:
+    """Each once, be it asked for at two addresses."""
+    return dict.fromkeys((port.protocol, port.port) for port in info.fact.host_ports)

@@ -75,7 +75,7 @@ def _in_place(state: State, group: Group) -> bool:
 
 def _partition(state: State, gangs: tuple[str, ...]) -> int:
     """The partition of the smallest namespace/gang that these gangs declare, whether that gang exists or not."""
-    named = {names for key in gangs if (names := named_by(state.gangs[key]))}
+    named = dict.fromkeys(names for key in gangs if (names := named_by(state.gangs[key])))  # mostly all name the same
     return partition_of(min(map(min, named), default=gangs[0]))
 
 

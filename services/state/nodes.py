@@ -193,10 +193,11 @@ class NodeTable:
         self._counted()[:, row] = 0
         self.present[row] = False
         self.shape_codes[row] = 0
-        for protocol, port, _ in self.ports.pop(row, {}):
-            self.holders[protocol, port].pop(row, None)
-            if not self.holders[protocol, port]:
-                del self.holders[protocol, port]
+        held = self.ports.pop(row, {})
+        for port in dict.fromkeys((protocol, number) for protocol, number, _ in held):  # perhaps at several addresses
+            del self.holders[port][row]
+            if not self.holders[port]:
+                del self.holders[port]
         self._free_rows.append(row)
         self._rank = None
         if self._order is not None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import events as ev
+from events.objects import HostPort
 from services.state import nodes
 from services.state.nodes import NodeTable
 from tests.facts import node, scheduling_class
@@ -49,6 +50,32 @@ def test_claims_outlive_the_node_and_count_on_its_successor() -> None:
     assert held(world, "n0") == 3_000
     world.deleted("alone")
     assert held(world, "n0") == 0
+
+
+ANYWHERE, HERE = (HostPort(host_ip=address, protocol="TCP", port=443) for address in ("0.0.0.0", "10.0.0.1"))
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.parametrize("ports", [(ANYWHERE, HERE), (HERE, HERE), (HERE, ANYWHERE, HERE)])
+def test_a_node_may_go_while_one_port_is_held_at_several_addresses(
+    ports: tuple[HostPort, ...], elsewhere: bool
+) -> None:
+    world = World()
+    world.node("n0")
+    world.node("n1")
+    for name in ("first", "second"):
+        world.pod(name, ports=ports, node="n0", candidate=False)
+    if elsewhere:
+        world.pod("third", ports=ports[:1], node="n1", candidate=False)
+    table = world.state.table
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert [list(rows) for rows in table.holders.values()] == ([[table.rows["n1"]]] if elsewhere else [])
+    world.deleted("second")
+    world.facts(fact("n0", uid="another", cpu_milli=8_000, pods=10))
+    assert table.ports[table.rows["n0"]] == {(p.protocol, p.port, p.host_ip): ports.count(p) for p in ports}
+    world.deleted("first")
+    world.facts(ev.NodeDeleted(name="n1", uid="uid-n1"))
+    assert not table.holders
 
 
 def test_the_order_of_the_nodes_is_kept_up_as_they_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,8 @@ class Effects:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
         self._repeated = asyncio.Semaphore(REPEATED)
-        self._repeats = asyncio.Semaphore(max(1, concurrency // 4))
+        """Held from a binding's first attempt without a definite answer until it has one."""
+        self._asked_again = asyncio.Semaphore(max(1, concurrency // 4))
         """Held while a repeated binding is asked for, not while it waits for its time."""
         self._evictions: asyncio.Queue[str] = asyncio.Queue()
         self._evicts = asyncio.Semaphore(concurrency)
@@ -104,13 +105,7 @@ class Effects:
         while True:
             uid = await self._queue.get()
             began_s = time.perf_counter()
-            self.in_flight += 1
-            try:
-                settled = await self._bind(uid, began_s)
-            finally:
-                self.in_flight -= 1
-                self._ended_s.append(time.monotonic())
-            if not settled:
+            if not await self._bind(uid, began_s):
                 await self._repeated.acquire()
                 tasks.create_task(self._bind_again(uid, began_s))
 
@@ -121,7 +116,7 @@ class Effects:
             while not settled:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_RETRY_S)
-                async with self._repeats:
+                async with self._asked_again:
                     settled = await self._bind(uid, began_s)
         finally:
             self._repeated.release()
@@ -134,7 +129,18 @@ class Effects:
         return Intent(uid, pod.fact.namespace, pod.fact.name, claim.node, claim.resource_version)
 
     async def _bind(self, uid: str, began_s: float) -> bool:
-        """One attempt; whether the answer is definite, or the log has settled the intent otherwise."""
+        """One attempt; whether that was the last that the intent needs."""
+        self.in_flight += 1
+        try:
+            settled = await self._attempt(uid, began_s)
+        finally:
+            self.in_flight -= 1
+        if settled:
+            self._ended_s.append(time.monotonic())
+        return settled
+
+    async def _attempt(self, uid: str, began_s: float) -> bool:
+        """Whether the answer is definite, or the log has settled the intent otherwise."""
         intent = self._intent(uid)
         if intent is not None:
             result = await self._client.bind(
