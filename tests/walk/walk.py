@@ -103,7 +103,9 @@ class Walk:
         zone_a = SelectorTerm(
             match_expressions=(SelectorRequirement(key="zone", operator="In", values=("a",)),), match_fields=()
         )
-        port = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+        anywhere, here, there = (
+            HostPort(host_ip=address, protocol="TCP", port=80) for address in ("0.0.0.0", "10.0.0.1", "10.0.0.2")
+        )
         asks = self.world.scheduling_class
         digests = [
             asks(1),
@@ -112,8 +114,8 @@ class Walk:
             asks(3, 1, 1),
             asks(1, selector={"zone": "a"}),
             asks(2, affinity=(zone_a,)),
-            asks(1, ports=port),
-            asks(0.5, ports=port),
+            asks(1, ports=(anywhere, here)),
+            asks(0.5, ports=(here, there)),
             asks(0, 0),
             asks(1, unsupported=("volumes",)),
         ]
