@@ -9,6 +9,7 @@ IN_ZONE_A = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTer
 LIKES_ZONE_A = {
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": one} for one in ZONE_A]
 }
+ADDRESSES = ("10.0.0.1", "10.0.0.2")
 ASKS: tuple[tuple[Object, Object], ...] = (
     *[({"cpu": "1", "memory": "1Gi"}, {})] * 3,
     *[({"cpu": "2", "memory": "4Gi"}, {})] * 2,
@@ -18,7 +19,7 @@ ASKS: tuple[tuple[Object, Object], ...] = (
     ({"cpu": "1"}, {"nodeSelector": {"zone": "a"}}),
     ({"cpu": "2"}, {"affinity": {"nodeAffinity": IN_ZONE_A}}),
     ({"cpu": "1"}, {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}),
-    ({}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}]}}),
+    ({}, {"container": {"ports": [{"containerPort": 80, "hostPort": 80, "hostIP": one} for one in ADDRESSES]}}),
     ({"cpu": "1"}, {}),
     ({"cpu": "1"}, {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}),
 )
