@@ -283,8 +283,10 @@ class Walk:
     def mark(self, uid: str) -> ev.Event | None:
         """Outcome of an attempt; None where the pod is gone."""
         kept, mark = self.cluster.pods.get(uid), self.state.marks[uid]
-        if kept is None or kept.membership is None:
+        if kept is None:
             return None
+        if kept.membership is None:  # it is of no gang any more that could wait for its user
+            return ev.TimeoutMarkFailed(uid=uid, namespace="default", name=kept.name, message="of no gang")
         if not self.cluster.says(kept):
             if str(kept.version) != mark.resource_version:
                 return ev.TimeoutMarkRenewed(pods=((uid, str(kept.version)),))
