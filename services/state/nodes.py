@@ -113,6 +113,7 @@ class NodeTable:
         self._constraints: dict[tuple[Any, ...], Constraint] = {}
         self._masks: dict[Constraint, dict[str, Any]] = {}
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        """Of empty rows 0: as if they had none."""
         self._taint_sets: dict[Taints, int] = {UNTAINTED: 0}
         self.shape_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         """Rows of equal allocatable have equal codes; empty rows are like nodes that offer nothing."""
@@ -192,7 +193,7 @@ class NodeTable:
         self.allocatable[row] = 0
         self._counted()[:, row] = 0
         self.present[row] = False
-        self.shape_codes[row] = 0
+        self.shape_codes[row] = self.taint_codes[row] = 0  # codes of what is gone mean something else one day
         held = self.ports.pop(row, {})
         for port in dict.fromkeys((protocol, number) for protocol, number, _ in held):  # perhaps at several addresses
             del self.holders[port][row]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import events as ev
-from events.objects import HostPort
-from services.state import nodes
+from events.objects import HostPort, Taint, Toleration
+from services.state import fits, nodes
 from services.state.nodes import NodeTable
 from tests.facts import node, scheduling_class
 from tests.world import GI, World
@@ -101,19 +102,59 @@ def test_the_order_of_the_nodes_is_kept_up_as_they_come_and_go(monkeypatch: pyte
     assert sorted(ranks.values()) == list(range(1, 36))
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 3)), max_size=60))
+STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 7)), max_size=60)
+"""A node by number, and what it says from now on; -1: it is gone."""
+
+
+@given(STEPS)
 def test_nodes_that_offer_the_same_have_one_code(steps: list[tuple[int, int]]) -> None:
-    """`steps`: a node by number, and what it offers from now on; -1: it is gone."""
     table = NodeTable()
-    for number, offers in steps:
-        if offers >= 0:
-            table.put(fact(f"n{number}", cpu_milli=1_000 * (offers % 2), gpu=offers // 2))
-        elif f"n{number}" in table.rows:
-            table.remove(f"n{number}")
-        codes = table.shape_codes[: table.size].tolist()
-        offered = [tuple(row) for row in table.allocatable[: table.size].tolist()]
-        assert len(set(codes)) == len(set(offered)) == len(set(zip(codes, offered, strict=True)))
-        assert max(codes, default=0) < table.shapes <= 2 * len(table.rows) + nodes.SPARE + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes, "SPARE", 0)
+        for number, offers in steps:
+            if offers >= 0:
+                table.put(fact(f"n{number}", cpu_milli=1_000 * (offers % 2), gpu=offers // 2))
+                assert table.shapes <= 2 * len(table.rows) + 1
+            elif f"n{number}" in table.rows:
+                table.remove(f"n{number}")
+            codes = table.shape_codes[: table.size].tolist()
+            offered = [tuple(row) for row in table.allocatable[: table.size].tolist()]
+            assert len(set(codes)) == len(set(offered)) == len(set(zip(codes, offered, strict=True)))
+            assert max(codes, default=0) < table.shapes
+
+
+@given(STEPS)
+def test_a_class_finds_the_nodes_whose_taints_it_tolerates(steps: list[tuple[int, int]]) -> None:
+    table, taints = NodeTable(), dict[str, tuple[Taint, ...]]()
+    tolerated = Toleration(key="t", operator="Equal", value="3", effect="")
+    table.add_class(scheduling_class("x", {"pods": 1}, tolerations=(tolerated,)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes, "SPARE", 0)
+        for number, value in steps:
+            name = f"n{number}"
+            if value >= 0:
+                taints[name] = (Taint(key="t", value=str(value), effect="NoSchedule"),) if value else ()
+                table.put(node(name, {"pods": 1}, taints=taints[name]))
+                assert len(table.taint_sets) <= 2 * len(taints) + 1
+            elif taints.pop(name, None) is not None:
+                table.remove(name)
+            fitting = fits.feasible(table, table.classes["x"])
+            expected = {table.rows[one] for one, said in taints.items() if not said or said[0].value == "3"}
+            assert set(np.flatnonzero(fitting).tolist()) == expected
+
+
+def test_taints_that_nodes_had_once_mean_nothing_for_those_that_are_there() -> None:
+    """cluster-autoscaler's have the time in their value: each is a set of its own, be the node gone with the last."""
+    table = NodeTable()
+    table.add_class(scheduling_class("x", {"pods": 1}))
+    table.put(node("n0", {"pods": 1}))
+    table.put(node("n1", {"pods": 1}))
+    for time_s in range(nodes.SPARE + 10):
+        leaving = Taint(key="DeletionCandidateOfClusterAutoscaler", value=str(time_s), effect="NoSchedule")
+        table.put(node("n1" if time_s < nodes.SPARE else "n0", {"pods": 1}, taints=(leaving,)))
+        if time_s == nodes.SPARE - 1:
+            table.remove("n1")
+        assert fits.feasible(table, table.classes["x"]).tolist()[:2] == [time_s < nodes.SPARE, False]
 
 
 def test_what_nodes_offered_once_has_no_code_for_ever() -> None:
