@@ -3,7 +3,8 @@
 - Some definitions have no status subresource (Koordinator's, Volcano's). There the status is a field like any other, and
   the object itself is patched. Discovery tells.
 - The patch of a custom resource's status overlooks the UID. So each carries a resourceVersion: that of the fact, or of
-  the write before. When somebody else wrote meanwhile, the object is read, and its UID compared, before a second try.
+  the write before. When somebody else wrote meanwhile, the object is read, and its UID compared. Written it is when that
+  is asked for again: who was replaced meanwhile knows it by then, and does not overwrite what his successor said.
 - Kubernetes' own PodGroups have conditions. When one changed last is what stands there, unless it changes now.
 """
 
@@ -40,7 +41,7 @@ class GroupStatusWriter:
     ) -> int:
         """Write it if the PodGroup is still this one; `known` is the resourceVersion of the fact. Requests that it took.
 
-        Raises NotFound, Conflict (somebody writes all the time), ApiError.
+        Raises NotFound, Conflict (somebody else wrote it: ask again in a while), ApiError.
         """
         if len(self._versions) > REMEMBERED:
             self._versions.clear()
@@ -60,10 +61,10 @@ class GroupStatusWriter:
             await self._patch(resource, namespace, name, uid, at, status)
         except Conflict:
             seen = await self._look(resource, namespace, name, uid)
-            if seen is None:
-                return requests + 1
-            await self._patch(resource, namespace, name, uid, seen.metadata.resource_version, status)
-            requests += 2
+            if seen is not None:
+                self._versions[uid] = seen.metadata.resource_version
+                raise
+            requests += 1
         except NotFound:
             self._served = None  # it may be the status subresource that is gone
             raise

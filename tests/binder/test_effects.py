@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 import events as ev
+from events.envelope import decode
 from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
+from services.binder.service.write_behind import DEFAULT_RATES, Rate, WriteBehind
 from services.kubernetes.binding import BindResult
+from services.kubernetes.errors import Conflict, Forbidden, Unreachable
 from tests.waiting import until
 from tests.world import World
 
@@ -132,6 +135,101 @@ async def test_an_api_server_without_an_answer_is_not_asked_for_everything(monke
     assert binding.effects.busy, "a load, whether they were bound at once or at last"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_eviction_that_was_never_sent_is_no_doubt() -> None:
+    """The API server was away, and is back with a refusal: there is no older attempt that might still land."""
+    answers: list[Exception] = [
+        Unreachable("evict", "ClientConnectorError", "connection refused", sent=False),
+        Forbidden("evict", 403, "Forbidden", "no right to evict"),
+    ]
+
+    async def evict(*_: str) -> None:
+        raise answers.pop(0)
+
+    intended = {"p0": SimpleNamespace(namespace="ml", name="p0")}
+    outcomes: list[ev.Event] = []
+    decider: Any = SimpleNamespace(state=SimpleNamespace(permitted={}, evictions=intended), report=outcomes.append)
+    evicting = Effects(decider, SimpleNamespace(evict=evict), 4)  # type: ignore[arg-type]
+    evicting._evict_later("p0")
+    running = asyncio.create_task(evicting.run())
+    await until(lambda: outcomes, "its outcome")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ev.EvictionFailed]
+
+
+class Refusing:
+    """An API server: one binding without an answer, then refusals; what is written to the pod takes hold unanswered."""
+
+    def __init__(self, version: str) -> None:
+        self.version, self.asked = version, 0
+        self.said: list[dict[str, str]] = []
+        self.answers = False
+
+    async def bind(self, namespace: str, name: str, uid: str, version: str, node: str) -> BindResult:
+        self.asked += 1
+        if version != self.version:
+            return BindResult("precondition", "the object has been modified")
+        return BindResult("in_doubt" if self.asked == 1 else "rejected", "a webhook")
+
+    async def patch_pod_status(self, namespace: str, name: str, uid: str, version: str, status: Any) -> str:
+        if version != self.version:
+            raise Conflict("patch", 409, "Conflict", "the object has been modified")
+        self.said += status["conditions"]
+        self.version = str(int(version) + 1_000)
+        if not self.answers:
+            raise Unreachable("patch", "Timeout", "", sent=True)
+        return self.version
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        metadata = SimpleNamespace(uid=name, resource_version=self.version, deletion_timestamp=None)
+        return SimpleNamespace(metadata=metadata, spec=SimpleNamespace(node_name="", scheduling_gates=()))
+
+    async def create_event(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+async def test_a_pod_hears_again_what_it_waits_for_where_a_write_that_fenced_its_binding_had_no_answer() -> None:
+    """That write says that the binding failed. The log knows of what was said before, which it is to say again."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod("waits", cpu=2)
+    outcomes: list[ev.Event] = []
+    decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append)
+    client: Any = Refusing("")
+    behind = WriteBehind(decider, client, holder="test", busy=lambda: False, rates=DEFAULT_RATES)
+    binding = Effects(decider, client, 4, overwrites=behind.doubt_condition)
+
+    def logged() -> None:
+        if outcomes:
+            said, outcomes[:] = list(outcomes), []
+            world.append("binder", said, cause="outcome")
+
+    async def refused() -> None:
+        world.plan()
+        behind.notice(decode(world.log.commits[-1]))
+        client.version = client.version or world.state.pods["waits"].resource_version
+        client.answers = True
+        for _ in range(2):  # the pod is another than the log knows
+            await behind._round(Rate(1_000.0), behind._due_conditions)
+        behind._report_conditions()
+        logged()
+        client.answers = False
+
+    await refused()
+    world.node("n0", cpu=4)
+    world.pass_s(20)
+    world.plan()
+    world.judge()
+    while world.state.permitted:
+        await binding._bind("waits", 0.0)
+        logged()
+    assert client.said[-1]["reason"] == "BindingFailed"
+    world.node("n0", cpu=1)
+    world.pass_s(20)
+    await refused()
+    assert [one["reason"] for one in client.said] == ["Unschedulable", "BindingFailed", "Unschedulable"]
 
 
 async def test_evictions_in_flight_are_bounded() -> None:

@@ -190,6 +190,21 @@ async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: Wor
     assert cluster.said() == ["p1", "p2"]
 
 
+async def test_a_refusal_is_no_answer_to_an_attempt_in_doubt(world: World, cluster: Cluster) -> None:
+    """That one may still land: given up now, it would annotate a gang of which its user has made another."""
+    cluster.answers = [Unreachable("annotate", "Timeout", "", sent=True)] * 3
+    cluster.answers += [ApiError("annotate", 403, "Forbidden", "no right to patch pods")] * 3
+    binder = Binder(world, cluster).noticed()
+    for _ in range(3):
+        assert await binder.round() == []
+    assert len(cluster.tried) == 6, "a refusal is not repeated in the next round"
+    assert len(binder.behind._failed) == 3
+    while binder.behind._failed:
+        binder.behind._failed.popleft()()
+    assert [type(event) for event in await binder.round()] == [ev.TimeoutMarked]
+    assert cluster.said() == ["p0", "p1", "p2"]
+
+
 async def test_a_doubt_is_forgotten_with_its_pod(world: World, cluster: Cluster) -> None:
     cluster.answers = [Unreachable("annotate", "Timeout", "", sent=True)] * 3
     binder = Binder(world, cluster).noticed()

@@ -31,7 +31,7 @@ class Client:
         self.version = 1_000
         self.away = False
         self.elsewhere = ""
-        """The pods' resourceVersion, when somebody else wrote them."""
+        """The resourceVersion of pods and PodGroups, when somebody else wrote them."""
 
     async def patch_pod_status(self, namespace: str, name: str, uid: str, version: str, status: Any) -> str:
         await asyncio.sleep(0)
@@ -50,8 +50,14 @@ class Client:
     async def discover(self) -> Served:
         return Served({})
 
-    async def patch_pod_group_status(self, *about: Any, **_: Any) -> str:
+    async def get_pod_group(self, _: Any, namespace: str, name: str) -> Any:
+        metadata = SimpleNamespace(uid=f"pg-{name}", resource_version=self.elsewhere)
+        return SimpleNamespace(metadata=metadata, status=SimpleNamespace(conditions=()))
+
+    async def patch_pod_group_status(self, *about: Any, resource_version: str, **_: Any) -> str:
         self._answer()
+        if self.elsewhere and resource_version != self.elsewhere:
+            raise Conflict("write", 409, "Conflict", "the object has been modified")
         self.phases.append(about[4]["phase"])
         self.version += 1
         return str(self.version)
@@ -251,6 +257,127 @@ async def test_a_status_whose_write_had_no_answer_is_not_taken_for_the_one_befor
             writer._gangs[gang.key] = None
             await writer._round(Rate(1_000.0), writer._due_gangs)
     assert client.phases == ["Running", "Running"]
+
+
+async def test_a_pod_group_that_somebody_else_wrote_is_looked_at_now_and_written_in_the_next_round() -> None:
+    """As a pod is: a binder that was stopped and replaced wakes up, and does not overwrite what its successor said."""
+    world, client = World(), Client()
+    client.elsewhere = "4711"
+    world.pod_group("train", 1)
+    writer, _ = behind(world, client)
+    writer.notice(decode(world.log.commits[-1]))
+    await writer._round(Rate(1_000.0), writer._due_gangs)
+    assert (client.phases, list(writer._gangs)) == ([], ["default/train"])
+    await writer._round(Rate(1_000.0), writer._due_gangs)
+    assert (client.phases, list(writer._gangs)) == (["Pending"], [])
+
+
+class Reader:
+    """What users read of a world, brought up to date commit by commit."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.client = world, Client()
+        self.writer, self.outcomes = behind(world, self.client)
+        self.seen = 0
+
+    def notice(self) -> None:
+        for stored in self.world.log.commits[self.seen :]:
+            self.writer.notice(decode(stored))
+        self.seen = len(self.world.log.commits)
+
+    async def round(self, *, logged: bool = True) -> None:
+        """One round; without `logged` the log has not heard of it yet."""
+        self.notice()
+        await self.writer._round(Rate(1_000.0), self.writer._due_gangs)
+        await told(self.writer)
+        if logged and self.outcomes:
+            said, self.outcomes[:] = list(self.outcomes), []
+            self.world.append("binder", said, cause="outcome")
+            self.notice()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_pod_that_is_gone_at_once_counts_no_longer_in_the_status_of_its_pod_group(resumed: bool) -> None:
+    """Deleted by force, or while nobody looked: no fact says before that it is on its way out."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2)
+    for name in ("train-0", "train-1"):
+        world.pod(name, "train")
+    world.settle()
+    reader = Reader(world)
+    if resumed:
+        reader.writer.resume()
+        reader.seen = len(world.log.commits)
+    await reader.round()
+    world.deleted("train-1")
+    await reader.round()
+    assert reader.client.phases == ["Running", "Pending"]
+
+
+async def test_a_gang_that_a_pod_left_for_another_says_so() -> None:
+    world = World()
+    for name in ("old", "new"):
+        world.pod_group(name, 2)
+    for name in ("p0", "p1"):
+        world.pod(name, "old")
+    reader = Reader(world)
+    await reader.round()
+    assert sorted(reader.client.phases) == ["Pending", "Scheduling"]
+    world.pod("p1", "new")
+    await reader.round()
+    assert reader.client.phases[2:] == ["Pending"]
+
+
+async def test_what_has_finished_stays_finished_when_its_pods_are_removed() -> None:
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    world.settle()
+    world.finished("train-0")
+    reader = Reader(world)
+    await reader.round()
+    world.deleted("train-0")
+    await reader.round()
+    assert reader.client.phases == ["Finished"]
+    assert not reader.writer._gang_of
+
+
+async def test_pods_that_are_set_aside_are_told_so() -> None:
+    """The binder's own word: no planner refuses them."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod_group("train", 2)
+    for name in ("train-0", "train-1"):
+        world.pod(name, "train")
+    world.propose("default/train", {"train-0": "n0", "train-1": "n0"})
+    reader = Reader(world)
+    await reader.round()
+    world.judge()
+    await reader.round()
+    assert reader.client.conditions == ["train-0", "train-1"]
+    assert {one["reason"] for one in reader.client.said} == {"SetAside"}
+
+
+async def test_a_word_of_which_the_log_hears_late_is_taken_back_if_it_is_not_true_any_more() -> None:
+    """Told of another reason, and refused as before until the log knew: it seemed to have been told that already."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("waits", cpu=200)
+    world.settle()
+    reader = Reader(world)
+    await reader.round()
+    cohort = world.state.cohorts[world.state.groups["pod/default/waits"].cohort]
+    condition = cohort.condition
+    for reason in ("InsufficientRoom: node(s) were unschedulable", condition):
+        cohort.condition = cohort.message = reason
+        reader.writer._pods["waits"] = None
+        await reader.round(logged=False)
+    for _ in range(2):
+        await reader.round()
+    assert reader.client.said[-1]["message"] == condition
+    assert world.state.pods["waits"].reported == condition
 
 
 async def test_a_refusal_for_good_is_not_said_again(world: World) -> None:

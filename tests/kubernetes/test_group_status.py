@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from services.kubernetes import group_status
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import served
-from services.kubernetes.errors import NotFound
+from services.kubernetes.errors import Conflict, NotFound
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import POD_GROUPS, Resource
 from services.simulator.cluster import SimulatedCluster
@@ -79,13 +80,18 @@ async def test_our_own_writes_need_no_second_look(cluster: SimulatedCluster, cli
     assert took == [2, 1, 1], "discovery, once"
 
 
-async def test_somebody_else_wrote_meanwhile(cluster: SimulatedCluster, client: Client) -> None:
+async def test_what_somebody_else_wrote_is_looked_at_now_and_written_when_that_is_asked_for_again(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    """A binder that was stopped and replaced overwrote what its successor had said, before it knew of that."""
     writer = GroupStatusWriter(client)
     metadata = cluster.create(pod_group("g", 3))["metadata"]
     cluster.patch("PodGroup", "g", {"metadata": {"labels": {"x": "y"}}}, "default")
-    await writer.write(
-        POD_GROUPS, "default", "g", metadata["uid"], metadata["resourceVersion"], {"phase": "Scheduling"}
-    )
+    about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    with pytest.raises(Conflict):
+        await writer.write(POD_GROUPS, *about, {"phase": "Scheduling"})
+    assert "status" not in cluster.get("PodGroup", "g", "default")
+    await writer.write(POD_GROUPS, *about, {"phase": "Scheduling"})
     assert cluster.get("PodGroup", "g", "default")["status"] == {"phase": "Scheduling"}
 
 
@@ -95,7 +101,10 @@ async def test_what_somebody_wrote_there_may_be_no_condition(cluster: SimulatedC
     odd: Any = {"conditions": [{"type": ["a list"]}, {"type": {}}, {}]}
     await client.patch_pod_group_status(WITHOUT, "default", "g", obj["metadata"]["uid"], odd, subresource=False)
     about = ("default", "g", obj["metadata"]["uid"], obj["metadata"]["resourceVersion"])
-    assert await GroupStatusWriter(client).write(WITHOUT, *about, {"phase": "Running"}) == 4
+    writer = GroupStatusWriter(client)
+    with pytest.raises(Conflict):
+        await writer.write(WITHOUT, *about, {"phase": "Running"})
+    assert await writer.write(WITHOUT, *about, {"phase": "Running"}) == 1
     assert cluster.get("PodGroup.scheduling.volcano.sh", "g", "default")["status"]["phase"] == "Running"
 
 
@@ -141,6 +150,8 @@ async def test_kubernetes_own_conditions_keep_the_time_at_which_they_changed(
         return {"conditions": [said]}
 
     async def written(writer: GroupStatusWriter, status: str, message: str) -> str:
+        with suppress(Conflict):  # the other writer of this test wrote it last
+            await writer.write(native, *about, condition(status, message))
         await writer.write(native, *about, condition(status, message))
         found = cluster.get("PodGroup.scheduling.k8s.io", "g")["status"]["conditions"]
         assert [one["type"] for one in found] == ["DisruptionTarget", "PodGroupScheduled"], "merged by type"

@@ -95,7 +95,6 @@ async def run(
         applied=applied,
         started=started,
     )
-    effects = Effects(decider, client, concurrency)
     behind = WriteBehind(
         decider,
         client,
@@ -103,6 +102,7 @@ async def run(
         busy=lambda: effects.busy,
         rates=rates,
     )
+    effects = Effects(decider, client, concurrency, overwrites=behind.doubt_condition)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
         if leases is not None:

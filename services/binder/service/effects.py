@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 import events as ev
@@ -17,6 +18,7 @@ from events.envelope import Commit
 from services import telemetry
 from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
 from services.decider import Decider
+from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.state.records import PERMITTED
@@ -28,8 +30,6 @@ LOAD, LULL_S = 50, 1.0
 """So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
 REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
-NO_ROOM_IN_BUDGET = 429
-"""A disruption budget says: not now. Nothing was evicted."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 REPEATED = 1_024
 """Bindings that are repeated at a time, 200 a second when all of them have waited for long. More hold up the rest: then
@@ -39,9 +39,13 @@ it is the API server itself that gives no answer."""
 class Effects:
     """Bindings and evictions: from the intents in the state to outcomes in the log."""
 
-    def __init__(self, decider: Decider, client: Client, concurrency: int) -> None:
-        """`concurrency`: so many bindings, and so many evictions, are asked for at a time."""
+    def __init__(
+        self, decider: Decider, client: Client, concurrency: int, *, overwrites: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`concurrency`: so many bindings, and so many evictions, are asked for at a time. `overwrites` hears of each pod
+        whose condition is written from here."""
         self._decider = decider
+        self._overwrites = overwrites
         self._client = client
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
@@ -180,6 +184,8 @@ class Effects:
         message = f"binding to {intent.node} at version {intent.resource_version} was refused: {refused.message}"
         said = {"type": "PodScheduled", "status": "False", "reason": "BindingFailed", "message": message}
         pod = self._decider.state.pods.get(intent.uid)
+        if pod is not None:
+            self._overwrites(intent.uid)
         if pod is not None and not pod.reported:
             said["lastTransitionTime"] = second_time(time.time_ns())
         names = (intent.namespace, intent.name, intent.uid)
@@ -251,7 +257,7 @@ class Effects:
             if seen is not None and seen.metadata.uid == uid and seen.metadata.deletion_timestamp is None:
                 return None
         except ApiError as error:
-            if error.retryable and error.code != NO_ROOM_IN_BUDGET:
+            if result_of(error).outcome == "in_doubt":
                 self._doubtful_evictions.add(uid)
             if error.retryable or uid in self._doubtful_evictions:
                 return None

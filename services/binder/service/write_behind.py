@@ -26,7 +26,7 @@ from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import Resource
 from services.state import membership, timeouts
-from services.state.records import PENDING, Pod
+from services.state.records import FAILED, PENDING, SUCCEEDED, Pod
 
 logger = logging.getLogger("muster.binder")
 ROUND_S = 0.5
@@ -124,6 +124,8 @@ class WriteBehind:
         self._versions: dict[str, str] = {}
         """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
         next round: who was replaced meanwhile knows it by then, and does not overwrite what his successor said."""
+        self._gang_of: dict[str, str] = {}
+        """UID → gang of pods that have not finished: the state knows no more whose a pod was that is gone."""
         self._written: dict[str, tuple[str, dict[str, object]]] = {}
         """Gang → UID of the PodGroup, and what was written to it last."""
         self._statuses = GroupStatusWriter(client)
@@ -140,12 +142,11 @@ class WriteBehind:
                 note(self, event, commit.header.time_ns)
 
     def note_refused(self, event: ev.GroupsRefused, _: int) -> None:
-        state = self._decider.state
         for key in event.groups:
-            group = state.groups.get(key)
-            if group is not None:
-                self._pods.update(dict.fromkeys(membership.members(state, group)))
-                self._gangs.update(dict.fromkeys(group.gangs))
+            self._note_group(key)
+
+    def note_set_aside(self, event: ev.DisagreementDetected, _: int) -> None:
+        self._note_group(event.group)
 
     def note_bound(self, event: ev.PodBound, time_ns: int) -> None:
         self._events.append(scheduled(event, time_ns))
@@ -168,10 +169,15 @@ class WriteBehind:
     def note_pod(self, event: ev.PodFinished | ev.PodAssigned | ev.PodTerminating, _: int) -> None:
         self._note_gang(event.uid)
 
+    def note_reported(self, event: ev.ConditionsReported, _: int) -> None:
+        """Until here the log had an older word of these pods: whether it is still the right one was judged by that."""
+        self._pods.update(dict.fromkeys(uid for uid, _ in event.pods))
+
     def note_gone(self, event: ev.PodDeleted, _: int) -> None:
         self._in_doubt.discard(event.uid)
         self._doubtful.discard(event.uid)
         self._versions.pop(event.uid, None)
+        self._note_gang(event.uid)
 
     def note_pod_group(self, event: ev.PodGroupObserved | ev.PodGroupDeleted, _: int) -> None:
         self._gangs[dialects.gang_key(event.dialect, event.namespace, event.name)] = None
@@ -184,14 +190,30 @@ class WriteBehind:
                 self._pods.update(dict.fromkeys(membership.members(state, state.groups[key])))
         self._in_doubt.update(uid for uid, pod in state.pods.items() if pod.status == PENDING and pod.reported)
         self._gangs.update(dict.fromkeys(state.gangs))
+        for uid in state.pods:
+            self._note_gang(uid)
         self._marks.update(dict.fromkeys(state.marks))
         self._doubtful.update(state.marks)
         self._events.extend(rejected(event, 0) for event in state.rejections.values())
 
+    def _note_group(self, key: str) -> None:
+        state = self._decider.state
+        group = state.groups.get(key)
+        if group is not None:
+            self._pods.update(dict.fromkeys(membership.members(state, group)))
+            self._gangs.update(dict.fromkeys(group.gangs))
+
     def _note_gang(self, uid: str) -> None:
+        """The gang of a pod, and the one that it left. Who has finished and is removed still counts as it did."""
         pod = self._decider.state.pods.get(uid)
-        if pod is not None and pod.gang:
-            self._gangs[pod.gang] = None
+        gang = pod.gang if pod is not None else ""
+        self._gangs.update(dict.fromkeys(key for key in (self._gang_of.pop(uid, ""), gang) if key))
+        if gang and pod is not None and pod.status not in (SUCCEEDED, FAILED):
+            self._gang_of[pod.fact.uid] = gang
+
+    def doubt_condition(self, uid: str) -> None:
+        """Somebody is about to write the pod's condition. What comes of that the log may never hear."""
+        self._in_doubt.add(uid)
 
     # ----------------------------------------------------------------------------------------------------------- write
 
@@ -330,7 +352,11 @@ class WriteBehind:
         resource = Resource.custom(dialects.POD_GROUPS[fact.dialect], "podgroups")
         about = (fact.namespace, fact.name, fact.uid, fact.resource_version)
         self._written.pop(key, None)  # without an answer it may be written, and what was before is not there any more
-        requests = await self._statuses.write(resource, *about, status)
+        try:
+            requests = await self._statuses.write(resource, *about, status)
+        except Conflict:
+            self._gangs[key] = None  # seen now, written in the next round: as a condition is
+            return 2
         self._written[key] = (fact.uid, status)
         return requests
 
@@ -345,6 +371,9 @@ class WriteBehind:
         if found.outcome == "in_doubt":
             self._doubtful.add(uid)
             self._marks[uid] = None
+            return 1
+        if found.outcome == "refused" and uid in self._doubtful:  # that is no answer to the attempt that may still land
+            self._failed.append(partial(_put, self._marks, uid))
             return 1
         self._doubtful.discard(uid)
         if found.outcome == "written":
@@ -379,6 +408,8 @@ class WriteBehind:
 
 NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
     ev.GroupsRefused: WriteBehind.note_refused,
+    ev.DisagreementDetected: WriteBehind.note_set_aside,
+    ev.ConditionsReported: WriteBehind.note_reported,
     ev.PodBound: WriteBehind.note_bound,
     ev.GangTimedOut: WriteBehind.note_marks,
     ev.TimeoutMarkRenewed: WriteBehind.note_marks,
