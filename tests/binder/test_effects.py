@@ -13,8 +13,8 @@ from events.envelope import decode
 from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
 from services.binder.service.write_behind import DEFAULT_RATES, Rate, WriteBehind
-from services.kubernetes.binding import BindResult
-from services.kubernetes.errors import Conflict, Forbidden, Unreachable
+from services.kubernetes.binding import BindResult, Outcome
+from services.kubernetes.errors import ApiError, Conflict, Forbidden, Unreachable
 from tests.waiting import until
 from tests.world import World
 
@@ -22,17 +22,26 @@ MANY = 2 * LOAD
 
 
 class Client:
-    """Binds; `in_doubt`: so many times without an answer. `silent`: pods for which no answer comes at all."""
+    """Binds; `in_doubt`: so many times without an answer. `silent`: pods for which no answer comes at all. All answers
+    wait for `answers`."""
 
     def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.in_doubt = self.asked = 0
         self.silent: set[str] = set()
+        self.told: dict[Outcome, set[str]] = {"gone": set(), "rejected": set(), "precondition": set()}
+        """Answer → the pods that get it."""
         self.tried: set[str] = set()
 
     async def bind(self, namespace: str, name: str, uid: str, *_: str) -> BindResult:
         await asyncio.sleep(0)
         self.asked += 1
         self.tried.add(uid)
+        await self.answers.wait()
+        for told, pods in self.told.items():
+            if uid in pods:
+                return BindResult(told, "the server's words")
         if self.in_doubt or uid in self.silent:
             self.in_doubt = max(0, self.in_doubt - 1)
             return BindResult("in_doubt", "no answer", "", 0.0)
@@ -42,7 +51,7 @@ class Client:
 class Binding:
     """A binder's effects over a log in which `MANY` bindings are intended."""
 
-    def __init__(self) -> None:
+    def __init__(self, concurrency: int = 4) -> None:
         self.world, self.client = World(), Client()
         self.world.node("n0", cpu=MANY, memory_gi=1000)
         for i in range(MANY):
@@ -53,7 +62,7 @@ class Binding:
         assert len(self.intents) == MANY
         self.outcomes: list[ev.Event] = []
         decider: Any = SimpleNamespace(state=self.world.state, report=self.outcomes.append)
-        self.effects = Effects(decider, self.client, 4)  # type: ignore[arg-type]
+        self.effects = Effects(decider, self.client, concurrency)  # type: ignore[arg-type]
 
     async def bind(self, *uids: str) -> None:
         before = len(self.outcomes)
@@ -72,19 +81,122 @@ async def binding() -> Any:
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_few_bindings_in_a_second_are_no_load(binding: Binding) -> None:
+async def test_a_few_bindings_in_a_second_are_no_load(binding: Binding, caplog: pytest.LogCaptureFixture) -> None:
     """A soak found it: at 25 pods/s there was always one within the last second, and so what is written behind had its
     turn every five seconds alone: at a third of its rates, with Kubernetes events that came half an hour late."""
     await binding.bind(*binding.intents[: LOAD - 1])
     assert not binding.effects.busy
+    assert not caplog.records, "nothing of what went well"
 
 
 async def test_many_are_one_until_they_are_some_time_ago(binding: Binding, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "LULL_S", float("inf"))
+    monkeypatch.setattr(effects, "LULL_S", 60.0)
     await binding.bind(*binding.intents)
     assert binding.effects.busy
     monkeypatch.setattr(effects, "LULL_S", 0.0)
     assert not binding.effects.busy
+
+
+async def test_one_that_is_asked_for_or_is_to_be_is_on_its_way(binding: Binding) -> None:
+    """What users read is written while none is."""
+    binding.client.answers.clear()
+    binding.effects._put(binding.intents[0])
+    assert binding.effects.busy
+    await until(lambda: binding.client.asked, "the attempt")
+    assert not binding.effects._queue.qsize()
+    assert binding.effects.busy
+    binding.client.answers.set()
+    await until(lambda: binding.outcomes, "the answer")
+    await until(lambda: not binding.effects.busy, "it to be over")
+
+
+@pytest.mark.parametrize("concurrency", [1, 64])
+async def test_one_in_doubt_is_repeated_however_few_may_be_asked_for_at_a_time(concurrency: int) -> None:
+    binding = Binding(concurrency)
+    binding.client.in_doubt = 1
+    running = asyncio.create_task(binding.effects.run())
+    await binding.bind(binding.intents[0])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long was waited between attempts: it is over at once."""
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def over(delay_s: float) -> None:
+        if delay_s >= effects.FIRST_RETRY_S:
+            waited.append(round(delay_s, 3))
+        await sleep(0 if delay_s >= effects.FIRST_RETRY_S else delay_s)
+
+    monkeypatch.setattr(asyncio, "sleep", over)
+    return waited
+
+
+EVER_MORE_SELDOM = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+async def test_a_binding_without_an_answer_is_repeated_ever_more_seldom_but_every_five_seconds(
+    binding: Binding, pauses: list[float]
+) -> None:
+    binding.client.silent = {binding.intents[0]}
+    binding.effects._put(binding.intents[0])
+    await until(lambda: len(pauses) >= 9, "it to be repeated")
+    assert pauses[:9] == EVER_MORE_SELDOM
+
+
+async def test_a_pod_that_has_finished_meanwhile_has_no_intent(binding: Binding) -> None:
+    first, second = binding.intents[:2]
+    binding.world.finished(first)
+    binding.effects._put(first)
+    await binding.bind(second)
+    assert binding.client.tried == {second}
+
+
+async def test_a_pod_that_is_gone_is_neither_written_nor_warned_of(
+    binding: Binding, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever became of an attempt before: nothing of it can land any more."""
+    uid = binding.intents[0]
+    binding.effects._doubtful.add(uid)
+    binding.client.told["gone"] = {uid}
+    await binding.bind(uid)
+    assert [outcome.reason for outcome in binding.outcomes if isinstance(outcome, ev.BindingFailed)] == ["PodGone"]
+    assert not caplog.records
+
+
+async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(binding: Binding) -> None:
+    uid = binding.intents[0]
+    binding.effects._doubtful.add(uid)
+    binding.client.told["rejected"] = {uid}
+    binding.client.answers.clear()
+    binding.effects._put(uid)
+    await until(lambda: binding.client.asked, "the attempt")
+    binding.world.deleted(uid)
+    binding.client.answers.set()
+    await until(lambda: not binding.effects._doubtful, "it to be settled")
+    assert not binding.outcomes
+
+
+async def test_a_pod_that_changed_is_looked_at_until_that_has_an_answer(binding: Binding) -> None:
+    uid = binding.intents[0]
+    looks = 0
+
+    async def get_pod(namespace: str, name: str) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks < 3:
+            raise Unreachable("get", "ServerDisconnectedError", "", sent=True)
+        metadata = SimpleNamespace(uid=name, resource_version="4711", deletion_timestamp=None)
+        return SimpleNamespace(metadata=metadata, spec=SimpleNamespace(node_name="", scheduling_gates=()))
+
+    binding.client.told["precondition"] = {uid}
+    binding.client.get_pod = get_pod  # type: ignore[attr-defined]
+    await binding.bind(uid)
+    assert [type(outcome) for outcome in binding.outcomes] == [ev.BindingRenewed]
+    assert looks == 3
 
 
 async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding) -> None:
@@ -115,6 +227,15 @@ async def test_those_in_doubt_hold_up_nobody_else(binding: Binding, caplog: pyte
     assert not binding.effects._doubtful
 
 
+async def test_a_warning_counts_what_came_to_nothing_since_the_one_before(
+    binding: Binding, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effects, "WARNED_S", 0.0)
+    binding.client.in_doubt = 2
+    await binding.bind(binding.intents[0])
+    assert [record.args[0] for record in caplog.records if record.args] == [1, 1]
+
+
 async def test_an_api_server_without_an_answer_is_not_asked_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effects, "REPEATED", 8)
     monkeypatch.setattr(effects, "FIRST_RETRY_S", 0.001)
@@ -137,26 +258,67 @@ async def test_an_api_server_without_an_answer_is_not_asked_for_everything(monke
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_an_eviction_that_was_never_sent_is_no_doubt() -> None:
-    """The API server was away, and is back with a refusal: there is no older attempt that might still land."""
-    answers: list[Exception] = [
+class Evicting:
+    """A binder's effects over evictions that are intended. `answers`: what the API server says to each, in turn; at the
+    end it evicts. `pods`: those of which it knows when it is asked."""
+
+    def __init__(self, *uids: str, answers: list[ApiError] | None = None) -> None:
+        self.answers = answers or []
+        self.asked: list[str] = []
+        self.pods: dict[str, Any] = {}
+        self.in_flight = self.most = 0
+        self.outcomes: list[ev.Event] = []
+        self.intended = {uid: SimpleNamespace(namespace="ml", name=uid) for uid in uids}
+        state = SimpleNamespace(permitted={}, evictions=self.intended)
+        decider: Any = SimpleNamespace(state=state, report=self.outcomes.append)
+        self.effects = Effects(decider, self, 4)  # type: ignore[arg-type]
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        await asyncio.sleep(0)
+        self.in_flight -= 1
+        self.asked.append(uid)
+        if self.answers:
+            raise self.answers.pop(0)
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        if isinstance(found := self.pods.get(name), ApiError):
+            del self.pods[name]
+            raise found
+        return found
+
+    async def __aenter__(self) -> Evicting:
+        self._running = asyncio.create_task(self.effects.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+
+
+BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+async def test_an_eviction_that_was_not_executed_is_no_doubt() -> None:
+    """Never sent, or kept off by a disruption budget: a refusal is about no older attempt that might still land."""
+    not_executed = [
         Unreachable("evict", "ClientConnectorError", "connection refused", sent=False),
-        Forbidden("evict", 403, "Forbidden", "no right to evict"),
+        ApiError("evict", 429, "TooManyRequests", BUDGET),
     ]
+    async with Evicting("p0", answers=[*not_executed, Forbidden("evict", 403, "Forbidden", "no right")]) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert [type(outcome) for outcome in evicting.outcomes] == [ev.EvictionFailed]
 
-    async def evict(*_: str) -> None:
-        raise answers.pop(0)
 
-    intended = {"p0": SimpleNamespace(namespace="ml", name="p0")}
-    outcomes: list[ev.Event] = []
-    decider: Any = SimpleNamespace(state=SimpleNamespace(permitted={}, evictions=intended), report=outcomes.append)
-    evicting = Effects(decider, SimpleNamespace(evict=evict), 4)  # type: ignore[arg-type]
-    evicting._evict_later("p0")
-    running = asyncio.create_task(evicting.run())
-    await until(lambda: outcomes, "its outcome")
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [ev.EvictionFailed]
+async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_ever_more_seldom(
+    pauses: list[float],
+) -> None:
+    async with Evicting("p0", answers=[ApiError("evict", 429, "TooManyRequests", BUDGET)] * 9) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert pauses == EVER_MORE_SELDOM
 
 
 class Refusing:
@@ -230,31 +392,15 @@ async def test_a_pod_hears_again_what_it_waits_for_where_a_write_that_fenced_its
     world.pass_s(20)
     await refused()
     assert [one["reason"] for one in client.said] == ["Unschedulable", "BindingFailed", "Unschedulable"]
+    assert ["lastTransitionTime" in one for one in client.said] == [True, False, False], "it was False all the time"
 
 
 async def test_evictions_in_flight_are_bounded() -> None:
     """Of a gang of thousands whose policy is `evict`: all at once, they held up bindings, and waited for a connection
     until their time was over."""
-    asked: list[str] = []
-    in_flight, most = 0, 0
-
-    async def evict(namespace: str, name: str, uid: str) -> None:
-        nonlocal in_flight, most
-        in_flight += 1
-        most = max(most, in_flight)
-        await asyncio.sleep(0)
-        in_flight -= 1
-        asked.append(uid)
-
     pods = [f"p{number}" for number in range(MANY)]
-    intended = {uid: SimpleNamespace(namespace="ml", name=uid) for uid in pods}
-    outcomes: list[ev.Event] = []
-    decider: Any = SimpleNamespace(state=SimpleNamespace(permitted={}, evictions=intended), report=outcomes.append)
-    evicting = Effects(decider, SimpleNamespace(evict=evict), 4)  # type: ignore[arg-type]
-    evicting.resume()
-    running = asyncio.create_task(evicting.run())
-    await until(lambda: len(outcomes) == MANY, "all to be evicted")
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert sorted(asked) == sorted(pods)
-    assert most == 4
+    async with Evicting(*pods) as evicting:
+        evicting.effects.resume()
+        await until(lambda: len(evicting.outcomes) == MANY, "all to be evicted")
+    assert sorted(evicting.asked) == sorted(pods)
+    assert evicting.most == 4

@@ -252,20 +252,37 @@ async def test_a_pod_that_somebody_else_bound_stays_where_it_is(muster: Muster) 
     await muster.check()
 
 
+@pytest.mark.parametrize("status", [403, 422])
 async def test_a_refusal_after_an_attempt_in_doubt_is_no_answer_until_a_write_of_our_own_fenced_that_attempt(
-    muster: Muster,
+    muster: Muster, status: int
 ) -> None:
     """Design, rule 5: given up only after this writer's own acknowledged write, so that every older attempt must fail."""
     muster.cluster.create(pod("refused"))
     before = muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"]
     muster.cluster.faults.plan(verb="bind", hang_up=True, times=1)
-    muster.cluster.faults.plan(verb="bind", status=422, times=1)
+    muster.cluster.faults.plan(verb="bind", status=status, times=1)
     muster.start()
     await until(lambda: muster.events(ev.BindingFailed), "the intent to be given up")
     assert muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"] != before
-    conditions = muster.cluster.get("Pod", "refused")["status"]["conditions"]
-    assert all(one["lastTransitionTime"] for one in conditions if one["type"] == "PodScheduled")
+    said = muster.scheduled("refused")
+    assert (said["status"], said["reason"], bool(said["lastTransitionTime"])) == ("False", "BindingFailed", True)
+    assert f"at version {before} was refused: " in said["message"]
     await until(lambda: muster.node_of("refused"), "the pod to be bound after its backoff")
+    await muster.check()
+
+
+async def test_a_refusal_is_no_answer_to_an_attempt_of_a_binder_before(muster: Muster) -> None:
+    muster.cluster.create(pod("refused"))
+    muster.cluster.faults.plan(verb="bind", status=429, times=0)
+    muster.start()
+    await until(lambda: muster.events(ev.GangPermitted), "the permit")
+    await muster.kill("binder")
+    before = muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"]
+    muster.cluster.faults.lift()
+    muster.cluster.faults.plan(verb="bind", status=422, times=1)
+    muster.start("binder")
+    await until(lambda: muster.events(ev.BindingFailed), "the intent to be given up")
+    assert muster.cluster.get("Pod", "refused")["metadata"]["resourceVersion"] != before
     await muster.check()
 
 

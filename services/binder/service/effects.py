@@ -151,7 +151,7 @@ class Effects:
                 intent.namespace, intent.name, intent.uid, intent.resource_version, intent.node
             )
             found = outcome(intent, result.outcome, result.message, result.node)
-            if found is None and result.outcome == "precondition":
+            if result.outcome == "precondition":
                 with suppress(ApiError):
                     found = settled_by(intent, await self._look(intent))
             refused = found if isinstance(found, ev.BindingFailed) and found.reason in REFUSALS else None
@@ -181,12 +181,13 @@ class Effects:
 
         The version in the message makes every such write change something: one that changes nothing raises no version.
         """
+        pod = self._decider.state.pods.get(intent.uid)
+        if pod is None:
+            return None  # gone meanwhile: the next attempt finds no intent
         message = f"binding to {intent.node} at version {intent.resource_version} was refused: {refused.message}"
         said = {"type": "PodScheduled", "status": "False", "reason": "BindingFailed", "message": message}
-        pod = self._decider.state.pods.get(intent.uid)
-        if pod is not None:
-            self._overwrites(intent.uid)
-        if pod is not None and not pod.reported:
+        self._overwrites(intent.uid)
+        if not pod.reported:
             said["lastTransitionTime"] = second_time(time.time_ns())
         names = (intent.namespace, intent.name, intent.uid)
         try:
