@@ -1,8 +1,9 @@
 """From an answer of the API server to an outcome in the log.
 
 A binding has three kinds of answers. A definite yes or no is an outcome. A resourceVersion that moved on is a no to every
-attempt of the old intent: the pod is read, and if nothing that matters changed, the intent is renewed. No answer, or one
-that leaves it open, is no outcome: the same intent is tried again (design, rule 5).
+attempt of the old intent: the pod is read, and if nothing that matters changed, the intent is renewed. If nothing changed
+at all, it was no precondition that failed, but somebody who refuses with a 409, as a webhook may. No answer, or one that
+leaves it open, is no outcome: the same intent is tried again (design, rule 5).
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def outcome(intent: Intent, answer: str, message: str, assigned_node: str) -> Ou
     return None
 
 
-def settled_by(intent: Intent, seen: Seen | None) -> Outcome:
-    """What a failed precondition means, given the pod as it is now."""
+def settled_by(intent: Intent, seen: Seen | None, message: str) -> Outcome:
+    """What a failed precondition means, given the pod as it is now; `message`: the server's words."""
     if seen is None or seen.uid != intent.uid:
         return failed(intent, "PodGone", "the pod is gone")
     if seen.node:
@@ -60,6 +61,8 @@ def settled_by(intent: Intent, seen: Seen | None) -> Outcome:
         return failed(intent, "PodGone", "the pod is being deleted")
     if seen.gated:
         return failed(intent, "Rejected", "the pod has scheduling gates")
+    if seen.resource_version == intent.resource_version:
+        return failed(intent, "Rejected", message)
     return ev.BindingRenewed(
         uid=intent.uid,
         namespace=intent.namespace,

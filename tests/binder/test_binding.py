@@ -45,12 +45,19 @@ def test_only_a_definite_answer_is_an_outcome(answer: str, assigned: str, expect
     ],
 )
 def test_after_a_failed_precondition_the_pod_itself_says(seen: Seen | None, expected: str) -> None:
-    found = settled_by(INTENT, seen)
+    found = settled_by(INTENT, seen, "why")
     assert getattr(found, "reason", type(found).__name__) == expected
     assert (found.uid, found.namespace, found.name, found.node) == ("uid", "default", "web", "n0")
 
 
 def test_a_renewed_intent_has_the_version_that_was_seen() -> None:
-    renewed = settled_by(INTENT, Seen("uid", "9", "", False, False))
+    renewed = settled_by(INTENT, Seen("uid", "9", "", False, False), "why")
     assert isinstance(renewed, ev.BindingRenewed)
     assert renewed.resource_version == "9"
+
+
+def test_a_conflict_about_a_pod_that_did_not_change_is_a_refusal() -> None:
+    """A webhook may answer 409. Renewed, the intent would be the same, and be refused and renewed for ever."""
+    refused = settled_by(INTENT, Seen("uid", "7", "", False, False), "why")
+    assert isinstance(refused, ev.BindingFailed)
+    assert (refused.reason, refused.message) == ("Rejected", "why")

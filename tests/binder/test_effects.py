@@ -14,11 +14,12 @@ from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
 from services.binder.service.write_behind import DEFAULT_RATES, Rate, WriteBehind
 from services.kubernetes.binding import BindResult, Outcome
-from services.kubernetes.errors import ApiError, Conflict, Forbidden, Unreachable
+from services.kubernetes.errors import ApiError, Conflict, Forbidden, NotFound, Unreachable
 from tests.waiting import until
 from tests.world import World
 
 MANY = 2 * LOAD
+UNBOUND = {"node_name": "", "scheduling_gates": (), "deletion_timestamp": None}
 
 
 class Client:
@@ -32,6 +33,11 @@ class Client:
         self.silent: set[str] = set()
         self.told: dict[Outcome, set[str]] = {"gone": set(), "rejected": set(), "precondition": set()}
         """Answer → the pods that get it."""
+        self.error: ApiError | None = None
+        """What a write is answered with."""
+        self.pod: dict[str, Any] = dict(UNBOUND)
+        self.seen, self.lost = "4711", 0
+        """The version of pods that are looked at, if they are there; how many looks have no answer."""
         self.tried: set[str] = set()
 
     async def bind(self, namespace: str, name: str, uid: str, *_: str) -> BindResult:
@@ -46,6 +52,22 @@ class Client:
             self.in_doubt = max(0, self.in_doubt - 1)
             return BindResult("in_doubt", "no answer", "", 0.0)
         return BindResult("bound", "", "", 0.0)
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        if self.lost:
+            self.lost -= 1
+            raise Unreachable("get", "ServerDisconnectedError", "", sent=True)
+        pod = SimpleNamespace(uid=name, resource_version=self.seen, **self.pod)
+        return SimpleNamespace(metadata=pod, spec=pod) if self.seen else None
+
+    async def patch_pod_status(self, *_: Any) -> str:
+        if self.error is not None:
+            raise self.error
+        return self.seen
+
+
+def said(outcomes: list[ev.Event]) -> list[str]:
+    return [getattr(outcome, "reason", type(outcome).__name__) for outcome in outcomes]
 
 
 class Binding:
@@ -163,7 +185,7 @@ async def test_a_pod_that_is_gone_is_neither_written_nor_warned_of(
     binding.effects._doubtful.add(uid)
     binding.client.told["gone"] = {uid}
     await binding.bind(uid)
-    assert [outcome.reason for outcome in binding.outcomes if isinstance(outcome, ev.BindingFailed)] == ["PodGone"]
+    assert said(binding.outcomes) == ["PodGone"]
     assert not caplog.records
 
 
@@ -180,23 +202,70 @@ async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(bindi
     assert not binding.outcomes
 
 
-async def test_a_pod_that_changed_is_looked_at_until_that_has_an_answer(binding: Binding) -> None:
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ({}, "BindingRenewed"),
+        ({"node_name": None, "scheduling_gates": None}, "BindingRenewed"),
+        ({"node_name": "n0"}, "PodBound"),
+        ({"node_name": "n1"}, "AlreadyAssigned"),
+        ({"scheduling_gates": ({"name": "wait"},)}, "Rejected"),
+        ({"deletion_timestamp": "2026-01-02T03:04:05Z"}, "PodGone"),
+    ],
+)
+async def test_a_pod_that_changed_is_looked_at_until_that_has_an_answer(
+    binding: Binding, seen: dict[str, Any], expected: str
+) -> None:
+    """Bound by an attempt whose answer was lost, it has another version: only the pod itself tells."""
     uid = binding.intents[0]
-    looks = 0
-
-    async def get_pod(namespace: str, name: str) -> Any:
-        nonlocal looks
-        looks += 1
-        if looks < 3:
-            raise Unreachable("get", "ServerDisconnectedError", "", sent=True)
-        metadata = SimpleNamespace(uid=name, resource_version="4711", deletion_timestamp=None)
-        return SimpleNamespace(metadata=metadata, spec=SimpleNamespace(node_name="", scheduling_gates=()))
-
+    binding.client.pod |= seen
     binding.client.told["precondition"] = {uid}
-    binding.client.get_pod = get_pod  # type: ignore[attr-defined]
+    binding.client.lost = 2
     await binding.bind(uid)
-    assert [type(outcome) for outcome in binding.outcomes] == [ev.BindingRenewed]
-    assert looks == 3
+    assert said(binding.outcomes) == [expected]
+    assert not binding.client.lost
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+@pytest.mark.parametrize(
+    ("error", "seen", "expected"),
+    [(Conflict, "4711", "BindingRenewed"), (Conflict, "", "PodGone"), (NotFound, "", "PodGone")],
+)
+async def test_a_pod_that_changes_before_its_binding_is_fenced_says_what_became_of_that(
+    binding: Binding, error: type[ApiError], seen: str, expected: str, lost: int
+) -> None:
+    """Its other version is as good as a write of our own: no older attempt can land. `lost`: looks without an answer."""
+    uid = binding.intents[0]
+    binding.effects._doubtful.add(uid)
+    binding.client.told["rejected"] = {uid}
+    binding.client.error, binding.client.seen, binding.client.lost = error("patch", 409, "", ""), seen, lost
+    await binding.bind(uid)
+    assert said(binding.outcomes) == [expected]
+    assert not binding.client.lost
+
+
+async def test_a_fence_that_took_hold_is_in_the_log_before_the_refusal(binding: Binding) -> None:
+    uid = binding.intents[0]
+    binding.effects._doubtful.add(uid)
+    binding.client.told["rejected"] = {uid}
+    binding.effects._put(uid)
+    await until(lambda: len(binding.outcomes) == 2, "it to be fenced and refused")
+    fence, refusal = binding.outcomes
+    assert fence == ev.ConditionsReported(reason="BindingFailed", pods=((uid, "4711"),))
+    assert isinstance(refusal, ev.BindingFailed)
+
+
+async def test_a_write_that_is_refused_with_a_conflict_fences_nothing(binding: Binding) -> None:
+    """The pod is as it was: an older attempt may still land."""
+    uid = binding.intents[0]
+    binding.effects._doubtful.add(uid)
+    binding.client.told["rejected"] = {uid}
+    binding.client.error = Conflict("patch", 409, "", "a webhook")
+    binding.client.seen = binding.world.state.pods[uid].resource_version
+    binding.effects._put(uid)
+    await until(lambda: binding.client.asked == 2, "it to be tried again")
+    assert not binding.outcomes
+    assert binding.effects._doubtful == {uid}
 
 
 async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding) -> None:
@@ -219,9 +288,9 @@ async def test_those_in_doubt_hold_up_nobody_else(binding: Binding, caplog: pyte
         binding.effects._put(uid)
     await binding.bind(*others)
     assert binding.effects._doubtful == set(theirs)
-    said = [record.getMessage() for record in caplog.records]
-    assert said[0] == "bindings that came to nothing: 1, the last of default/p0 to n0: no answer"
-    assert len(said) < binding.client.asked - len(others), "now and then, not for each"
+    warned = [record.getMessage() for record in caplog.records]
+    assert warned[0] == "bindings that came to nothing: 1, the last of default/p0 to n0: no answer"
+    assert len(warned) < binding.client.asked - len(others), "now and then, not for each"
     binding.client.silent = set()
     await until(lambda: len(binding.outcomes) == MANY, "theirs to be bound when the webhook is back")
     assert not binding.effects._doubtful
@@ -307,9 +376,12 @@ async def test_an_eviction_that_was_not_executed_is_no_doubt() -> None:
         ApiError("evict", 429, "TooManyRequests", BUDGET),
     ]
     async with Evicting("p0", answers=[*not_executed, Forbidden("evict", 403, "Forbidden", "no right")]) as evicting:
-        evicting.effects._evict_later("p0")
+        for _ in range(2):  # intended twice, and asked for once
+            evicting.effects._evict_later("p0")
         await until(lambda: evicting.outcomes, "its outcome")
-    assert [type(outcome) for outcome in evicting.outcomes] == [ev.EvictionFailed]
+        await until(lambda: not evicting.effects._evicting, "it to be settled")
+    assert said(evicting.outcomes) == ["EvictionFailed"]
+    assert len(evicting.asked) == 3
 
 
 async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_ever_more_seldom(
@@ -345,8 +417,8 @@ class Refusing:
         return self.version
 
     async def get_pod(self, namespace: str, name: str) -> Any:
-        metadata = SimpleNamespace(uid=name, resource_version=self.version, deletion_timestamp=None)
-        return SimpleNamespace(metadata=metadata, spec=SimpleNamespace(node_name="", scheduling_gates=()))
+        pod = SimpleNamespace(uid=name, resource_version=self.version, **UNBOUND)
+        return SimpleNamespace(metadata=pod, spec=pod)
 
     async def create_event(self, *_: Any, **__: Any) -> None:
         pass
@@ -365,8 +437,8 @@ async def test_a_pod_hears_again_what_it_waits_for_where_a_write_that_fenced_its
 
     def logged() -> None:
         if outcomes:
-            said, outcomes[:] = list(outcomes), []
-            world.append("binder", said, cause="outcome")
+            world.append("binder", list(outcomes), cause="outcome")
+            outcomes.clear()
 
     async def refused() -> None:
         world.plan()

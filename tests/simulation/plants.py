@@ -138,8 +138,8 @@ PLANTS: dict[str, Plant] = {
         "services.binder.service.effects",
         (
             (
-                "                    found = settled_by(intent, await self._look(intent))\n            refused",
-                "                    found = outcome(intent, 'rejected', '', '')\n            refused",
+                "settled_by(intent, await self._look(intent), result.message)\n            refused",
+                "outcome(intent, 'rejected', '', '')\n            refused",
             ),
         ),
     ),

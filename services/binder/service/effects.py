@@ -153,7 +153,7 @@ class Effects:
             found = outcome(intent, result.outcome, result.message, result.node)
             if result.outcome == "precondition":
                 with suppress(ApiError):
-                    found = settled_by(intent, await self._look(intent))
+                    found = settled_by(intent, await self._look(intent), result.message)
             refused = found if isinstance(found, ev.BindingFailed) and found.reason in REFUSALS else None
             if refused or found is None:
                 self._warn(intent, result.message)
@@ -194,7 +194,9 @@ class Effects:
             version = await self._client.patch_pod_status(*names, intent.resource_version, {"conditions": [said]})
         except (Conflict, NotFound):
             with suppress(ApiError):
-                return settled_by(intent, await self._look(intent))
+                seen = await self._look(intent)
+                if seen is None or seen.resource_version != intent.resource_version:
+                    return settled_by(intent, seen, refused.message)
             return None
         except ApiError:
             return None
