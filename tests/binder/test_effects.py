@@ -189,6 +189,13 @@ async def test_a_pod_that_is_gone_is_neither_written_nor_warned_of(
     assert not caplog.records
 
 
+async def test_a_binding_that_was_refused_is_warned_of(binding: Binding, caplog: pytest.LogCaptureFixture) -> None:
+    binding.client.told["rejected"] = {binding.intents[0]}
+    await binding.bind(binding.intents[0])
+    assert said(binding.outcomes) == ["Rejected"]
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["the server's words"]
+
+
 async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(binding: Binding) -> None:
     uid = binding.intents[0]
     binding.effects._doubtful.add(uid)
@@ -380,7 +387,9 @@ async def test_an_eviction_that_was_not_executed_is_no_doubt() -> None:
             evicting.effects._evict_later("p0")
         await until(lambda: evicting.outcomes, "its outcome")
         await until(lambda: not evicting.effects._evicting, "it to be settled")
-    assert said(evicting.outcomes) == ["EvictionFailed"]
+    (refusal,) = evicting.outcomes
+    assert isinstance(refusal, ev.EvictionFailed)
+    assert refusal.message == "evict: 403 Forbidden: no right"
     assert len(evicting.asked) == 3
 
 
@@ -391,6 +400,35 @@ async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_e
         evicting.effects._evict_later("p0")
         await until(lambda: evicting.outcomes, "its outcome")
     assert pauses == EVER_MORE_SELDOM
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        (NotFound, None),
+        (Conflict, None),
+        (Conflict, {"uid": "another", "deletion_timestamp": None}),
+        (Conflict, {"uid": "p0", "deletion_timestamp": "2026-01-02T03:04:05Z"}),
+        (Conflict, Unreachable("get", "Timeout", "", sent=True)),
+    ],
+)
+async def test_a_pod_that_is_gone_or_going_is_evicted(error: type[ApiError], seen: Any) -> None:
+    async with Evicting("p0", answers=[error("evict", 409, "", "")]) as evicting:
+        evicting.pods["p0"] = SimpleNamespace(metadata=SimpleNamespace(**seen)) if isinstance(seen, dict) else seen
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert said(evicting.outcomes) == ["PodEvicted"]
+    assert len(evicting.asked) == 1 + isinstance(seen, ApiError)
+
+
+async def test_an_eviction_whose_pod_goes_meanwhile_is_forgotten() -> None:
+    async with Evicting("p0", answers=[Unreachable("evict", "Timeout", "", sent=True)] * 1_000) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.effects._doubtful_evictions, "an attempt")
+        evicting.intended.clear()
+        await until(lambda: not evicting.effects._evicting, "it to be settled")
+    assert not evicting.effects._doubtful_evictions
+    assert not evicting.outcomes
 
 
 class Refusing:

@@ -13,6 +13,7 @@ import pytest
 
 import events as ev
 from events.envelope import decode
+from events.memory import MemoryLog
 from services.binder.service import write_behind
 from services.binder.service.write_behind import Rate, Rates, WriteBehind
 from services.kubernetes.discovery import Served
@@ -190,6 +191,10 @@ async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monke
     running.cancel()
     assert client.phases == ["Running"]
     assert client.conditions == ["waits"]
+
+
+def said(log: MemoryLog) -> list[ev.Event]:
+    return [event for stored in log.commits for event in decode(stored).events]
 
 
 async def told(writer: WriteBehind) -> None:
@@ -484,3 +489,32 @@ async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(
         await asyncio.sleep(0.005)
     running.cancel()
     assert not client.phases
+
+
+def test_what_was_saved_up_may_be_written_at_once_and_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1_000.0
+    monkeypatch.setattr(write_behind.time, "monotonic", lambda: now_s)
+    rate, allowed = Rate(10.0), []
+    for pause_s, writes in ((0, 50), (0, 0), (1, 10), (1, 30), (1, 0), (2, 0), (100, 0)):
+        now_s += pause_s
+        allowed.append(rate.allowance())
+        rate.spend(writes)
+    assert allowed == [50, 0, 10, 10, 0, 10, 50]
+
+
+async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a binder keeps so many at most, of what is to be written and of what failed."""
+    monkeypatch.setattr(write_behind, "EVENTS_KEPT", 5)
+    client = Client()
+    writer, _ = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    client.away = True
+    for _ in range(2):
+        await writer._round(Rate(1_000.0), writer._due_events)
+        assert len(writer._failed) == 5
+        for stored in world.log.commits:
+            writer.notice(decode(stored))
+    client.away = False
+    await writer._round(Rate(1_000.0), writer._due_events)
+    assert client.events == [one.name for one in said(world.log) if isinstance(one, ev.PodBound)][-5:]

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from events import dialects
 from events.dialects import TIMEOUT_ANNOTATION as MARK
-from services.binder.group_status import group_status
 from services.console.settled import log_at_rest
 from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
@@ -110,7 +108,6 @@ def check(witness: Witness, api: Api, since: int) -> None:
     _timed_out_gangs_wait_for_their_users(witness, api)
     _who_waits_is_told_why(state, api, since)
     _no_gang_half_bound(witness)
-    _pod_groups_say_what_runs(state, api, since)
 
 
 def verified(witness: Witness) -> str:
@@ -204,25 +201,6 @@ def _who_waits_is_told_why(state: State, api: Api, since: int) -> None:
             told = {one["type"]: one.get("reason") for one in truth[uid]["status"].get("conditions") or []}
             if told.get("PodScheduled") != word:
                 raise Violation(f"pod {uid} waits for {cohort.reason}, and is told {told} (7.9)")
-
-
-def _pod_groups_say_what_runs(state: State, api: Api, since: int) -> None:
-    if not since:
-        return
-    for gang in state.gangs.values():
-        if not gang.pod_group:
-            continue
-        declared = state.pod_groups[gang.pod_group]
-        said = group_status(state, gang)
-        group, version = dialects.POD_GROUPS[declared.dialect].split("/")
-        entry = api.by_path[group, version, "podgroups"].entries.get((declared.namespace, declared.name))
-        told = entry.object.get("status", {})
-        import os
-
-        if os.environ.get("PGDEBUG") and any(told.get(k) != v for k, v in said.items() if k != "conditions"):
-            print("PG", declared.dialect, gang.key, told, said, len(gang.members))
-        elif told.get("running", 0) != said.get("running", 0):
-            raise Violation(f"PodGroup {gang.key} says {told}, and it is {said} (7.9)")
 
 
 def _no_gang_half_bound(witness: Witness) -> None:
