@@ -18,6 +18,7 @@ from services.binder.service import write_behind
 from services.binder.service.write_behind import Rate, Rates, WriteBehind
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Conflict, Forbidden, Unreachable
+from tests.waiting import until
 from tests.world import World
 
 
@@ -461,6 +462,46 @@ async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) 
     while not (client.conditions and client.events):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     running.cancel()
+
+
+async def test_under_a_lasting_load_it_is_written_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
+    monkeypatch.setattr(write_behind, "OVERDUE_S", 0.02)
+    client = Client()
+    writer, outcomes = behind(world, client)
+    writer._busy = lambda: True
+    writer.resume()
+    running = asyncio.create_task(writer.run())
+    await until(lambda: outcomes, "a condition to be written and reported")
+    running.cancel()
+    assert client.conditions == ["waits"]
+
+
+async def test_a_start_tells_again_of_what_was_rejected() -> None:
+    """The binder before may have ended before it did. Its name is the same, so that nothing is told twice."""
+    world, client = World(), Client()
+    about = {"kind": "Pod", "namespace": "default", "name": "bad", "uid": "uid-bad", "resource_version": "1"}
+    world.facts(ev.DeclarationRejected(**about, field="spec", value="x", expected="y"))
+    writer, _ = behind(world, client)
+    writer.resume()
+    await writer._round(Rate(1_000.0), writer._due_events)
+    assert client.events == ["bad"]
+
+
+async def test_one_pod_of_a_group_gets_an_event_for_each_thing_that_it_waits_for() -> None:
+    world = World()
+    world.pod_group("train", 3)
+    for name in ("train-0", "train-1"):
+        world.pod(name, "train")
+    world.settle()
+    reader = Reader(world)
+    for reason in ("", "InsufficientRoom: Insufficient cpu", "", "InsufficientRoom: Insufficient cpu"):
+        if reason:
+            next(iter(world.state.cohorts.values())).condition = reason
+        reader.writer._pods.update(dict.fromkeys(("train-0", "train-1")))
+        await reader.round()
+    assert reader.client.conditions == ["train-0", "train-1"] * 2
+    assert reader.client.events == ["train-0"] * 2
 
 
 async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(

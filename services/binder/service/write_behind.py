@@ -239,7 +239,7 @@ class WriteBehind:
         while True:
             await asyncio.sleep(ROUND_S)
             now_s = time.monotonic()
-            if self._decider.active and (now_s - written_s > OVERDUE_S or not self._busy()):
+            if now_s - written_s > OVERDUE_S or not self._busy():
                 written_s = now_s
                 await self._round(rate, due)
                 if report is not None:
