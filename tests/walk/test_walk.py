@@ -3,7 +3,7 @@
 import pytest
 
 from services.state import snapshot
-from tests.bounds import bound, largest
+from tests.bounds import bound, forget, largest
 from tests.walk.checks import check_empty, check_rest, refold
 from tests.walk.walk import Walk
 
@@ -42,3 +42,14 @@ def test_of_what_is_gone_nothing_is_left(seed: int) -> None:
     walk.clear()
     walk.settle()
     check_empty(walk.state)
+
+
+@pytest.mark.parametrize("seed", [1, 8, 25])
+def test_however_little_is_remembered_the_same_is_decided(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of taints that were coded anew a row without a node kept its old code, and planners ended."""
+    usual, forgetful = Walk(seed), Walk(seed)
+    usual.walk(400)
+    forget(monkeypatch)
+    forgetful.walk(400)
+    assert [one.payload for one in forgetful.world.log.commits] == [one.payload for one in usual.world.log.commits]
+    assert snapshot.digest(forgetful.state) == snapshot.digest(usual.state)
