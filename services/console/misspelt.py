@@ -30,7 +30,7 @@ _GENERATIONS = (
 )
 FIELDS = (
     *(field.encode_name for field in msgspec.structs.fields(PodGroupSpec)),
-    *("minResources", "subGroupPolicy"),  # read by none, and known (docs/dialects.md): the gang is placed without them
+    "minResources",  # read by none, and known (docs/dialects.md): the gang is placed without it
     *("resourceClaims", "disruptionMode", "podGroupTemplateRef"),
 )
 """Of a PodGroup's spec, in any dialect."""

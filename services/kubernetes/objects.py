@@ -226,6 +226,7 @@ class PodGroupSpec(Object):
     queue: Any = None
     priority_class_name: Any = None
     network_topology: Any = None
+    sub_group_policy: Any = None
     scheduling_policy: Any = None
     scheduling_constraints: Any = None
     priority: Any = None

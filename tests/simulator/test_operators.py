@@ -56,6 +56,25 @@ def test_without_a_minimum_all_replicas_are_it() -> None:
     assert group["spec"]["minMember"] == 5
 
 
+@pytest.mark.parametrize("said", [{}, {"minAvailable": 0}])
+def test_without_a_minimum_a_job_has_its_tasks_together(said: Object) -> None:
+    job = volcano_job(task("ps", 1), task("worker", 4, minAvailable=2), **said)
+    (group,) = of_kind(list(operated([job])), "PodGroup")
+    assert (group["spec"]["minMember"], group["spec"]["minTaskMember"]) == (3, {"ps": 1, "worker": 2})
+
+
+def test_a_jobs_topology_and_its_tasks_partitions_are_its_pod_groups() -> None:
+    """So that what is refused in a cluster is refused in a simulation."""
+    hard = {"mode": "hard", "highestTierAllowed": 1}
+    partitions = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1, "networkTopology": hard}
+    job = volcano_job(task("ps", 1), task("worker", 4, partitionPolicy=partitions), networkTopology=hard)
+    (group,) = of_kind(list(operated([job])), "PodGroup")
+    assert group["spec"]["networkTopology"] == hard
+    assert group["spec"]["subGroupPolicy"] == [
+        {"name": "worker", "subGroupSize": 2, "minSubGroups": 1, "networkTopology": hard}
+    ]
+
+
 @pytest.mark.parametrize(
     ("job", "said"),
     [

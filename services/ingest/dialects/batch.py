@@ -71,14 +71,16 @@ def _declared(metadata: Metadata, minimum_key: str) -> Declaration | Rejection:
 
 
 def declaration(seen: PodGroup, priority: int | None) -> Declaration | Rejection:
-    """A PodGroup's. Without a minimum, or with 0, nothing has to start together: that is a minimum of one.
+    """A PodGroup's. Without a minimum, or with 0, nothing has to start together: that is a minimum of one. Its tasks then
+    have none, since theirs count only where that of the whole is no smaller than theirs together.
 
     `priority` is that of the class that it names; None where it names none, or an unknown one.
     """
     spec = seen.spec
     minimum = integer(0 if spec.min_member is None else spec.min_member, "spec.minMember", least=0)
     tasks = _task_minimums(spec.min_task_member)
-    for found in (minimum, tasks, _text(spec.queue, "spec.queue"), _topology(spec.network_topology)):
+    topology, subgroups = _topology(spec.network_topology), _subgroups(spec.sub_group_policy)
+    for found in (minimum, tasks, _text(spec.queue, "spec.queue"), topology, subgroups):
         if isinstance(found, Rejection):
             return found
     assert isinstance(minimum, int)
@@ -88,7 +90,7 @@ def declaration(seen: PodGroup, priority: int | None) -> Declaration | Rejection
         waiting_time_ms=0,
         queue=spec.queue or DEFAULT_QUEUE,
         priority=priority,
-        task_minimums=tasks,
+        task_minimums=tasks if minimum else {},
     )
 
 
@@ -114,8 +116,22 @@ def _text(value: object, field: str) -> Rejection | None:
     return Rejection(field, str(value)[:LONGEST_VALUE], "a name")
 
 
-def _topology(value: object) -> Rejection | None:
+def _topology(value: object, of: str = "spec") -> Rejection | None:
     """A hard constraint that nobody honours here must not be placed as if it were not there."""
     if isinstance(value, dict) and value.get("mode", "hard") == "hard" and value:
-        return Rejection("spec.networkTopology.mode", "hard", "no hard network topology: it is not supported yet")
+        return Rejection(f"{of}.networkTopology.mode", "hard", "no hard network topology: it is not supported yet")
+    return None
+
+
+def _subgroups(policies: object) -> Rejection | None:
+    """Nor must subgroups that are to start together: `subGroupSize` pods of one, `minSubGroups` of them."""
+    for at, policy in enumerate(policies if isinstance(policies, list) else ()):
+        of = f"spec.subGroupPolicy[{at}]"
+        said = policy if isinstance(policy, dict) else {}
+        for name, none in (("subGroupSize", 1), ("minSubGroups", 0)):
+            if said.get(name) not in (None, none):
+                expected = f"{none} or nothing: minimums of subgroups are not supported yet"
+                return Rejection(f"{of}.{name}", str(said[name])[:LONGEST_VALUE], expected)
+        if found := _topology(said.get("networkTopology"), of):
+            return found
     return None

@@ -73,18 +73,32 @@ def _tasks(job: Object, spec: Object) -> list[Task]:
 
 
 def _pod_group(job: Object, spec: Object, tasks: list[Task]) -> Object:
-    total = sum(replicas for _, replicas, _, _ in tasks)
+    """Without a minimum of its own, or with 0, the job has its tasks' together (Volcano's webhook)."""
+    minimums = {name: minimum for name, _, minimum, _ in tasks}
     group_spec: Object = {
-        "minMember": counted(job, spec, "minAvailable", total, "spec.minAvailable"),
+        "minMember": counted(job, spec, "minAvailable", 0, "spec.minAvailable") or sum(minimums.values()),
         "queue": spec.get("queue") or "default",
-        "minTaskMember": {name: minimum for name, _, minimum, _ in tasks},
+        "minTaskMember": minimums,
     }
-    if spec.get("priorityClassName"):
-        group_spec["priorityClassName"] = spec["priorityClassName"]
+    group_spec |= {name: spec[name] for name in ("priorityClassName", "networkTopology") if spec.get(name)}
+    subgroups = [
+        _subgroups(job, number, name, task)
+        for number, (name, _, _, task) in enumerate(tasks)
+        if task.get("partitionPolicy")
+    ]
+    if subgroups:
+        group_spec["subGroupPolicy"] = subgroups
     group = owned(job, POD_GROUP, "PodGroup", f"{job['metadata']['name']}-{uid_of(job)}", group_spec)
     group["metadata"]["labels"] = dict(job["metadata"].get("labels") or {})
     group["metadata"]["annotations"] = dict(job["metadata"].get("annotations") or {})
     return group
+
+
+def _subgroups(job: Object, number: int, name: str, task: Object) -> Object:
+    """What a task's `partitionPolicy` becomes, as far as anybody reads it."""
+    said = mapping(job, task, "partitionPolicy", f"spec.tasks[{number}].partitionPolicy")
+    policy = {"name": name, "subGroupSize": said.get("partitionSize"), "minSubGroups": said.get("minPartitions")}
+    return policy | ({"networkTopology": said["networkTopology"]} if said.get("networkTopology") else {})
 
 
 def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Object) -> Object:

@@ -78,6 +78,15 @@ def test_volcanos_fields() -> None:
     assert (without.min_member, without.queue, without.priority) == (1, "default", None)
 
 
+@pytest.mark.parametrize("said", [{}, {"minMember": 0}])
+def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[str, Any]) -> None:
+    """Volcano's scheduler: they are together more than it. The minimum of one that stands for none must not bring them
+    back."""
+    found = observed(pod_group(api=VOLCANO, minTaskMember={"ps": 1}, **said)).declaration
+    assert (found.min_member, found.task_minimums) == (1, {})
+    assert observed(pod_group(api=VOLCANO, minTaskMember={"ps": 1}, minMember=1)).declaration.task_minimums == {"ps": 1}
+
+
 @pytest.mark.parametrize(
     ("api", "spec", "field"),
     [
@@ -87,6 +96,13 @@ def test_volcanos_fields() -> None:
         (VOLCANO, {"minMember": 1, "queue": 3}, "spec.queue"),
         (VOLCANO, {"minMember": 1, "priorityClassName": {}}, "spec.priorityClassName"),
         (VOLCANO, {"minMember": 1, "networkTopology": {"mode": "hard"}}, "spec.networkTopology.mode"),
+        (VOLCANO, {"minMember": 1, "subGroupPolicy": [{"subGroupSize": 2}]}, "spec.subGroupPolicy[0].subGroupSize"),
+        (VOLCANO, {"minMember": 1, "subGroupPolicy": [{}, {"minSubGroups": 1}]}, "spec.subGroupPolicy[1].minSubGroups"),
+        (
+            VOLCANO,
+            {"minMember": 1, "subGroupPolicy": [{"networkTopology": {"highestTierAllowed": 1}}]},
+            "spec.subGroupPolicy[0].networkTopology.mode",
+        ),
         (SIGS, {}, "spec.minMember"),
         (NATIVE, {}, "spec.schedulingPolicy"),
         (NATIVE, {"schedulingPolicy": {"gang": {"minCount": 1}, "basic": {}}}, "spec.schedulingPolicy"),
@@ -302,6 +318,11 @@ def test_a_timeout_of_none_is_the_policys() -> None:
 @pytest.mark.parametrize("said", [{"networkTopology": {}}, {"networkTopology": {"mode": "soft"}}])
 def test_a_topology_that_says_nothing_hard_keeps_nobody(said: dict[str, Any]) -> None:
     assert observed(pod_group(api=VOLCANO, minMember=2, **said)).declaration.min_member == 2
+
+
+@pytest.mark.parametrize("said", [None, [], "x", ["x"], [{"subGroupSize": 1, "minSubGroups": 0}], [{"name": "w"}]])
+def test_subgroups_that_need_not_start_together_keep_nobody(said: object) -> None:
+    assert observed(pod_group(api=VOLCANO, minMember=2, subGroupPolicy=said)).declaration.min_member == 2
 
 
 @pytest.mark.parametrize("constraints", [["a"], "a", {"topology": []}, {}, None])
