@@ -190,6 +190,14 @@ async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: Wor
     assert cluster.said() == ["p1", "p2"]
 
 
+async def test_an_attempt_of_a_binder_before_may_still_land(world: World, cluster: Cluster) -> None:
+    """A start knows of none, and gives up nothing although the user has acted."""
+    world.pod_group("train", 2, 9_000, dialect="koordinator/v1alpha1")
+    (said,) = await Binder(world, cluster).resumed().round()
+    assert isinstance(said, ev.TimeoutMarked)
+    assert cluster.said() == ["p0", "p1", "p2"]
+
+
 async def test_a_refusal_is_no_answer_to_an_attempt_in_doubt(world: World, cluster: Cluster) -> None:
     """That one may still land: given up now, it would annotate a gang of which its user has made another."""
     cluster.answers = [Unreachable("annotate", "Timeout", "", sent=True)] * 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from collections.abc import Callable
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -321,6 +322,78 @@ async def test_a_pod_that_is_gone_at_once_counts_no_longer_in_the_status_of_its_
     assert reader.client.phases == ["Running", "Pending"]
 
 
+async def test_a_gang_runs_once_its_binding_has_an_answer() -> None:
+    """The fact may come later, or another time."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    reader = Reader(world)
+    await reader.round()
+    world.plan()
+    world.judge()
+    await reader.round()
+    bound = ev.PodBound(uid="train-0", namespace="default", name="train-0", node="n0")
+    world.append("binder", [bound], cause="outcome")
+    await reader.round()
+    assert reader.client.phases == ["Scheduling", "Running"]
+
+
+@pytest.mark.parametrize(
+    ("happens", "phase"),
+    [
+        (lambda world: world.finished("train-0"), "Finished"),
+        (lambda world: world.finished("train-0", succeeded=False), "Failed"),
+        (lambda world: world.terminating("train-0"), "Scheduling"),
+    ],
+)
+async def test_a_gang_says_what_became_of_its_pod(happens: Callable[[World], None], phase: str) -> None:
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    world.settle()
+    reader = Reader(world)
+    await reader.round()
+    happens(world)
+    await reader.round()
+    assert reader.client.phases == ["Running", phase]
+
+
+async def test_a_start_tells_a_pod_group_without_pods_of_its_phase() -> None:
+    """Volcano's controller makes its pods when it has heard."""
+    world, client = World(), Client()
+    world.pod_group("train", 1)
+    writer, _ = behind(world, client)
+    writer.resume()
+    await writer._round(Rate(1_000.0), writer._due_gangs)
+    assert client.phases == ["Pending"]
+
+
+async def test_a_gang_that_finds_no_room_for_the_rest_of_it_says_so() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod_group("train", 2)
+    world.pod("train-0", "train", node="n0")
+    world.pod("train-1", "train")
+    reader = Reader(world)
+    await reader.round()
+    world.plan()
+    await reader.round()
+    assert reader.client.phases == ["Scheduling", "Unknown"]
+
+
+async def test_a_refusal_of_a_group_that_is_gone_concerns_nobody() -> None:
+    world, client = World(), Client()
+    world.pod("waits", cpu=200)
+    (refused,) = world.plan_without_appending()
+    world.deleted("waits")
+    world.append("planner.a", [refused], cause="decide")
+    writer, _ = behind(world, client)
+    writer.notice(decode(world.log.commits[-1]))
+    assert not writer._pods
+
+
 async def test_a_gang_that_a_pod_left_for_another_says_so() -> None:
     world = World()
     for name in ("old", "new"):
@@ -436,9 +509,11 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
         writer.notice(decode(stored))
     await writer._round(Rate(1_000.0), writer._due_conditions)
     assert list(writer._versions) == ["waits"]
+    assert writer._in_doubt == {"waits"}
     world.deleted("waits")
     writer.notice(decode(world.log.commits[-1]))
     assert not writer._versions
+    assert not writer._in_doubt
 
 
 async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) -> None:
