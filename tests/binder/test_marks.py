@@ -190,6 +190,21 @@ async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: Wor
     assert cluster.said() == ["p1", "p2"]
 
 
+async def test_no_more_are_annotated_at_a_time_than_may_be_and_the_oldest_first(world: World, cluster: Cluster) -> None:
+    behind = Binder(world, cluster).resumed().behind
+    assert len(list(behind._due_marks(2))) == 2
+    assert list(behind._marks) == ["p2"]
+
+
+async def test_a_pod_that_says_it_already_is_not_annotated(world: World, cluster: Cluster) -> None:
+    binder = Binder(world, cluster).noticed()
+    world.append("binder", [ev.TimeoutMarked(pods=(("p0", world.version()),))], cause="outcome")
+    world.says("p0")
+    assert "p0" not in world.state.marks
+    await binder.round()
+    assert cluster.said() == ["p1", "p2"]
+
+
 async def test_an_attempt_of_a_binder_before_may_still_land(world: World, cluster: Cluster) -> None:
     """A start knows of none, and gives up nothing although the user has acted."""
     world.pod_group("train", 2, 9_000, dialect="koordinator/v1alpha1")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 import events as ev
 from events.envelope import decode
 from events.memory import MemoryLog
+from services.binder.report import scheduled
 from services.binder.service import write_behind
-from services.binder.service.write_behind import Rate, Rates, WriteBehind
+from services.binder.service.write_behind import Rate, Rates, Write, WriteBehind
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Conflict, Forbidden, Unreachable
 from tests.waiting import until
@@ -358,6 +360,56 @@ async def test_a_gang_says_what_became_of_its_pod(happens: Callable[[World], Non
     happens(world)
     await reader.round()
     assert reader.client.phases == ["Running", phase]
+
+
+async def test_no_more_is_written_at_a_time_than_may_be_and_the_oldest_first() -> None:
+    world = World()
+    for name in ("a", "b", "c"):
+        world.pod_group(name, 2)
+        world.pod(f"{name}-0", name)
+    world.plan()
+    writer, _ = behind(world, Client())
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    for name in ("a", "b", "c"):
+        writer._events.append(scheduled(ev.PodBound(uid=name, namespace="default", name=name, node="n0"), 1))
+    for due in (writer._due_gangs, writer._due_conditions, writer._due_events):
+        assert len(list(due(2))) == 2
+    assert (list(writer._gangs), list(writer._pods)) == (["default/c"], ["c-0"])
+    assert [event.regarding[3] for event in writer._events] == ["c"]
+
+
+async def test_a_gang_without_a_pod_group_or_without_anything_to_say_gets_no_status() -> None:
+    world = World()
+    world.gang("train", 2, 2)
+    world.pod_group("native", 2, dialect="kubernetes/v1alpha2")
+    reader = Reader(world)
+    await reader.round()
+    assert not reader.client.phases
+
+
+async def test_under_a_lasting_load_there_is_a_round_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, rounds, sleep = 1_000.0, list[float](), asyncio.sleep
+    writer, _ = behind(World(), Client())
+    writer._busy = lambda: True
+
+    async def passes(delay_s: float) -> None:
+        nonlocal now_s
+        now_s += delay_s
+        await sleep(0)
+
+    def due(_: int) -> Iterator[Write]:
+        rounds.append(now_s)
+        return iter(())
+
+    monkeypatch.setattr(asyncio, "sleep", passes)
+    monkeypatch.setattr(write_behind.time, "monotonic", lambda: now_s)
+    running = asyncio.create_task(writer._now_and_then(Rate(1.0), due))
+    while len(rounds) < 4:
+        await sleep(0)
+    running.cancel()
+    gaps = [after - before for before, after in itertools.pairwise([1_000.0, *rounds])]
+    assert all(5.0 <= gap <= 5.5 for gap in gaps)
 
 
 async def test_a_start_tells_a_pod_group_without_pods_of_its_phase() -> None:
