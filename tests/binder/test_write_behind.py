@@ -20,7 +20,7 @@ from services.binder.report import scheduled
 from services.binder.service import write_behind
 from services.binder.service.write_behind import Rate, Rates, Write, WriteBehind
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import Conflict, Forbidden, Unreachable
+from services.kubernetes.errors import Conflict, Forbidden, NotFound, Unreachable
 from tests.waiting import until
 from tests.world import World
 
@@ -129,10 +129,30 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     writer, outcomes = behind(world, client)
     for stored in world.log.commits:
         writer.notice(decode(stored))
-    await writer._round(Rate(1_000.0), writer._due_conditions)
+    await told(writer)
+    assert not outcomes
     assert (client.conditions, list(writer._pods)) == ([], ["waits"])
     await writer._round(Rate(1_000.0), writer._due_conditions)
     assert (client.conditions, list(writer._pods)) == (["waits"], [])
+    assert not outcomes
+
+
+@pytest.mark.parametrize("seen", [None, ("another", ""), ("waits", "n0")])
+async def test_a_pod_that_is_another_or_bound_by_now_is_not_told_that_it_waits(world: World, seen: Any) -> None:
+    client = Client()
+    client.elsewhere = "4711"
+
+    async def get_pod(namespace: str, name: str) -> Any:
+        uid, node = seen or ("", "")
+        pod = SimpleNamespace(uid=uid, resource_version="4711", node_name=node)
+        return SimpleNamespace(metadata=pod, spec=pod) if seen else None
+
+    client.get_pod = get_pod  # type: ignore[method-assign]
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await told(writer)
+    assert not writer._pods
     assert not outcomes
 
 
@@ -511,7 +531,32 @@ async def test_a_word_of_which_the_log_hears_late_is_taken_back_if_it_is_not_tru
     assert world.state.pods["waits"].reported == condition
 
 
-async def test_a_refusal_for_good_is_not_said_again(world: World) -> None:
+async def test_a_pod_that_is_placed_before_its_write_begins_is_not_told_that_it_waits(world: World) -> None:
+    client = Client()
+    writer, _ = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    chosen = list(writer._due_conditions(10))
+    world.node("n1", cpu=400)
+    world.pass_s(20)
+    world.settle()
+    assert world.where("waits") == ["n1"]
+    assert [await write.make() for write in chosen] == [0]
+    assert client.conditions == []
+
+
+async def test_what_is_gone_costs_a_request_and_no_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    writer, _ = behind(world, Client())
+
+    async def gone() -> int:
+        raise NotFound("patch", 404, "NotFound", "")
+
+    assert await writer._write(write_behind.Write(gone, lambda: None)) == 1
+    assert not writer._failed
+    assert not caplog.records
+
+
+async def test_a_refusal_for_good_is_not_said_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
     writer, _ = behind(world, Client())
 
     async def forbidden() -> int:
@@ -519,6 +564,9 @@ async def test_a_refusal_for_good_is_not_said_again(world: World) -> None:
 
     assert await writer._write(write_behind.Write(forbidden, lambda: None)) == 1
     assert not writer._failed
+    assert [record.getMessage() for record in caplog.records] == [
+        "written behind, and refused: patch: 403 Forbidden: no"
+    ]
 
 
 async def test_a_condition_says_since_when_and_keeps_that_when_only_its_message_changes(world: World) -> None:

@@ -311,7 +311,7 @@ class WriteBehind:
             return 1
         except ApiError as error:
             logger.warning("written behind, and refused: %s", error)
-            if error.retryable or isinstance(error, Conflict):
+            if error.retryable:
                 self._failed.append(write.again)
             return 1
 
