@@ -116,7 +116,7 @@ class Consumer:
             self._requested += PULL_MESSAGES
             try:
                 await self._connection.client.publish(
-                    f"{self._api}.MSG.NEXT.{self._stream}.{self._name}", _PULL, reply=self._inbox
+                    f"{self._api}.MSG.NEXT.{self._stream}.{self._name}", _pull_request(), reply=self._inbox
                 )
             except nats.errors.Error as error:
                 raise Unanswered(f"{self._stream}: {error}") from error
@@ -150,14 +150,17 @@ class Consumer:
 
 
 _PENDING = re.compile("[0-9]{1,10}")
-_PULL = msgspec.json.encode(
-    {
-        "batch": PULL_MESSAGES,
-        "max_bytes": PULL_BYTES,
-        "expires": PULL_EXPIRES_S * 1_000_000_000,
-        "idle_heartbeat": HEARTBEAT_S * 1_000_000_000,
-    }
-)
+
+
+def _pull_request() -> bytes:
+    return msgspec.json.encode(
+        {
+            "batch": PULL_MESSAGES,
+            "max_bytes": PULL_BYTES,
+            "expires": PULL_EXPIRES_S * 1_000_000_000,
+            "idle_heartbeat": HEARTBEAT_S * 1_000_000_000,
+        }
+    )
 
 
 def stored(sequence: int, subject: str, headers: dict[str, str], payload: bytes) -> Stored:

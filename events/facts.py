@@ -59,7 +59,8 @@ class NodeDeleted(Fact, frozen=True):
 class SchedulingClassObserved(Fact, frozen=True):
     """What pods of one scheduling class ask for; `digest` names it in `PodObserved`.
 
-    It stands before the first pod of the class, and again before the next one after the last was gone.
+    It stands before the first pod of the class, and again before the next one after the last was gone; in one commit with
+    it (in older logs perhaps in the one before).
     `requests` are Kubernetes' PodRequests (init containers, sidecars, overhead, pod level), rounded up, with ``pods: 1``.
     `unsupported` names hard constraints that this version does not honour; such pods are refused, never placed as if
     the constraint were not there.

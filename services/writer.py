@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from events import Event, Renewed, envelope
+from events import Event, Renewed, SchedulingClassObserved, envelope
 from events.envelope import FIRST_VERSION, Commit, Header, Stored
 from events.log import Conflict, EventLog
 from events.subjects import subject
@@ -164,29 +164,42 @@ class Spacing:
 
 
 class Outbox:
-    """Events that may share commits or not, encoded, in the order in which they were added."""
+    """Events that may share commits or not, encoded, in the order in which they were added.
+
+    A scheduling class and the pod that it was written for do share one. The class may be known only for room that is kept
+    for others of it; if that were let go between two commits, the second would name a class that is gone.
+    """
 
     def __init__(self, *, max_events: int = GATHERED_EVENTS, max_bytes: int = GATHERED_BYTES) -> None:
-        """Commits of at most `max_events` and (but for one large event) `max_bytes`."""
+        """Commits of at most `max_events` and `max_bytes`, but for what does not fit alone."""
         self.max_events, self._max_bytes = max_events, max_bytes
-        self._encoded: deque[bytes] = deque()
+        self._encoded: deque[tuple[bytes, int]] = deque()
+        """What shares a commit, and of how many events that is."""
 
     def __len__(self) -> int:
         return len(self._encoded)
 
     def add(self, events: Iterable[Event]) -> None:
-        self._encoded.extend(map(_encode, events))
+        together: list[bytes] = []
+        for event in events:
+            together.append(_encode(event))
+            if not isinstance(event, SchedulingClassObserved):
+                self._encoded.append((b",".join(together), len(together)))
+                together.clear()
+        assert not together, "a class was written for no pod"
 
     def cut(self) -> tuple[bytes, int]:
         """The next commit, off the queue: its payload, and of how many events that is."""
         chosen: list[bytes] = []
-        size = 2
-        while self._encoded and len(chosen) < self.max_events:
-            size += len(self._encoded[0]) + 1
-            if chosen and size > self._max_bytes:
-                break
-            chosen.append(self._encoded.popleft())
-        return b"[" + b",".join(chosen) + b"]", len(chosen)
+        size, count = 2, 0
+        while self._encoded:
+            encoded, events = self._encoded[0]
+            size, count = size + len(encoded) + 1, count + events
+            if chosen and (size > self._max_bytes or count > self.max_events):
+                return b"[" + b",".join(chosen) + b"]", count - events
+            chosen.append(encoded)
+            self._encoded.popleft()
+        return b"[" + b",".join(chosen) + b"]", count
 
 
 class Gather:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
 from services.planner import core, limits, placement
 from services.state import commits, nodes
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def bound(patch: pytest.MonkeyPatch, decision_bytes: int, *, pods_named: int = 50_000) -> None:
@@ -23,11 +26,20 @@ def largest(log: MemoryLog, after: int = 0) -> int:
     return max(len(one.payload) for one in decided)
 
 
+FORGETFUL: tuple[tuple[Any, str, int], ...] = (
+    (nodes, "SPARE", 0),
+    (nodes, "PENDING", 40),
+    (nodes, "FEW", 3),
+    (nodes, "LABELS_KEPT", 1),
+    (nodes, "RECOUNTED", 2),
+    (placement, "REMEMBERED", 1),
+    (placement.Left, "FRESH", 2),
+    (core, "SLICE_ROWS", 0),
+)
+"""What is remembered so that it need not be computed again, or gathered so that it is counted at once, is next to
+nothing: (where, name, how much). Nobody may decide otherwise for that."""
+
+
 def forget(patch: pytest.MonkeyPatch) -> None:
-    """What is remembered so that it need not be computed again, or gathered so that it is counted at once, is next to
-    nothing. Nobody may decide otherwise for that."""
-    for name, few in (("SPARE", 0), ("PENDING", 40), ("FEW", 3), ("LABELS_KEPT", 1), ("RECOUNTED", 2)):
-        patch.setattr(nodes, name, few)
-    patch.setattr(placement, "REMEMBERED", 1)
-    patch.setattr(placement.Left, "FRESH", 2)
-    patch.setattr(core, "SLICE_ROWS", 0)
+    for where, name, few in FORGETFUL:
+        patch.setattr(where, name, few)

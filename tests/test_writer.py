@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from events import Event, IngestTaken, PodDeleted, envelope
 from events.envelope import Header, Stored
 from events.log import LogError, Unavailable
 from events.memory import MemoryLog
 from services.writer import Gather, Outbox, Spacing, SteppedDown, Writer
+from tests.facts import scheduling_class
 
 
 def deleted(number: int, text: str = "") -> PodDeleted:
@@ -154,6 +158,30 @@ async def test_commits_are_split_by_events_and_by_bytes() -> None:
     sizes = [(len(commit), len(stored.payload)) for commit, stored in zip(written(log), log.commits, strict=True)][1:]
     assert sum(count for count, _ in sizes) == 30
     assert all(count <= 10 and (size <= 1_000 or count == 1) for count, size in sizes)
+
+
+@given(st.lists(st.booleans()), st.integers(1, 4), st.integers(1, 400))
+def test_a_class_and_the_pod_that_it_is_written_for_are_never_in_two_commits(
+    classed: list[bool], max_events: int, max_bytes: int
+) -> None:
+    """A class that the state knew only for room that was kept may go in between: the pod's would be unknown."""
+    facts = [
+        fact
+        for number, with_class in enumerate(classed)
+        for fact in ([scheduling_class(str(number), {})] if with_class else []) + [deleted(number)]
+    ]
+    outbox = Outbox(max_events=max_events, max_bytes=max_bytes)
+    outbox.add(facts)
+    written: list[Event] = []
+    while outbox:
+        payload, count = outbox.cut()
+        commit = msgspec.json.decode(payload, type=list[Event])
+        assert len(commit) == count
+        assert isinstance(commit[-1], PodDeleted)
+        alone = sum(isinstance(event, PodDeleted) for event in commit) == 1
+        assert alone or (count <= max_events and len(payload) <= max_bytes)
+        written += commit
+    assert written == facts
 
 
 async def test_who_waits_learns_that_another_took_over() -> None:

@@ -4,8 +4,9 @@ What names a class is pods, and room that is kept for pods which may be gone: a 
 reserved. With the last of them the class goes, and with it all that is derived of it. Ingest counts the same pods, and
 writes the fact again before the next pod of the class.
 
-The fact stands right before its first pod, which may be in the next commit. An ingest that ended in between leaves a
-class without pods; whoever takes its place takes that away.
+The fact stands right before its first pod, in the same commit: otherwise the class, if it was still known for room alone,
+might go in between. In older logs the pod may be in the next commit. An ingest that ended in between left a class without
+pods; whoever takes its place takes that away.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def let_room_go(state: State, room: Iterable[ClassRoom]) -> None:
 
 
 def ingest_taken(state: State) -> None:
-    """Forget classes without pods: the previous ingest ended between a class and its first pod."""
+    """Forget classes without pods: of an older log, whose ingest ended between a class and its first pod."""
     for digest in list(state.classes):
         _forget(state, digest)
 

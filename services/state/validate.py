@@ -70,7 +70,7 @@ def validate_state(state: State) -> None:
 
 
 def _classes_are_of_somebody(state: State) -> None:
-    """That one without pods or room has gone cannot be said: its first pod may be in the next commit."""
+    """That one without pods or room has gone cannot be said: in older logs its first pod may be in the next commit."""
     pods = Counter(pod.fact.scheduling_class for pod in state.pods.values())
     require(pods == Counter({digest: one.pods for digest, one in state.classes.items()}), "a class has other pods")
     require(state.kept_classes == counted(state), "room is kept for other classes")

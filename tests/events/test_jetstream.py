@@ -247,7 +247,7 @@ async def test_a_consumer_that_the_server_dropped_is_made_anew(log: JetStreamLog
 
 async def test_pull_requests_that_expire_are_renewed(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     short = msgspec.json.encode({"batch": PULL_MESSAGES, "expires": 20_000_000})
-    monkeypatch.setattr("events.consumer._PULL", short)
+    monkeypatch.setattr("events.consumer._pull_request", lambda: short)
     statuses: list[str] = []
     on_status = Consumer._on_status
 

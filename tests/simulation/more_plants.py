@@ -1,9 +1,10 @@
-"""More planted bugs: what is read from the cluster and when, edits at a bad moment, nodes that change, host ports."""
+"""More planted bugs: what is read from the cluster and when, edits at a bad moment, nodes that change, host ports,
+bounds that are met at once."""
 
 from __future__ import annotations
 
 from tests.simulation import koordinator, upstream
-from tests.simulation.planting import Plant
+from tests.simulation.planting import CRAMPED_FROM, Plant
 
 MORE: dict[str, Plant] = {
     "eviction given up in doubt": Plant(
@@ -230,5 +231,23 @@ MORE: dict[str, Plant] = {
         "services.ingest.differ",
         (("        if kind != PRIORITY_CLASS.name:\n            return []\n", "        return []\n"),),
         first=upstream.FROM,
+    ),
+    "first page": Plant(
+        "of a list in pages the first is taken for the whole",
+        "services.kubernetes.client",
+        (("        while token:\n            following", "        while token and not body:\n            following"),),
+        first=CRAMPED_FROM,
+    ),
+    "left out of its commit": Plant(
+        "what finds no room in a commit is in none",
+        "services.writer",
+        (
+            (
+                "            if chosen and (size > self._max_bytes or count > self.max_events):\n",
+                "            if chosen and (size > self._max_bytes or count > self.max_events):\n"
+                "                self._encoded.popleft()\n",
+            ),
+        ),
+        first=CRAMPED_FROM,
     ),
 }

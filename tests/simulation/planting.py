@@ -13,6 +13,8 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 COMPARED = 16
+CRAMPED_FROM = 1_000
+"""The first seed of those of which some meet all bounds at once (`cramped`, which imports what plants change)."""
 
 
 class Plant(NamedTuple):

@@ -25,6 +25,7 @@ from services.writer import SteppedDown
 from tests.simulation import rest, strikes, versions
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
+from tests.simulation.cramped import cramped
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
@@ -83,9 +84,11 @@ class World:
     def run(self) -> Outcome:
         """The whole history. Whatever ends it before its time is a violation."""
         outcome = self.outcome
-        with simulated(self.loop, self.plan.seed, self.supervisor, self.tried):
+        seed = self.plan.seed
+        with simulated(self.loop, seed, self.supervisor, self.tried), cramped(seed) as meanwhile:
             try:
                 self.loop.run_until_complete(self._main())
+                meanwhile.close()
                 if self.violation is not None:
                     raise self.violation
                 outcome.digest = self._digest(rest.verified(self.witness))
