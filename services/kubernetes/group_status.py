@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from events.objects import version
@@ -20,9 +20,6 @@ from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Conflict, NotFound
 from services.kubernetes.objects import Group
 from services.kubernetes.resources import Resource
-
-REMEMBERED = 20_000
-"""PodGroups whose last write is remembered."""
 
 
 class GroupStatusWriter:
@@ -36,6 +33,16 @@ class GroupStatusWriter:
         self._conditions: dict[str, dict[str, dict[str, Any]]] = {}
         """UID → the conditions that stand there, by type."""
 
+    def __len__(self) -> int:
+        """PodGroups that something is known of."""
+        return max(len(self._versions), len(self._conditions))
+
+    def keep(self, uids: Container[str]) -> None:
+        """Forget all others. Not those that are there, be they ever so many: a write that was refused counts on what was
+        seen then when its turn comes again."""
+        self._versions = {uid: at for uid, at in self._versions.items() if uid in uids}
+        self._conditions = {uid: standing for uid, standing in self._conditions.items() if uid in uids}
+
     async def write(
         self, resource: Resource, namespace: str, name: str, uid: str, known: str, status: Mapping[str, Any]
     ) -> int:
@@ -43,9 +50,6 @@ class GroupStatusWriter:
 
         Raises NotFound, Conflict (somebody else wrote it: ask again in a while), ApiError.
         """
-        if len(self._versions) > REMEMBERED:
-            self._versions.clear()
-            self._conditions.clear()
         requests = 1
         if self._served is None:
             self._served = await self._client.discover()

@@ -734,3 +734,29 @@ async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: 
     client.away = False
     await writer._round(Rate(1_000.0), writer._due_events)
     assert client.events == [one.name for one in said(world.log) if isinstance(one, ev.PodBound)][-5:]
+
+
+async def test_what_was_seen_of_a_pod_group_is_remembered_for_its_turn_however_many_there_are() -> None:
+    """Every status that a process before this one wrote is newer than the fact. With 20,000 of them all was forgotten
+    before its turn came again: nobody's status was ever written."""
+    world, client = World(), Client()
+    client.elsewhere = "4711"
+    for number in range(200):
+        world.pod_group(f"train{number}", 1)
+    writer, _ = behind(world, client)
+    writer.resume()
+    for _ in range(2 * 200 // 50):
+        await writer._round(Rate(1_000.0), writer._due_gangs)
+    assert len(writer._statuses) == len(client.phases) == 200
+
+
+async def test_pod_groups_that_come_and_go_are_not_remembered() -> None:
+    world, client = World(), Client()
+    writer, _ = behind(world, client)
+    for number in range(500):
+        world.pod_group(f"train{number}", 1)
+        writer.notice(decode(world.log.commits[-1]))
+        await writer._round(Rate(1_000.0), writer._due_gangs)
+        world.pod_group_deleted(f"train{number}")
+    assert len(client.phases) == 500
+    assert len(writer._statuses) < 100

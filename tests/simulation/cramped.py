@@ -17,7 +17,6 @@ from services.binder.rules.koordinator import deadlock
 from services.binder.service import effects, write_behind
 from services.ingest import normalise
 from services.ingest import service as ingest
-from services.kubernetes import group_status
 from services.kubernetes.client import Client
 from services.planner import placement
 from services.state import fold, form
@@ -38,7 +37,7 @@ SERVICES: tuple[tuple[Any, str, object], ...] = (
     (writer.Outbox.__init__, "__kwdefaults__", {"max_events": 4, "max_bytes": 600}),
     (effects, "REPEATED", 1),
     (effects, "LOAD", 1),
-    (group_status, "REMEMBERED", 1),
+    (write_behind, "SPARE", 0),
     (write_behind, "BURST_WRITES", 2.0),
 )
 """How they get and say things: pages, pulls, commits, rounds. (where, name, how much)"""

@@ -250,4 +250,14 @@ MORE: dict[str, Plant] = {
         ),
         first=CRAMPED_FROM,
     ),
+    "PodGroup not told": Plant(
+        "a PodGroup's status does not follow the pods that end",
+        "services.binder.service.write_behind",
+        (("    ev.PodFinished: WriteBehind.note_pod,\n", ""),),
+    ),
+    "old word on a PodGroup": Plant(
+        "a PodGroup's status that was refused for somebody else's write is left as it stands",
+        "services.binder.service.write_behind",
+        (("            self._gangs[key] = None  # seen now, written in the next round: as a condition is\n", ""),),
+    ),
 }

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from events import dialects
 from events.dialects import TIMEOUT_ANNOTATION as MARK
+from services.binder.group_status import group_status
 from services.console.settled import log_at_rest
 from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
@@ -107,6 +109,7 @@ def check(witness: Witness, api: Api, since: int) -> None:
     _nothing_that_fits_waits(state)
     _timed_out_gangs_wait_for_their_users(witness, api)
     _who_waits_is_told_why(state, api, since)
+    _pod_groups_say_what_became_of_their_gangs(state, api)
     _no_gang_half_bound(witness)
 
 
@@ -201,6 +204,25 @@ def _who_waits_is_told_why(state: State, api: Api, since: int) -> None:
             told = {one["type"]: one.get("reason") for one in truth[uid]["status"].get("conditions") or []}
             if told.get("PodScheduled") != word:
                 raise Violation(f"pod {uid} waits for {cohort.reason}, and is told {told} (7.9)")
+
+
+def _pod_groups_say_what_became_of_their_gangs(state: State, api: Api) -> None:
+    """In the words of their dialects. Who has ended and was removed since may count on; then the phase does, too."""
+    for gang in state.gangs.values():
+        if not gang.pod_group:
+            continue
+        fact, due = state.pod_groups[gang.pod_group], group_status(state, gang)
+        group, version = dialects.POD_GROUPS[fact.dialect].split("/")
+        told = api.by_path[group, version, "podgroups"].entries[fact.namespace, fact.name].object.get("status", {})
+        if "conditions" in due:
+            says = [{**one, "lastTransitionTime": ""} for one in told.get("conditions", ())]
+            agree = says == [{**one, "lastTransitionTime": ""} for one in due["conditions"]]
+        elif any(told.get(name, 0) > due.get(name, 0) for name in ("succeeded", "failed")):
+            agree = told["running"] == due["running"]
+        else:
+            agree = due.items() <= told.items()
+        if not agree:
+            raise Violation(f"PodGroup {fact.name} ({fact.dialect}) says {told}, and its gang {due} (section 2)")
 
 
 def _no_gang_half_bound(witness: Witness) -> None:

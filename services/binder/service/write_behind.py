@@ -38,6 +38,8 @@ AGAIN_S = 15.0
 and an object that always fails must not hold up every round."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
+SPARE = 64
+"""PodGroups that are gone and still remembered, at most, beyond as many as are there."""
 
 Queue = OrderedDict[str, None]
 """Of a plain dict the first key takes ever longer to find when many were taken: 100,000 would cost 5 s."""
@@ -251,6 +253,8 @@ class WriteBehind:
     def _due_gangs(self, most: int) -> Iterator[Write]:
         """Statuses that differ from what was written last."""
         state = self._decider.state
+        if len(self._statuses) > 2 * len(state.pod_groups) + SPARE:
+            self._statuses.keep({fact.uid for fact in state.pod_groups.values()})
         while self._gangs and most > 0:
             key, _ = self._gangs.popitem(last=False)
             gang = state.gangs.get(key)
