@@ -129,3 +129,27 @@ async def test_decisions_that_come_back_to_back_wait_for_their_time_and_for_noth
     running = asyncio.create_task(Decider(log, Writer(log, "binder"), three_times).run(ev.BinderTaken(holder="test")))
     await until(lambda: len(log.commits) == 4, "three decisions")
     running.cancel()
+
+
+@pytest.mark.parametrize("says", [[ev.Renewed()], []], ids=["something", "nothing"])
+async def test_what_is_read_while_it_decides_counts_for_the_next_decision_and_wakes_it(says: list[ev.Event]) -> None:
+    """What it decided stands on the state with which it began; and nobody else will wake it to the rest."""
+    log, seen = MemoryLog("test"), list[tuple[int, int]]()
+
+    def slowly(state: State) -> Deciding:
+        began = state.sequence
+        if not seen:
+            header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
+            log.append_now(subjects.subject("test", "admin"), header, b"[]", 0)
+            for _ in range(20):
+                yield  # and it is read
+        seen.append((began, state.sequence))
+        return says if began == 1 else []
+
+    decider = Decider(log, Writer(log, "binder"), slowly)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    end = 2 + len(says)
+    await until(lambda: decider.state.sequence == end and len(seen) > 1, "it to decide on what came meanwhile")
+    running.cancel()
+    assert seen[0] == (1, 1)
+    assert [envelope.decode_header(stored).basis for stored in log.commits[2:]] == [1] * len(says)

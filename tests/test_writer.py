@@ -17,6 +17,7 @@ from events.log import LogError, Unavailable
 from events.memory import MemoryLog
 from services.writer import Gather, Outbox, Spacing, SteppedDown, Writer
 from tests.facts import scheduling_class
+from tests.waiting import until
 
 
 def deleted(number: int, text: str = "") -> PodDeleted:
@@ -132,6 +133,37 @@ async def test_under_load_commits_are_few_and_nothing_is_lost(
     commits = written(log)[1:]
     assert [event for commit in commits for event in commit] == [deleted(number) for number in range(500)]
     assert len(commits) < 100
+
+
+class Held(MemoryLog):
+    """A log that answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__("c")
+        self.going_on, self.asked = asyncio.Event(), 0
+
+    async def append(self, *arguments: Any, **more: Any) -> int:
+        self.asked += 1
+        await self.going_on.wait()
+        return await super().append(*arguments, **more)
+
+
+async def test_what_is_on_its_way_is_not_acknowledged_yet() -> None:
+    """A list of ten thousand pods would be taken for written, and the next one read into memory."""
+    log = Held()
+    gather = Gather(Writer(log, "ingest"))
+    task = asyncio.create_task(gather.run())
+    gather.add([deleted(1)])
+    await until(lambda: log.asked, "it to be sent")
+    flushing = asyncio.create_task(gather.flush())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not flushing.done()
+    assert gather.pending == 1
+    log.going_on.set()
+    await flushing
+    assert written(log) == [[deleted(1)]]
+    task.cancel()
 
 
 async def test_the_payload_is_what_encoding_the_events_together_gives() -> None:

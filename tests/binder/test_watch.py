@@ -91,12 +91,12 @@ async def test_a_standby_looks_at_nothing(world: World) -> None:
 
 
 async def test_who_left_before_its_lease_was_free_is_not_lost(world: World) -> None:
-    """Its last word stands in the log, and the binder has not read so far yet."""
+    """Its last word stands in the log by then, not before, and the binder has not read so far yet."""
     watched = Watched(world)
-    ahead = world.state.sequence + 1
+    behind = world.state.sequence
 
     async def end() -> int:
-        return ahead
+        return behind + ("planner.b" in watched.leases.asked)
 
     watched.decider.log = SimpleNamespace(end=end)
     for _ in range(3):

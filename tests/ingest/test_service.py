@@ -16,6 +16,7 @@ from events import (
     DeclarationRejected,
     Event,
     IngestTaken,
+    NodeDeleted,
     NodeObserved,
     PodAssigned,
     PodDeleted,
@@ -26,6 +27,7 @@ from events import (
     envelope,
 )
 from events.dialects import POD_GROUPS
+from events.envelope import Header, Stored
 from events.jetstream import JetStreamLog
 from events.log import EventLog
 from events.memory import MemoryLog
@@ -209,6 +211,28 @@ async def test_a_restart_finds_what_was_missed(cluster: SimulatedCluster, log: E
             assert told == ["NodeDeleted", "PodAssigned", "PodDeleted", "PodObserved"]
         finally:
             await after.end()
+
+
+class OneWordMore(MemoryLog):
+    """Whoever was ingest before says it as somebody looks who wrote last."""
+
+    word: Event | None = NodeObserved(
+        name="gone", uid="gone", resource_version="1", labels={}, taints=(), unschedulable=False, allocatable={}
+    )
+
+    async def last(self, subject: str) -> Stored | None:
+        if self.word is not None:
+            header = Header(writer="ingest", epoch=0, basis=0, time_ns=0, cause="facts")
+            self.append_now(subject, header, envelope.encode_events([self.word]), 0)
+            self.word = None
+        return await super().last(subject)
+
+
+async def test_what_the_one_before_said_to_the_last_is_compared_with_the_lists(cluster: SimulatedCluster) -> None:
+    """A node that is gone, and of which nobody would say so any more: pods would be placed there for ever."""
+    async with ingesting(OneWordMore("test"), cluster) as running:
+        assert running.agrees_with(cluster)
+        assert [event.name for event in running.seen(NodeDeleted)] == ["gone"]
 
 
 async def test_an_ingest_that_is_replaced_writes_no_more(cluster: SimulatedCluster, log: EventLog) -> None:
