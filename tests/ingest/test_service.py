@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.json import encode
 
 from events import (
     ClusterSynced,
@@ -38,7 +39,7 @@ from services.ingest.differ import Ingest
 from services.kubernetes import discovery
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
-from services.kubernetes.errors import Forbidden, Unreachable
+from services.kubernetes.errors import Expired, Forbidden, Unreachable
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
@@ -178,6 +179,10 @@ async def test_a_watch_too_far_behind_lists_again(cluster: SimulatedCluster, log
         await running.says(lambda: running.agrees_with(cluster))
         await running.synced(2)
         assert [event.name for event in running.seen(PodDeleted)] == ["a"]
+        listing = cluster.faults.plan(verb="list", times=0)
+        cluster.create(pod("d"))
+        await running.says(lambda: running.agrees_with(cluster))
+        assert listing.hits == 0, "it is watched from that list on"
 
 
 async def test_an_expiry_told_within_the_watch(cluster: SimulatedCluster, log: EventLog) -> None:
@@ -380,6 +385,30 @@ async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_on
     reader._versions[POD.name] = "1"
     with pytest.raises(Unreachable):
         await reader._watch(POD)
+
+
+async def test_what_comes_with_the_end_of_a_watch_is_written() -> None:
+    """The core has taken it in, and a list would find no difference."""
+    made = pod("a")
+    made["metadata"].update(uid="a", resourceVersion="2")
+    status = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "too old"}
+
+    class Ending:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [encode({"type": "ADDED", "object": made}), encode({"type": "ERROR", "object": status})]
+
+    client: Any = Ending()
+    log = MemoryLog("test")
+    gather = Gather(Writer(log, "ingest"))
+    reader = service.Reader(Ingest(["muster"]), client, gather, 15.0)
+    reader._versions[POD.name] = "1"
+    with pytest.raises(Expired):
+        await reader._watch(POD)
+    sending = asyncio.create_task(gather.run())
+    await gather.flush()
+    sending.cancel()
+    written = [event for stored in log.commits for event in envelope.decode(stored).events]
+    assert [event.name for event in written if isinstance(event, PodObserved)] == ["a"]
 
 
 async def test_what_is_forbidden_is_named(cluster: SimulatedCluster) -> None:
