@@ -85,6 +85,22 @@ async def test_of_two_that_take_over_at_once_one_steps_down() -> None:
     assert len(log.commits) == 1
 
 
+class Behind(MemoryLog):
+    """Who is asked for the last word does not know it: a server that led the stream, and was stopped meanwhile."""
+
+    async def last(self, subject: str) -> Stored | None:
+        return self.commits[0]
+
+
+async def test_who_does_not_hear_the_last_word_does_not_ask_for_it_for_ever() -> None:
+    log = Behind("c")
+    for expected, number in enumerate((1, 2)):
+        header = Header(writer="ingest", epoch=0, basis=0, time_ns=0, cause="facts")
+        log.append_now("muster.c.ingest", header, envelope.encode_events([deleted(number)]), expected)
+    with pytest.raises(SteppedDown):
+        await taken(log)
+
+
 class Busy(MemoryLog):
     """Others have their turn before it appends."""
 
