@@ -69,13 +69,14 @@ class Between(MemoryLog):
         return found
 
 
-async def test_who_takes_over_comes_behind_what_the_one_before_says_meanwhile() -> None:
+@pytest.mark.parametrize(("writer", "cause"), [("ingest", "facts"), ("binder", "taken")], ids=["its own", "nobody's"])
+async def test_who_takes_over_comes_behind_what_the_one_before_says_meanwhile(writer: str, cause: str) -> None:
     """A soak found it, on a busy host: a binder whose lease had run out said one thing more, its standby ended, then the
-    binder itself, and nobody bound anything until both were started again."""
-    log = Between("ingest", [deleted(1)], "facts")
-    writer = await taken(log)
-    assert [envelope.decode_header(stored).cause for stored in log.commits] == ["facts", "taken"]
-    assert await writer.append([deleted(2)], basis=2, cause="facts") == 3
+    binder itself, and nobody bound anything until both were started again. Nor does it end at an outsider's word."""
+    log = Between(writer, [deleted(1)], cause)
+    taker = await taken(log)
+    assert [envelope.decode_header(stored).cause for stored in log.commits] == [cause, "taken"]
+    assert await taker.append([deleted(2)], basis=2, cause="facts") == 3
 
 
 async def test_of_two_that_take_over_at_once_one_steps_down() -> None:
@@ -131,6 +132,9 @@ async def test_what_arrives_together_shares_a_commit_in_order(
 ) -> None:
     log, gather, _ = gathering
     gather.add([])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(log.commits) == 1, "nothing is no commit"
     for number in range(100):
         gather.add([deleted(number)])
     await gather.flush()
@@ -176,6 +180,7 @@ async def test_what_is_on_its_way_is_not_acknowledged_yet() -> None:
         await asyncio.sleep(0)
     assert not flushing.done()
     assert gather.pending == 1
+    await gather.flush(left=1)
     log.going_on.set()
     await flushing
     assert written(log) == [[deleted(1)]]
@@ -269,6 +274,9 @@ def test_commits_come_back_to_back_ever_more_seldom_and_at_once_after_a_pause() 
         gaps_ms.append(round((spacing.due_s - now_s) * 1_000))
         now_s = spacing.due_s  # the next one waited for its turn
     assert gaps_ms == [10, 20, 40, 80, 100, 100]
+    now_s = spacing.due_s + 0.09  # a whole gap is a pause, and nothing less
+    spacing.sent(now_s)
+    assert spacing.due_s == pytest.approx(now_s + Spacing.LONGEST_S)
     now_s = spacing.due_s + 0.11
     spacing.sent(now_s)
     assert spacing.due_s == pytest.approx(now_s + Spacing.FIRST_S)
