@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
 import events as ev
 from events import envelope, subjects
-from events.envelope import Commit, Header
+from events.envelope import Commit, Header, Stored
+from events.log import LogError
 from events.memory import MemoryLog
 from services import decider as deciding
 from services.decider import GATHERED_OUTCOMES, Decider, Deciding, LogTime
 from services.state.fold import State
+from services.state.form import UnknownVersion
 from services.writer import GATHERED_BYTES, SteppedDown, Writer
+from tests.second import BOTH
 from tests.waiting import until
 
 SUBJECT = subjects.subject("test", "binder")
@@ -146,10 +150,76 @@ async def test_what_is_read_while_it_decides_counts_for_the_next_decision_and_wa
         seen.append((began, state.sequence))
         return says if began == 1 else []
 
-    decider = Decider(log, Writer(log, "binder"), slowly)
+    starts = list[int]()
+    decider = Decider(log, Writer(log, "binder"), slowly, started=lambda: starts.append(decider.state.sequence))
     running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
     end = 2 + len(says)
     await until(lambda: decider.state.sequence == end and len(seen) > 1, "it to decide on what came meanwhile")
     running.cancel()
+    assert decider.tail_bytes == sum(len(stored.header) + len(stored.payload) for stored in log.commits)
+    assert starts == [1], "what it is to do is looked through once"
     assert seen[0] == (1, 1)
     assert [envelope.decode_header(stored).basis for stored in log.commits[2:]] == [1] * len(says)
+
+
+class Unfollowed(MemoryLog):
+    """It has lost its place, or its permission, while it is read."""
+
+    async def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
+        await asyncio.sleep(0)
+        for batch in ():
+            yield batch
+        raise LogError("commits are missing")
+
+
+@pytest.mark.parametrize("turn", [None, asyncio.Event().wait], ids=["active", "standby"])
+async def test_a_log_that_cannot_be_followed_any_more_is_no_clean_end(turn: Any) -> None:
+    """Whoever runs the service would not start it again."""
+    log = Unfollowed("test")
+    with pytest.raises(LogError, match="missing"):
+        await asyncio.wait_for(Decider(log, Writer(log, "binder"), nothing).run(ev.BinderTaken(holder="x"), turn), 60)
+
+
+def switch(log: MemoryLog) -> None:
+    """Others than this one decide by the second rules from here on."""
+    header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
+    switched = ev.VersionsSwitched(rules=2, state=1)
+    log.append_now(subjects.subject("test", "admin"), header, envelope.encode_events([switched]), 0)
+
+
+@pytest.mark.parametrize("standby", [False, True], ids=["before it starts", "while it stands by"])
+async def test_who_lacks_the_rules_that_came_into_force_takes_nothing_over(standby: bool) -> None:
+    log, turn, waits = MemoryLog("test"), asyncio.Event(), asyncio.Event()
+
+    async def its_turn() -> None:
+        waits.set()
+        await turn.wait()
+
+    if not standby:
+        switch(log)
+    running = asyncio.create_task(
+        Decider(log, Writer(log, "binder"), nothing).run(ev.BinderTaken(holder="old"), its_turn if standby else None)
+    )
+    if standby:
+        await until(waits.is_set, "it to stand by")
+        switch(log)
+    with pytest.raises(UnknownVersion, match="rules version 2"):
+        await asyncio.wait_for(running, 60)
+    assert len(log.commits) == 1
+
+
+async def test_a_commit_names_the_rules_by_which_it_was_decided() -> None:
+    """By what it says there `muster verify` decides again."""
+
+    def by_the_second(state: State) -> Deciding:
+        yield
+        return [ev.Renewed()] if state.rules_version == 2 and state.sequence == 2 else []
+
+    log = MemoryLog("test")
+    decider = Decider(log, Writer(log, "binder"), by_the_second, supports=BOTH)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.active, "it to be at work")
+    switch(log)
+    await until(lambda: len(log.commits) == 3, "a decision")
+    running.cancel()
+    assert [envelope.decode_header(stored).rules for stored in log.commits] == [1, 1, 2]
