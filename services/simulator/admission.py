@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from services.simulator import errors, forms, quantities
+from services.simulator import errors, forms, quantities, values
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
@@ -82,6 +82,7 @@ def prepare(resource: Resource, obj: Object) -> None:
             _prepare_pod(resource, obj)
         case "nodes":
             obj["spec"] = obj.get("spec") or {}
+            _refuse(resource, obj, [*values.of_node(obj["spec"])])
             obj["status"] = _node_status(obj.get("status") or {})
         case "namespaces":
             name_label = {"kubernetes.io/metadata.name": obj["metadata"]["name"]}
@@ -97,6 +98,11 @@ def prepare(resource: Resource, obj: Object) -> None:
             _prepare_job(resource, obj)
         case "podgroups":
             _check_policy(resource, obj)
+
+
+def _refuse(resource: Resource, obj: Object, causes: list[values.Cause]) -> None:
+    if causes:
+        raise errors.invalid(resource, obj["metadata"]["name"], causes)
 
 
 def _node_status(status: Object) -> Object:
@@ -171,6 +177,7 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
             field = f"spec.containers[{index}].name"
             raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
     pod["spec"] = spec
+    _refuse(resource, pod, [*values.of_pod(spec, "spec")])
     default_pod_spec(spec)
     _default_pod_requests(spec)
     spec.setdefault("serviceAccountName", "default")
@@ -276,6 +283,7 @@ def _template(resource: Resource, obj: Object) -> Object:
     if not isinstance(template, dict) or not (template.get("spec") or {}).get("containers"):
         field = "spec.template.spec.containers"
         raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
+    _refuse(resource, obj, [*values.of_pod(template["spec"], "spec.template.spec")])
     default_pod_spec(template["spec"])
     return spec
 
@@ -283,9 +291,13 @@ def _template(resource: Resource, obj: Object) -> Object:
 def _prepare_replicated(resource: Resource, obj: Object) -> None:
     spec = _template(resource, obj)
     spec.setdefault("replicas", 1)
+    always, policy = "spec.template.spec.restartPolicy", spec["template"]["spec"]["restartPolicy"]
+    _refuse(resource, obj, [*values.one_of(("Always",), policy, always)])
+    if not spec.get("selector"):
+        _refuse(resource, obj, [("spec.selector", "FieldValueRequired", "Required value")])
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
-    if wanted.items() - labels.items() or not spec.get("selector"):
+    wanted = spec["selector"].get("matchLabels") or {}
+    if wanted.items() - labels.items():
         message = f"Invalid value: {labels}: `selector` does not match template `labels`"
         raise _invalid_labels(resource, obj, message)
 
@@ -298,13 +310,15 @@ def _invalid_labels(resource: Resource, obj: Object, message: str) -> ApiError:
 
 def _prepare_job(resource: Resource, job: Object) -> None:
     spec = _template(resource, job)
-    if "completions" not in spec:
-        spec.setdefault("parallelism", 1)
-        if spec["parallelism"] == 1:
-            spec["completions"] = 1
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
+    _refuse(resource, job, [*values.one_of(values.COMPLETING, spec["completionMode"], "spec.completionMode")])
+    if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
+        message = "Required value: when completion mode is Indexed"
+        _refuse(resource, job, [("spec.completions", "FieldValueRequired", message)])
     if spec["template"]["spec"]["restartPolicy"] == "Always":
         message = 'Required value: valid values: "OnFailure", "Never"'
         field = "spec.template.spec.restartPolicy"

@@ -210,6 +210,14 @@ class Ordinals(_Form):
     start: Count | None = None
 
 
+class NamedMetadata(Metadata):
+    name: str
+
+
+class VolumeClaim(_Form):
+    metadata: NamedMetadata
+
+
 class WorkloadSpec(_Form):
     template: Template | None = None
     selector: Selector | None = None
@@ -221,6 +229,7 @@ class WorkloadSpec(_Form):
     suspend: bool | None = None
     service_name: str | None = None
     ordinals: Ordinals | None = None
+    volume_claim_templates: list[VolumeClaim] | None = None
 
 
 class WorkloadStatus(_Form):

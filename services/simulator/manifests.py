@@ -2,6 +2,9 @@
 
 Kinds that nobody here knows are kept as they are. What a scheduler relies on is checked: names, string labels and
 annotations, specs that are objects, pods with containers, counts that are counts.
+
+Files may be what ``kubectl get -o yaml`` says of a cluster. Then what has ended is left out; so is what makes pods, where
+what it made stands beside it; and resourceVersions are those of another server.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from typing import Any
 
 from services.documents import NotYaml, Unreadable, load_all, read, taken
 from services.simulator.forms import FORMS, misfit
+from services.simulator.operators import MAKES
+from services.simulator.workloads import is_workload
 
 Object = dict[str, Any]
 
@@ -34,6 +39,11 @@ COUNTS = {
     "Job": ("parallelism", "completions", "backoffLimit"),
 }
 SERVED = {
+    **{
+        (version, kind): "apps/v1"
+        for version in ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
+        for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+    },
     ("v1alpha1", "PodGroup"): "scheduling.sigs.k8s.io/v1alpha1",
     ("scheduling.k8s.io/v1beta1", "PriorityClass"): "scheduling.k8s.io/v1",
     ("scheduling.k8s.io/v1alpha1", "PriorityClass"): "scheduling.k8s.io/v1",
@@ -77,7 +87,45 @@ def read_yaml(paths: Sequence[Path | str]) -> tuple[list[Object], list[ManifestE
 def _sorted_out(paths: Iterable[Path | str]) -> tuple[list[Object], list[ManifestError]]:
     found = [one for path in paths for file in _files(Path(path)) for one in _load_file(file)]
     objects = [one for one in found if not isinstance(one, ManifestError)]
-    return objects, [one for one in found if isinstance(one, ManifestError)]
+    return list(_to_come(objects)), [one for one in found if isinstance(one, ManifestError)]
+
+
+def _to_come(objects: Sequence[Object]) -> Iterator[Object]:
+    """Without what has ended, and without what has made what stands beside it: it would be made once more."""
+    made = {maker for obj in objects if _makes_pods(obj) or obj["kind"] == "Pod" for maker in _makers(obj)}
+    for obj in objects:
+        namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"].get("name", "")
+        if not _has_ended(obj) and not (_makes_pods(obj) and (_group(obj), obj["kind"], namespace, name) in made):
+            yield obj
+
+
+def _makes_pods(obj: Object) -> bool:
+    return is_workload(obj) or (_group(obj), obj["kind"]) in MAKES
+
+
+def _group(named: Object) -> str:
+    return str(named.get("apiVersion", "")).rpartition("/")[0]
+
+
+def _makers(obj: Object) -> Iterator[tuple[str, Any, str, Any]]:
+    """(API group, kind, namespace, name) of what controls it."""
+    owners = obj["metadata"].get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        if isinstance(owner, dict) and owner.get("controller") is True:
+            told = (owner.get("kind"), owner.get("name"))
+            if all(isinstance(part, str) for part in told):
+                yield _group(owner), told[0], obj["metadata"].get("namespace", ""), told[1]
+
+
+def _has_ended(obj: Object) -> bool:
+    """Of pods and Jobs: they hold no room, and no pod is made of them any more."""
+    status = obj.get("status") or {}
+    if (obj["apiVersion"], obj["kind"]) == ("v1", "Pod"):
+        return status.get("phase") in ("Succeeded", "Failed")
+    if (obj["apiVersion"], obj["kind"]) == ("batch/v1", "Job"):
+        told = status.get("conditions") or ()
+        return any(one.get("type") in ("Complete", "Failed") and one.get("status") == "True" for one in told)
+    return False
 
 
 def _files(path: Path) -> list[Path]:
@@ -116,11 +164,19 @@ def _objects(document: Any, where: str) -> Iterator[Object | ManifestError]:
             return  # the configuration of a program, no object of the cluster
         if kind.endswith("List") and isinstance(document.get("items"), list):
             for index, item in enumerate(document["items"]):
-                yield from _objects(item, f"{where}, items[{index}]")
+                yield from _objects(_of_list(document, item), f"{where}, items[{index}]")
         else:
             yield _checked(document, f"{where}, {kind}")
     except ManifestError as error:
         yield error
+
+
+def _of_list(listed: Object, item: Any) -> Any:
+    """An API server does not say of each item of a ``NodeList`` that it is a Node of ``v1``; a ``List`` says nothing."""
+    kind = listed["kind"].removesuffix("List")
+    if not kind or not isinstance(item, dict) or item.get("kind") or item.get("apiVersion"):
+        return item
+    return {"apiVersion": listed["apiVersion"], "kind": kind, **item}
 
 
 def _kind(document: Any, where: str) -> str:
@@ -173,6 +229,7 @@ def _without_nulls(value: Any) -> Any:
 
 def _metadata(metadata: Any, where: str, *, named: bool) -> Object:
     checked = dict(_mapping(metadata, "metadata", where))
+    checked.pop("resourceVersion", None)
     if named and not checked.get("name") and not checked.get("generateName"):
         raise ManifestError(f"{where}: metadata.name: expected a name, found nothing")
     for field in ("name", "generateName", "namespace"):

@@ -15,7 +15,7 @@ from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.operators import admitted
 from services.simulator.store import Store
-from services.simulator.workloads import expand
+from services.simulator.workloads import expand, flatten, is_workload
 
 Object = dict[str, Any]
 
@@ -46,7 +46,9 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
     may stand before them.
     """
     api = Api(Store(history=0), seed=0, clock=lambda: created)
-    made, refused = admitted(objects)
+    taken, unfit = _workloads_admitted(objects, created)
+    made, refused = admitted(taken)
+    refused = [*unfit, *refused]
     expanded = list(expand(made))
     expanded.sort(key=named_first)
     found = []
@@ -56,3 +58,21 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
         except ApiError as error:
             refused.append(error)
     return found, refused
+
+
+def _workloads_admitted(objects: Iterable[Object], created: datetime) -> tuple[list[Object], list[ApiError]]:
+    """The objects without the Deployments, Jobs, … that the API server would refuse, and what it says of those.
+
+    By a server of their own: in the other one only what they are expanded to is there.
+    """
+    api = Api(Store(history=0), seed=0, clock=lambda: created)
+    taken: list[Object] = []
+    refused: list[ApiError] = []
+    for obj in flatten(objects):
+        try:
+            if is_workload(obj):
+                api.apply_new(obj)
+            taken.append(obj)
+        except ApiError as error:
+            refused.append(error)
+    return taken, refused

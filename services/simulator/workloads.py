@@ -26,12 +26,14 @@ _LONGEST_BASE = 58
 NOT_COPIED = ("deployment.kubernetes.io/", "kubectl.kubernetes.io/last-applied-configuration")
 """A Deployment's annotations that its ReplicaSet does not get."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-WORKLOADS = frozenset({("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("batch", "Job")})
+WORKLOADS = frozenset(
+    {("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")}
+)
 
 
 def is_workload(obj: Object) -> bool:
     """Whether its pods are made here."""
-    return (str(obj.get("apiVersion", "")).partition("/")[0], obj.get("kind")) in WORKLOADS
+    return (str(obj.get("apiVersion", "")), str(obj.get("kind", ""))) in WORKLOADS
 
 
 def flatten(objects: Iterable[Object]) -> Iterator[Object]:
@@ -127,7 +129,17 @@ def member(stateful_set: Object, ordinal: int) -> Object:
     pod["spec"]["hostname"] = f"{name}-{ordinal}"
     if spec.get("serviceName"):
         pod["spec"]["subdomain"] = spec["serviceName"]
+    claimed = [_claimed(claim["metadata"]["name"], pod) for claim in spec.get("volumeClaimTemplates") or ()]
+    if claimed:
+        names = {volume["name"] for volume in claimed}
+        others = [volume for volume in pod["spec"].get("volumes") or () if volume.get("name") not in names]
+        pod["spec"]["volumes"] = claimed + others
     return pod
+
+
+def _claimed(name: str, pod: Object) -> Object:
+    """The volume of a claim that a StatefulSet makes for each of its pods."""
+    return {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod['metadata']['name']}"}}
 
 
 def job_pod(job: Object, number: int, index: int | None) -> Object:

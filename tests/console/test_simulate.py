@@ -216,6 +216,49 @@ def test_what_a_server_would_refuse_costs_itself_only() -> None:
     ]
 
 
+def test_a_workload_that_a_server_would_refuse_is_refused_once_and_makes_no_pods() -> None:
+    """They were placed, and said to be bound: of what `kubectl apply` would not have taken."""
+    restarted, unselected = workload("Job", "j", 3), workload("Deployment", "d", 2)
+    del restarted["spec"]["template"]["spec"]["restartPolicy"]
+    del unselected["spec"]["selector"]
+    mistyped = workload("Deployment", "m", 2)
+    mistyped["spec"]["template"]["spec"]["tolerations"] = [{"key": "k", "operator": "Exist"}]
+    found = placed(node("n1"), restarted, unselected, mistyped, workload("Job", "ok", 1))
+    assert len(found["bound"]) == 1
+    assert found["waiting"] == {}
+    assert [why.split(": ")[:2] for why in found["rejected"]] == [
+        ['Job.batch "j" is invalid', "spec.template.spec.restartPolicy"],
+        ['Deployment.apps "d" is invalid', "spec.selector"],
+        ['Deployment.apps "m" is invalid', "spec.template.spec.tolerations[0].operator"],
+    ]
+
+
+def test_the_claims_of_a_stateful_set_are_not_overlooked() -> None:
+    """Its pods were placed as if they had no volumes: the controller adds them."""
+    database = workload("StatefulSet", "db", 1)
+    database["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
+    found = placed(node("n1"), database)
+    assert found["waiting"] == {"default/db-0": "not supported yet: persistentVolumeClaim"}
+
+
+@pytest.mark.parametrize("template", [["x"], {"spec": 3}, {"metadata": {"labels": []}}, {"metadata": "x"}])
+def test_a_training_jobs_template_that_is_none_costs_itself_only(template: object) -> None:
+    """It ended the command with a traceback."""
+    kubeflow, volcano = "kubeflow.org/v1", "batch.volcano.sh/v1alpha1"
+    specs = {
+        ("PyTorchJob", kubeflow): {"pytorchReplicaSpecs": {"Worker": {"template": template}}},
+        ("Job", volcano): {"tasks": [{"name": "t", "template": template}]},
+    }
+    jobs = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "default"}, "spec": spec}
+        for (kind, version), spec in specs.items()
+    ]
+    found = placed(node("n1"), *jobs, pod("a"))
+    assert found["bound"] == {"default/a": "n1"}
+    assert all(".template" in why for why in found["rejected"])
+    assert len(found["rejected"]) == 2
+
+
 def test_a_document_that_is_no_object_costs_itself_only(tmp_path: Path) -> None:
     odd = pod("odd") | {"metadata": {"name": "odd", "labels": {"size": 3}}}
     file = tmp_path / "all.yaml"

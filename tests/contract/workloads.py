@@ -21,6 +21,8 @@ TEMPLATE: Object = {
     "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]},
 }
 REPLICATED: Object = {"selector": {"matchLabels": LABELS}, "template": TEMPLATE}
+CLAIM: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
+CLAIMING: Object = {**REPLICATED, "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": CLAIM}]}
 ONCE: Object = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}
 
 
@@ -30,6 +32,7 @@ ONCE: Object = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPo
         ("Deployment", {**REPLICATED, "replicas": 2}),
         ("ReplicaSet", {**REPLICATED, "replicas": 2}),
         ("StatefulSet", {**REPLICATED, "replicas": 2, "serviceName": "svc", "podManagementPolicy": "Parallel"}),
+        ("StatefulSet", {**CLAIMING, "replicas": 2, "serviceName": "svc", "podManagementPolicy": "Parallel"}),
         ("Job", {**ONCE, "parallelism": 2, "completions": 3}),
         ("Job", {**ONCE, "parallelism": 2, "completions": 3, "completionMode": "Indexed"}),
         ("Job", {**ONCE, "parallelism": 2}),
@@ -72,4 +75,5 @@ def seen(pod: Object) -> Object:
         ],
         "place": {field: spec.get(field) for field in ("hostname", "subdomain", "schedulerName", "restartPolicy")}
         | ({} if spec.get("restartPolicy") else {"restartPolicy": "Always"}),
+        "claims": [volume for volume in spec.get("volumes") or () if "persistentVolumeClaim" in volume],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,54 @@ def test_the_published_coscheduling_manifests_are_read_as_they_are() -> None:
 def test_published_annotations_that_are_no_strings_are_refused(name: str) -> None:
     with pytest.raises(ManifestError, match=r"metadata\.annotations.*expected a string"):
         load_yaml([SHARED / "koordinator" / name])
+
+
+def test_the_items_of_a_typed_list_are_of_its_kind(tmp_path: Path) -> None:
+    """As `kubectl get --raw` says them: the API server tells the kind once, of the list."""
+    items = "[{metadata: {name: a}}, {apiVersion: v1, kind: Pood, metadata: {name: b}}]"
+    text = f"{{apiVersion: v1, kind: NodeList, items: {items}}}"
+    assert [(obj["apiVersion"], obj["kind"]) for obj in load_yaml([write(tmp_path / "nodes.json", text)])] == [
+        ("v1", "Node"),
+        ("v1", "Pood"),
+    ]
+    with pytest.raises(ManifestError, match=r"items\[0\]: apiVersion: expected a name"):
+        load_yaml([write(tmp_path / "list.json", "{apiVersion: v1, kind: List, items: [{metadata: {name: a}}]}")])
+
+
+def owned(kind: str, name: str, by: str, maker: str, **status: object) -> str:
+    group = {"Pod": "v1", "Job": "batch/v1", "ReplicaSet": "apps/v1"}
+    of = {"Deployment": "apps/v1", "JobSet": "jobset.x-k8s.io/v1alpha2", **group}
+    owner = {"apiVersion": of[by], "kind": by, "name": maker, "uid": "u", "controller": True}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}}
+    spec = template["spec"] if kind == "Pod" else {"template": template, "selector": {"matchLabels": {"a": "b"}}}
+    metadata = {"name": name, "uid": name, "resourceVersion": "7", "ownerReferences": [owner] if maker else []}
+    return json.dumps(
+        {"apiVersion": group.get(kind, of[kind]), "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+    )
+
+
+def test_what_kubectl_says_of_a_cluster_is_what_there_is(tmp_path: Path) -> None:
+    """What has ended holds no room; what has made what stands beside it is not to make it once more."""
+    told = [
+        owned("Deployment", "web", "Deployment", ""),
+        owned("ReplicaSet", "web-1", "Deployment", "web"),
+        owned("Pod", "web-1-a", "ReplicaSet", "web-1", phase="Running"),
+        owned("Deployment", "alone", "Deployment", ""),
+        owned("ReplicaSet", "of-another", "Deployment", "gone"),
+        owned("Pod", "done", "Job", "", phase="Succeeded"),
+        owned("Pod", "broken", "Job", "", phase="Failed"),
+        owned("Job", "over", "JobSet", "", conditions=[{"type": "Complete", "status": "True"}]),
+        owned("Job", "goes-on", "JobSet", "", conditions=[{"type": "Complete", "status": "False"}]),
+        owned("JobSet", "train", "JobSet", ""),
+        owned("Job", "train-0", "JobSet", "train"),
+    ]
+    objects = load_yaml([write(tmp_path / "all.yaml", "\n---\n".join(told))])
+    assert [obj["metadata"]["name"] for obj in objects] == ["web-1-a", "alone", "of-another", "goes-on", "train-0"]
+    assert not any("resourceVersion" in obj["metadata"] for obj in objects)
+
+
+def test_a_deployment_of_an_old_version_is_checked_like_a_new_one(tmp_path: Path) -> None:
+    """It was taken as it was, and ended `muster simulate`."""
+    text = "{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: old}, spec: {replicas: [1]}}"
+    with pytest.raises(ManifestError, match=r"spec\.replicas: expected a count"):
+        load_yaml([write(tmp_path / "old.yaml", text)])

@@ -40,16 +40,12 @@ def of_training_job(job: Object, given: Sequence[Object]) -> Iterator[Object]:
     run_policy = mapping(job, spec, "runPolicy", "spec.runPolicy")
     if run_policy.get("suspend"):
         return
-    replicas = {
-        name: counted(
-            job, mapping(job, types, name, f"spec.{field}.{name}"), "replicas", 1, f"spec.{field}.{name}.replicas"
-        )
-        for name in types
-    }
+    told = {name: mapping(job, types, name, f"spec.{field}.{name}") for name in types}
+    replicas = {name: counted(job, said, "replicas", 1, f"spec.{field}.{name}.replicas") for name, said in told.items()}
     yield _pod_group(job, run_policy, sum(replicas.values()))
     for name, count in replicas.items():
         for index in range(count):
-            yield _pod(job, name, index, types[name])
+            yield _pod(job, name, index, told[name], f"spec.{field}.{name}")
 
 
 def _pod_group(job: Object, run_policy: Object, total: int) -> Object:
@@ -63,7 +59,7 @@ def _pod_group(job: Object, run_policy: Object, total: int) -> Object:
     return owned(job, SCHEDULER_PLUGINS_GROUP, "PodGroup", job["metadata"]["name"], group_spec)
 
 
-def _pod(job: Object, replica_type: str, index: int, replica: Object) -> Object:
+def _pod(job: Object, replica_type: str, index: int, replica: Object, path: str) -> Object:
     name, kind = job["metadata"]["name"], replica_type.lower()
     labels = {
         "training.kubeflow.org/operator-name": f"{job['kind'].lower()}-controller",
@@ -76,6 +72,6 @@ def _pod(job: Object, replica_type: str, index: int, replica: Object) -> Object:
         labels["training.kubeflow.org/job-role"] = "master"
     asked = replica.get("restartPolicy")
     fields: Object = {
-        "restartPolicy": asked if asked in RESTART_POLICIES else "Never"
+        "restartPolicy": asked if isinstance(asked, str) and asked in RESTART_POLICIES else "Never"
     }  # ExitCode is the operator's own
-    return owned_pod(job, f"{name}-{kind}-{index}", replica.get("template") or {}, labels, {}, fields)
+    return owned_pod(job, f"{name}-{kind}-{index}", replica, path, labels, {}, fields)

@@ -23,13 +23,17 @@ def owned(owner: Object, api_version: str, kind: str, name: str, spec: Object) -
 
 
 def owned_pod(
-    owner: Object, name: str, template: Object, labels: dict[str, str], annotations: dict[str, str], spec: Object
+    owner: Object, name: str, of: Object, path: str, labels: dict[str, str], annotations: dict[str, str], spec: Object
 ) -> Object:
-    """A pod of a template, with labels, annotations and fields of its spec that the controller adds."""
-    asked = template.get("metadata") or {}
-    pod = owned(owner, "v1", "Pod", name, {**(template.get("spec") or {}), **spec})
-    pod["metadata"]["labels"] = {**(asked.get("labels") or {}), **labels}
-    pod["metadata"]["annotations"] = {**(asked.get("annotations") or {}), **annotations}
+    """A pod of the template in `of`, which stands at `path`, with labels, annotations and fields of its spec that the
+    controller adds. Raises ApiError for what is no template.
+    """
+    template = mapping(owner, of, "template", f"{path}.template")
+    asked = mapping(owner, template, "metadata", f"{path}.template.metadata")
+    pod = owned(owner, "v1", "Pod", name, {**mapping(owner, template, "spec", f"{path}.template.spec"), **spec})
+    pod["metadata"]["labels"] = {**mapping(owner, asked, "labels", f"{path}.template.metadata.labels"), **labels}
+    told = mapping(owner, asked, "annotations", f"{path}.template.metadata.annotations")
+    pod["metadata"]["annotations"] = {**told, **annotations}
     return pod
 
 

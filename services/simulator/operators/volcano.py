@@ -22,9 +22,9 @@ def of_job(job: Object, given: Sequence[Object]) -> Iterator[Object]:
     tasks = _tasks(job, spec)
     group = _pod_group(job, spec, tasks)
     yield group
-    for name, replicas, _minimum, task in tasks:
+    for number, (name, replicas, _minimum, task) in enumerate(tasks):
         for index in range(replicas):
-            yield _pod(job, spec, group["metadata"]["name"], name, index, task)
+            yield _pod(job, spec, group["metadata"]["name"], name, index, task, f"spec.tasks[{number}]")
 
 
 def of_cron_job(cron_job: Object, given: Sequence[Object]) -> Iterator[Object]:
@@ -101,7 +101,7 @@ def _subgroups(job: Object, number: int, name: str, task: Object) -> Object:
     return policy | ({"networkTopology": said["networkTopology"]} if said.get("networkTopology") else {})
 
 
-def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Object) -> Object:
+def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Object, path: str) -> Object:
     name = job["metadata"]["name"]
     queue = str(spec.get("queue") or "default")
     known = {
@@ -111,13 +111,15 @@ def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Objec
         "volcano.sh/task-index": str(index),
     }
     fields: Object = {"schedulerName": spec.get("schedulerName") or "volcano"}
-    template = of.get("template") or {}
-    if spec.get("priorityClassName") and not (template.get("spec") or {}).get("priorityClassName"):
+    template = mapping(job, of, "template", f"{path}.template")
+    said = mapping(job, template, "spec", f"{path}.template.spec")
+    if spec.get("priorityClassName") and not said.get("priorityClassName"):
         fields["priorityClassName"] = spec["priorityClassName"]
     return owned_pod(
         job,
         f"{name}-{task}-{index}",
-        template,
+        of,
+        path,
         known | {"volcano.sh/job-namespace": namespace_of(job)},
         known | {"volcano.sh/job-version": "0", "volcano.sh/template-uid": f"{name}-{task}", GROUP_NAME: group},
         fields,

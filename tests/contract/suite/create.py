@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.contract.client import Client, eventually, pod
+from tests.contract.client import Client, Object, eventually, pod
 
 
 async def test_create_fills_in_what_the_server_owns(client: Client) -> None:
@@ -83,6 +85,105 @@ async def test_an_invalid_pod_is_refused_with_its_field(client: Client) -> None:
     status = (await client.post(client.pods, body)).refused(422, "Invalid")
     assert status["details"]["kind"] == "Pod"
     assert "spec.containers" in {cause["field"] for cause in status["details"]["causes"]}
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+LABELLED, NAMED = "matchExpressions", "matchFields"
+
+
+def selecting(part: str, **requirement: Any) -> Object:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{part: [requirement]}]}}}}
+
+
+def opening(**port: Any) -> Object:
+    return {"containers": [{"name": "main", "image": "x", "ports": [{"containerPort": 1, **port}]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"tolerations": [{"key": "k", "operator": "Exist"}]}, "tolerations[0].operator"),
+        ({"tolerations": [{"key": "k", "effect": "noschedule"}]}, "tolerations[0].effect"),
+        ({"tolerations": [{}]}, "tolerations[0].operator"),
+        ({"tolerations": [{"operator": "Equal", "value": "v"}]}, "tolerations[0].operator"),
+        ({"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]}, "tolerations[0].operator"),
+        (selecting(LABELLED, key="k", operator="Foo"), "operator"),
+        (selecting(LABELLED, key="k", operator="In"), "values"),
+        (selecting(LABELLED, key="k", operator="Exists", values=["a"]), "values"),
+        (selecting(LABELLED, key="k", operator="Gt", values=["1", "2"]), "values"),
+        (selecting(NAMED, key="metadata.name", operator="Exists"), "operator"),
+        (selecting(NAMED, key="metadata.name", operator="In", values=["a", "b"]), "values"),
+        (selecting(NAMED, key="metadata.uid", operator="In", values=["a"]), "key"),
+        ({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}, "nodeSelectorTerms"),
+        ({"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 101, "preference": {}}]}}}, f"{PREFERRED}[0].weight"),
+        (opening(hostPort=99_999), "hostPort"),
+        (opening(hostPort=-1), "hostPort"),
+        (opening(protocol="tcp"), "protocol"),
+        (opening(containerPort=0), "containerPort"),
+        ({"restartPolicy": "always"}, "restartPolicy"),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z"}]},
+            "topologySpreadConstraints[0].whenUnsatisfiable",
+        ),
+    ],
+)
+async def test_a_misspelt_value_is_refused_with_its_field(client: Client, spec: Object, field: str) -> None:
+    body = pod("a")
+    body["spec"] |= spec
+    status = (await client.post(client.pods, body)).refused(422, "Invalid")
+    (cause,) = status["details"]["causes"]
+    assert cause["field"].endswith(f".{field}")
+    assert status["message"] == f'Pod "a" is invalid: {cause["field"]}: {cause["message"]}'
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoExecute"}]},
+        selecting(LABELLED, key="k", operator="Gt", values=["x"]),
+        selecting(NAMED, key="metadata.name", operator="NotIn", values=["a"]),
+        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}},
+        {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]}}},
+        opening(hostPort=80, hostIP="nope"),
+    ],
+)
+async def test_odd_values_are_taken(client: Client, spec: Object) -> None:
+    body = pod("a")
+    body["spec"] |= spec
+    (await client.post(client.pods, body)).ok(201)
+
+
+def workload(restarts: str, **spec: Any) -> Object:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("")["spec"] | {"restartPolicy": restarts}}
+    return {"metadata": {"name": "w"}, "spec": {"template": template, **spec}}
+
+
+SELECTED = {"selector": {"matchLabels": {"a": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("apps/v1/deployments", workload("Always"), "spec.selector"),
+        ("apps/v1/deployments", workload("Always", selector={"matchLabels": {"a": "c"}}), "metadata.labels"),
+        ("apps/v1/deployments", workload("Never", **SELECTED), "spec.template.spec.restartPolicy"),
+        ("batch/v1/jobs", workload("Always"), "spec.template.spec.restartPolicy"),
+        ("batch/v1/jobs", workload("Never", completionMode="indexed"), "spec.completionMode"),
+        ("batch/v1/jobs", workload("Never", completionMode="Indexed", parallelism=1), "spec.completions"),
+        ("batch/v1/jobs", workload("Never", completionMode="Indexed"), ""),
+    ],
+)
+async def test_a_workload_of_which_no_pods_can_come_is_refused(
+    client: Client, path: str, body: Object, field: str
+) -> None:
+    version, _, plural = path.rpartition("/")
+    answer = await client.post(f"/apis/{version}/namespaces/{client.namespace}/{plural}", body)
+    if not field:
+        answer.ok(201)
+    else:
+        causes = answer.refused(422, "Invalid")["details"]["causes"]
+        assert any(cause["field"].endswith(field) for cause in causes)
 
 
 @pytest.mark.parametrize("name", ["Upper", "under_score", "-dash", "a" * 254])
