@@ -17,7 +17,7 @@ from typing import Any
 from services.documents import NotYaml, Unreadable, load_all, read, taken
 from services.simulator.forms import FORMS, misfit
 from services.simulator.operators import MAKES
-from services.simulator.workloads import is_workload
+from services.simulator.workloads import MOST_PODS, is_workload
 
 Object = dict[str, Any]
 
@@ -53,8 +53,6 @@ meant."""
 SUFFIXES = (".yaml", ".yml", ".json")
 """Of the files of a directory that are read."""
 STDIN = Path("-")
-MOST_PODS = 1_000_000
-"""That one object may ask for: they are made here, one by one."""
 
 
 class ManifestError(ValueError):

@@ -46,9 +46,10 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
     may stand before them.
     """
     api = Api(Store(history=0), seed=0, clock=lambda: created)
-    taken, unfit = _workloads_admitted(objects, created)
-    made, refused = admitted(taken)
-    refused = [*unfit, *refused]
+    given, refused = _workloads_admitted(objects, created)
+    operated, denied = admitted(given)
+    made, unfit = _workloads_admitted(operated, created)
+    refused += denied + unfit
     expanded = list(expand(made))
     expanded.sort(key=named_first)
     found = []

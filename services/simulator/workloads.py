@@ -31,6 +31,10 @@ WORKLOADS = frozenset(
 )
 
 
+MOST_PODS = 1_000_000
+"""That one object may ask for: they are made here, one by one."""
+
+
 def is_workload(obj: Object) -> bool:
     """Whether its pods are made here."""
     return (str(obj.get("apiVersion", "")), str(obj.get("kind", ""))) in WORKLOADS

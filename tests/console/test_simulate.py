@@ -259,6 +259,38 @@ def test_a_training_jobs_template_that_is_none_costs_itself_only(template: objec
     assert len(found["rejected"]) == 2
 
 
+@pytest.mark.parametrize("count", [1 << 40, -1, "x"])
+def test_a_count_that_no_cluster_bears_is_refused_for_every_kind_of_job(count: object) -> None:
+    """Pods were made, one by one, until the memory was full."""
+    template = {"spec": pod_spec()}
+    specs = {
+        ("PyTorchJob", "kubeflow.org/v1"): {"pytorchReplicaSpecs": {"W": {"replicas": count, "template": template}}},
+        ("Job", "batch.volcano.sh/v1alpha1"): {"tasks": [{"replicas": count, "template": template}]},
+        ("JobSet", "jobset.x-k8s.io/v1alpha2"): {
+            "replicatedJobs": [{"name": "w", "template": {"spec": {"parallelism": count, "template": template}}}]
+        },
+    }
+    jobs = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "default"}, "spec": spec}
+        for (kind, version), spec in specs.items()
+    ]
+    found = placed(node("n1"), *jobs, pod("a"))
+    assert found["bound"] == {"default/a": "n1"}
+    assert len(found["rejected"]) == 3
+
+
+def test_a_job_sets_pods_restart_on_failure_unless_it_says_more() -> None:
+    """Their template need not say it, though that of a Job must."""
+    spec = {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": pod_spec()}}}}]}
+    name = {"name": "x", "namespace": "default"}
+    job_set = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": name, "spec": spec}
+    assert len(placed(node("n1"), job_set)["bound"]) == 1
+    spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+    found = placed(node("n1"), job_set)
+    assert found["bound"] == {}
+    assert "restartPolicy" in found["rejected"][0]
+
+
 def test_a_document_that_is_no_object_costs_itself_only(tmp_path: Path) -> None:
     odd = pod("odd") | {"metadata": {"name": "odd", "labels": {"size": 3}}}
     file = tmp_path / "all.yaml"

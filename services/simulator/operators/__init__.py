@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from services.simulator.errors import ApiError
 from services.simulator.operators import jobset, kubeflow, volcano
-from services.simulator.operators.making import Make, Object
+from services.simulator.operators.making import Make, Object, invalid
 from services.simulator.operators.pod_groups import grouped
 from services.simulator.workloads import flatten
 
@@ -47,6 +47,8 @@ def admitted(objects: Iterable[Object]) -> tuple[list[Object], list[ApiError]]:
             taken += list(_with_made(obj, given))
         except ApiError as error:
             refused.append(error)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # a schema would have refused it
+            refused.append(invalid(obj, f"it cannot be read: {type(error).__name__}: {error}"))
     return list(grouped(taken)), refused
 
 

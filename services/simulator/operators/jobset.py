@@ -38,6 +38,9 @@ def of_job_set(job_set: Object, given: Sequence[Object]) -> Iterator[Object]:
         template = mapping(job_set, replicated, "template", f"{where}.template")
         for index in range(counted(job_set, replicated, "replicas", 1, f"{where}.replicas")):
             job_spec = _copy(mapping(job_set, template, "spec", f"{where}.template.spec"))
+            for count in ("parallelism", "completions"):
+                counted(job_set, job_spec, count, 1, f"{where}.template.spec.{count}")
+            _default_restarts(job_set, job_spec, f"{where}.template.spec.template")
             if spec.get("suspend"):
                 job_spec["suspend"] = True
             labels = {
@@ -45,10 +48,17 @@ def of_job_set(job_set: Object, given: Sequence[Object]) -> Iterator[Object]:
                 "jobset.sigs.k8s.io/replicatedjob-name": str(replicated.get("name", "")),
                 "jobset.sigs.k8s.io/job-index": str(index),
             }
-            _label_pods(job_spec, labels)
+            _label_pods(job_set, job_spec, labels, f"{where}.template.spec")
             job = owned(job_set, "batch/v1", "Job", f"{name}-{replicated.get('name', number)}-{index}", job_spec)
             job["metadata"]["labels"] = labels
             yield job
+
+
+def _default_restarts(job_set: Object, job_spec: Object, path: str) -> None:
+    """As JobSet's webhook: pods of Jobs may not say `Always`, which they would by default."""
+    pods = mapping(job_set, mapping(job_set, job_spec, "template", path), "spec", f"{path}.spec")
+    if pods:
+        pods.setdefault("restartPolicy", "OnFailure")
 
 
 def of_train_job(train_job: Object, given: Sequence[Object]) -> Iterator[Object]:
@@ -70,7 +80,8 @@ def of_train_job(train_job: Object, given: Sequence[Object]) -> Iterator[Object]
         group_spec = {"minMember": pods, "scheduleTimeoutSeconds": timeout_s}
         yield owned(train_job, SCHEDULER_PLUGINS_GROUP, "PodGroup", name, group_spec)
         for replicated in job_set["replicatedJobs"]:
-            _label_pods(replicated["template"]["spec"], {SCHEDULER_PLUGINS_LABEL: name})
+            job_spec = replicated["template"]["spec"]
+            _label_pods(train_job, job_spec, {SCHEDULER_PLUGINS_LABEL: name}, "the runtime's job")
     if spec.get("suspend"):
         job_set["suspend"] = True
     yield owned(train_job, JOB_SET, "JobSet", name, job_set)
@@ -100,9 +111,11 @@ def _train(job_spec: Object, trainer: Object, nodes: int) -> None:
                     container[field] = value
 
 
-def _label_pods(job_spec: Object, labels: dict[str, str]) -> None:
-    metadata = job_spec.setdefault("template", {}).setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+def _label_pods(owner: Object, job_spec: Object, labels: dict[str, str], path: str) -> None:
+    template = mapping(owner, job_spec, "template", f"{path}.template")
+    metadata = mapping(owner, template, "metadata", f"{path}.template.metadata")
+    told = mapping(owner, metadata, "labels", f"{path}.template.metadata.labels")
+    job_spec["template"] = {**template, "metadata": {**metadata, "labels": {**told, **labels}}}
 
 
 def _copy(obj: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from services.simulator.errors import ApiError
-from services.simulator.workloads import namespace_of, reference_to
+from services.simulator.workloads import MOST_PODS, namespace_of, reference_to
 
 Object = dict[str, Any]
 Make = Callable[[Object, Sequence[Object]], Iterator[Object]]
@@ -44,6 +44,8 @@ def counted(owner: Object, spec: Object, field: str, default: int, path: str) ->
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise invalid(owner, f"{path}: Invalid value: {value!r}: expected a count of at least 0")
+    if value > MOST_PODS:
+        raise invalid(owner, f"{path}: Invalid value: {value}: expected a count of at most {MOST_PODS}")
     return value
 
 
