@@ -25,6 +25,7 @@ POD_SPEC_MUTABLE = {
 """What an update of a pod's spec may touch beside its images (roughly: gates, and while gated where it may go)."""
 
 WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "jobs"})
+SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 

@@ -70,7 +70,7 @@ class Api:
         # Both groups serve the same events; `services.simulator.event_forms` turns one form into the other.
         self.store.withdraw(self.by_path["events.k8s.io", "v1", "events"].resource)
         self.by_path["events.k8s.io", "v1", "events"] = self.by_path["", "v1", "events"]
-        for name in ("default", "kube-node-lease", "kube-public", "kube-system"):
+        for name in admission.SYSTEM_NAMESPACES:
             self.create(self._namespaces, "", {"metadata": {"name": name}})
         for name, value in admission.SYSTEM_PRIORITIES.items():
             self.create(self._priorities, "", {"metadata": {"name": name}, "value": value})

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from services.documents import NotYaml, Unreadable, load_all, read, taken
+from services.simulator.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITIES
 from services.simulator.forms import FORMS, misfit
 from services.simulator.operators import MAKES
 from services.simulator.workloads import MOST_PODS, is_workload
@@ -50,6 +51,11 @@ SERVED = {
 }
 """apiVersions that no API server serves any more, or that lack their group as in a published design (seed 002): what is
 meant."""
+EVERYWHERE = {
+    *(("v1", "Namespace", name) for name in SYSTEM_NAMESPACES),
+    *(("scheduling.k8s.io/v1", "PriorityClass", name) for name in SYSTEM_PRIORITIES),
+}
+"""What each cluster has from its beginning."""
 SUFFIXES = (".yaml", ".yml", ".json")
 """Of the files of a directory that are read."""
 STDIN = Path("-")
@@ -89,11 +95,12 @@ def _sorted_out(paths: Iterable[Path | str]) -> tuple[list[Object], list[Manifes
 
 
 def _to_come(objects: Sequence[Object]) -> Iterator[Object]:
-    """Without what has ended, and without what has made what stands beside it: it would be made once more."""
+    """Without what is there anyway, what has ended, and what has made what stands beside it: it would be made again."""
     made = {maker for obj in objects if _makes_pods(obj) or obj["kind"] == "Pod" for maker in _makers(obj)}
     for obj in objects:
         namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"].get("name", "")
-        if not _has_ended(obj) and not (_makes_pods(obj) and (_group(obj), obj["kind"], namespace, name) in made):
+        left_out = (obj["apiVersion"], obj["kind"], name) in EVERYWHERE or _has_ended(obj)
+        if not left_out and not (_makes_pods(obj) and (_group(obj), obj["kind"], namespace, name) in made):
             yield obj
 
 

@@ -219,6 +219,19 @@ def test_what_kubectl_says_of_a_cluster_is_what_there_is(tmp_path: Path) -> None
     assert not any("resourceVersion" in obj["metadata"] for obj in objects)
 
 
+def test_what_every_cluster_has_is_no_second_one(tmp_path: Path) -> None:
+    """`kubectl get namespaces,priorityclasses` says them, too; they were refused, for they exist already."""
+    names = {"Namespace": ["default", "team"], "PriorityClass": ["system-node-critical", "high"]}
+    versions = {"Namespace": "v1", "PriorityClass": "scheduling.k8s.io/v1"}
+    told = [
+        {"apiVersion": versions[kind], "kind": kind, "metadata": {"name": name}}
+        for kind in names
+        for name in names[kind]
+    ]
+    objects = load_yaml([write(tmp_path / "all.yaml", "\n---\n".join(map(json.dumps, told)))])
+    assert [obj["metadata"]["name"] for obj in objects] == ["team", "high"]
+
+
 def test_a_deployment_of_an_old_version_is_checked_like_a_new_one(tmp_path: Path) -> None:
     """It was taken as it was, and ended `muster simulate`."""
     text = "{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: old}, spec: {replicas: [1]}}"
