@@ -32,21 +32,22 @@ def test_only_a_definite_answer_is_an_outcome(answer: str, assigned: str, expect
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("seen", "expected", "message"),
     [
-        (None, "PodGone"),
-        (Seen("another", "9", "", False, False), "PodGone"),
-        (Seen("uid", "9", "n0", False, False), "PodBound"),
-        (Seen("uid", "9", "n1", False, False), "AlreadyAssigned"),
-        (Seen("uid", "9", "n0", True, False), "PodBound"),
-        (Seen("uid", "9", "", True, False), "PodGone"),
-        (Seen("uid", "9", "", False, True), "Rejected"),
-        (Seen("uid", "9", "", False, False), "BindingRenewed"),
+        (None, "PodGone", "the pod is gone"),
+        (Seen("another", "9", "", False, False), "PodGone", "the pod is gone"),
+        (Seen("uid", "9", "n0", False, False), "PodBound", None),
+        (Seen("uid", "9", "n1", False, False), "AlreadyAssigned", "already assigned to node n1"),
+        (Seen("uid", "9", "n0", True, False), "PodBound", None),
+        (Seen("uid", "9", "", True, False), "PodGone", "the pod is being deleted"),
+        (Seen("uid", "9", "", False, True), "Rejected", "the pod has scheduling gates"),
+        (Seen("uid", "9", "", False, False), "BindingRenewed", None),
     ],
 )
-def test_after_a_failed_precondition_the_pod_itself_says(seen: Seen | None, expected: str) -> None:
+def test_after_a_failed_precondition_the_pod_itself_says(seen: Seen | None, expected: str, message: str | None) -> None:
     found = settled_by(INTENT, seen, "why")
     assert getattr(found, "reason", type(found).__name__) == expected
+    assert getattr(found, "message", None) == message
     assert (found.uid, found.namespace, found.name, found.node) == ("uid", "default", "web", "n0")
 
 

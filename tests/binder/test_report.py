@@ -50,6 +50,19 @@ def test_pods_that_wait_for_members_are_not() -> None:
     )
 
 
+def test_a_gated_pod_keeps_the_condition_that_the_api_server_gave_it() -> None:
+    """SchedulingGated: its gates are what it waits for, and not ours to overwrite."""
+    world = World()
+    world.pod_group("train", 2)
+    world.pod("train-0", "train")
+    world.pod("train-1", "train", gated=True)
+    world.plan()
+    found = said(world, "train-0")
+    assert found is not None
+    assert found[0] == "WaitingForMembers"
+    assert said(world, "train-1") is None
+
+
 def test_pods_that_wait_for_their_pod_group_say_so() -> None:
     world = World()
     world.pod("train-0", "train")
@@ -150,7 +163,23 @@ def test_what_kubectl_describe_shows() -> None:
     )
     failed = failed_scheduling(pod("train-0", "class", uid="u", namespace="ml"), "no room")
     assert failed[1:] == (("v1", "Pod", "ml", "train-0", "u"), "FailedScheduling", "Scheduling", "no room", True, 0)
-    assert failed.name != failed_scheduling(pod("train-0", "class", uid="u", namespace="ml"), "no room at all").name
+
+
+def test_events_that_say_different_things_have_different_names() -> None:
+    """What has one name is one event: the API server has the first, and nobody reads the others."""
+    about = {"kind": "Pod", "namespace": "ml", "name": "p", "uid": "u", "resource_version": "1", "expected": "a number"}
+
+    def failed(message: str, **named: str) -> str:
+        return failed_scheduling(pod(named.get("name", "p"), "class", uid=named.get("uid", "u")), message).name
+
+    def refused(field: str, value: str, **other: str) -> str:
+        return rejected(ev.DeclarationRejected(**{**about, **other}, field=field, value=value), 0).name
+
+    said = [failed("no room"), failed("no room at all"), failed("no room", name="q"), failed("no room", uid="v")]
+    said += [refused("f", "x"), refused("f", "y"), refused("g", "x"), refused("f", "x", name="q")]
+    said += [refused("f", "x", uid="v"), scheduled(ev.PodBound(uid="u", namespace="ml", name="p", node="n0"), 0).name]
+    assert len(set(said)) == len(said)
+    assert refused("f", "x") == refused("f", "x", resource_version="2"), "a restart tells nothing twice"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +189,8 @@ def test_what_kubectl_describe_shows() -> None:
         ("PodGroup", "scheduling.x-k8s.io/v1alpha1", "PodGroup"),
         ("PodGroup.scheduling.volcano.sh", "scheduling.volcano.sh/v1beta1", "PodGroup"),
         ("PriorityClass", "scheduling.k8s.io/v1", "PriorityClass"),
+        ("Node", "v1", "Node"),
+        ("Workload.scheduling.k8s.io", "scheduling.k8s.io/v1alpha1", "Workload"),
     ],
 )
 def test_a_rejected_object_is_told_of_in_its_own_api(kind: str, version: str, shown: str) -> None:
