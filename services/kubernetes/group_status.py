@@ -5,6 +5,7 @@
 - The patch of a custom resource's status overlooks the UID. So each carries a resourceVersion: that of the fact, or of
   the write before. When somebody else wrote meanwhile, the object is read, and its UID compared. Written it is when that
   is asked for again: who was replaced meanwhile knows it by then, and does not overwrite what his successor said.
+- What is written may depend on the phase that stands there: then the object is read first.
 - Kubernetes' own PodGroups have conditions. When one changed last is what stands there, unless it changes now.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from events.objects import version
@@ -44,23 +46,37 @@ class GroupStatusWriter:
         self._conditions = {uid: standing for uid, standing in self._conditions.items() if uid in uids}
 
     async def write(
-        self, resource: Resource, namespace: str, name: str, uid: str, known: str, status: Mapping[str, Any]
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        known: str,
+        status: Mapping[str, Any],
+        *,
+        where: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> int:
         """Write it if the PodGroup is still this one; `known` is the resourceVersion of the fact. Requests that it took.
 
+        `where`: phase that stands there → what is written then instead.
         Raises NotFound, Conflict (somebody else wrote it: ask again in a while), ApiError.
         """
-        requests = 1
+        requests = 0
         if self._served is None:
             self._served = await self._client.discover()
             requests += 1
         at = max(self._versions.get(uid, ""), known, key=version)
-        if "conditions" in status and uid not in self._conditions:
+        if where or ("conditions" in status and uid not in self._conditions):
             seen = await self._look(resource, namespace, name, uid)
             requests += 1
             if seen is None:
                 return requests
-            at = seen.metadata.resource_version
+            if seen.metadata.resource_version != at:
+                self._versions[uid] = seen.metadata.resource_version
+                raise Conflict(f"get {resource.name} {namespace}/{name}", 409, "Conflict", "somebody else wrote it")
+            if isinstance(seen.status.phase, str):
+                status = where.get(seen.status.phase, status)
+        requests += 1
         try:
             await self._patch(resource, namespace, name, uid, at, status)
         except Conflict:

@@ -240,6 +240,7 @@ class PodGroup(Object):
 
 
 class GroupStatus(Object):
+    phase: Any = None
     conditions: list[dict[str, Any]] | None = None
 
 

@@ -29,6 +29,7 @@ class Client:
     """Takes everything that is written."""
 
     def __init__(self) -> None:
+        self.world = World()
         self.conditions: list[str] = []
         self.said: list[dict[str, str]] = []
         self.events: list[str] = []
@@ -37,6 +38,11 @@ class Client:
         self.away = False
         self.elsewhere = ""
         """The resourceVersion of pods and PodGroups, when somebody else wrote them."""
+        self.stands = ""
+        """The phase that is read of a PodGroup."""
+        self.looked = 0
+        self.groups: dict[str, str] = {}
+        """PodGroup → its resourceVersion since it was written."""
 
     async def patch_pod_status(self, namespace: str, name: str, uid: str, version: str, status: Any) -> str:
         await asyncio.sleep(0)
@@ -56,15 +62,19 @@ class Client:
         return Served({})
 
     async def get_pod_group(self, _: Any, namespace: str, name: str) -> Any:
-        metadata = SimpleNamespace(uid=f"pg-{name}", resource_version=self.elsewhere)
-        return SimpleNamespace(metadata=metadata, status=SimpleNamespace(conditions=()))
+        self.looked += 1
+        facts = (fact.resource_version for fact in self.world.state.pod_groups.values() if fact.name == name)
+        at = self.elsewhere or self.groups.get(name) or next(facts)
+        metadata = SimpleNamespace(uid=f"pg-{name}", resource_version=at)
+        return SimpleNamespace(metadata=metadata, status=SimpleNamespace(phase=self.stands, conditions=()))
 
     async def patch_pod_group_status(self, *about: Any, resource_version: str, **_: Any) -> str:
         self._answer()
         if self.elsewhere and resource_version != self.elsewhere:
             raise Conflict("write", 409, "Conflict", "the object has been modified")
-        self.phases.append(about[4]["phase"])
+        self.phases.append(about[4].get("phase", "as it was"))
         self.version += 1
+        self.groups[about[2]] = str(self.version)
         return str(self.version)
 
     async def create_event(self, name: str, regarding: Any, **_: Any) -> None:
@@ -90,6 +100,7 @@ def world() -> World:
 
 def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:
     outcomes: list[ev.Event] = []
+    client.world = world
     decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append)
     rates = Rates(conditions_per_s=1_000.0, events_per_s=20.0)
     return WriteBehind(decider, client, holder="test", busy=lambda: False, rates=rates), outcomes  # type: ignore[arg-type]
@@ -281,7 +292,7 @@ async def test_a_status_whose_write_had_no_answer_is_not_taken_for_the_one_befor
         client.away = away
         if away:
             with pytest.raises(Unreachable):
-                await writer._write_gang(gang.key, world.state.pod_groups[gang.pod_group], {"phase": "Unknown"})
+                await writer._write_gang(gang.key, world.state.pod_groups[gang.pod_group], {"phase": "Unknown"}, {})
         else:
             writer._gangs[gang.key] = None
             await writer._round(Rate(1_000.0), writer._due_gangs)
@@ -366,7 +377,7 @@ async def test_a_gang_runs_once_its_binding_has_an_answer() -> None:
     [
         (lambda world: world.finished("train-0"), "Finished"),
         (lambda world: world.finished("train-0", succeeded=False), "Failed"),
-        (lambda world: world.terminating("train-0"), "Scheduling"),
+        (lambda world: world.deleted("train-0"), "Pending"),
     ],
 )
 async def test_a_gang_says_what_became_of_its_pod(happens: Callable[[World], None], phase: str) -> None:
@@ -380,6 +391,19 @@ async def test_a_gang_says_what_became_of_its_pod(happens: Callable[[World], Non
     happens(world)
     await reader.round()
     assert reader.client.phases == ["Running", phase]
+
+
+async def test_volcanos_controller_hears_that_a_pod_is_being_deleted() -> None:
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 1, dialect="volcano/v1beta1")
+    world.pod("train-0", "train", dialect="volcano/v1beta1")
+    world.settle()
+    reader = Reader(world)
+    await reader.round()
+    world.terminating("train-0")
+    await reader.round()
+    assert reader.client.phases == ["Running", "Running"], "one runs, none runs"
 
 
 async def test_no_more_is_written_at_a_time_than_may_be_and_the_oldest_first() -> None:
@@ -493,6 +517,66 @@ async def test_what_has_finished_stays_finished_when_its_pods_are_removed() -> N
     await reader.round()
     assert reader.client.phases == ["Finished"]
     assert not reader.writer._gang_of
+
+
+@pytest.mark.parametrize("stands", ["Finished", "Failed", "Completed", "Running"])
+async def test_what_has_ended_has_ended_after_a_takeover_too(stands: str) -> None:
+    """Its pods are gone, so that the log says no more than that it has none."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    world.settle()
+    world.finished("train-0", succeeded=stands != "Failed")
+    world.deleted("train-0")
+    reader = Reader(world)
+    client = reader.client
+    client.stands, client.elsewhere = stands, "4711"
+    reader.writer.resume()
+    for _ in range(3):
+        await reader.round()
+    expected = "Pending" if stands == "Running" else "as it was"
+    assert client.phases == [expected]
+    world.pod("train-1", "train")
+    client.elsewhere = ""
+    await reader.round()
+    assert client.phases == [expected, "Scheduling"]
+
+
+async def test_a_gang_that_failed_and_was_removed_failed_and_does_not_run() -> None:
+    """The simulator of faults found it: it said Failed, and that its other pods ran, when they had been evicted."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2)
+    for name in ("train-0", "train-1"):
+        world.pod(name, "train")
+    world.settle()
+    reader = Reader(world)
+    world.finished("train-0", succeeded=False)
+    await reader.round()
+    reader.client.stands = "Failed"
+    world.deleted("train-1")
+    await reader.round()
+    assert reader.client.phases == ["Failed", "as it was"]
+
+
+@pytest.mark.parametrize(("dialect", "looks"), [("coscheduling/v1alpha1", 1), ("volcano/v1beta1", 0)])
+async def test_what_stands_on_a_pod_group_is_read_only_where_its_gang_may_have_ended(dialect: str, looks: int) -> None:
+    """Volcano's controller makes pods when it has heard: a look at each PodGroup would let it wait twice as long."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 1, dialect=dialect)
+    reader = Reader(world)
+    client = reader.client
+    await reader.round()
+    assert client.looked == looks
+    world.pod("train-0", "train", dialect=dialect)
+    world.settle()
+    await reader.round()
+    world.finished("train-0")
+    await reader.round()
+    assert client.looked == looks
+    assert len(client.phases) == 3
 
 
 async def test_pods_that_are_set_aside_are_told_so() -> None:

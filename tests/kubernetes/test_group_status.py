@@ -19,6 +19,7 @@ from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
 from tests.manifests import pod_group
 
+NATIVE = Resource.custom("scheduling.k8s.io/v1alpha2", "podgroups")
 WITHOUT = Resource.custom("scheduling.volcano.sh/v1beta1", "podgroups")
 
 
@@ -54,6 +55,16 @@ def test_an_older_server_names_its_groups_alone() -> None:
 
 def volcanos(name: str) -> dict[str, Any]:
     return pod_group(name, 3) | {"apiVersion": "scheduling.volcano.sh/v1beta1"}
+
+
+def native(name: str) -> dict[str, Any]:
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    return {"apiVersion": NATIVE.api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def scheduled(status: str, message: str = "") -> dict[str, Any]:
+    said = {"type": "PodGroupScheduled", "status": status, "reason": "x", "message": message}
+    return {"conditions": [said]}
 
 
 async def test_each_api_groups_own_object_where_it_has_its_status(cluster: SimulatedCluster, client: Client) -> None:
@@ -117,6 +128,39 @@ async def test_a_pod_group_that_was_made_anew_is_left_alone(cluster: SimulatedCl
     assert "status" not in cluster.get("PodGroup", "g", "default")
 
 
+async def test_a_phase_that_is_to_be_left_is_left(cluster: SimulatedCluster, client: Client) -> None:
+    metadata = cluster.create(volcanos("g"))["metadata"]
+    about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    ended: Any = {"phase": "Finished", "running": 2, "succeeded": 1}
+    await client.patch_pod_group_status(WITHOUT, "default", "g", metadata["uid"], ended, subresource=False)
+    writer, where = GroupStatusWriter(client), {"Finished": {"running": 0}}
+
+    async def written() -> Any:
+        with pytest.raises(Conflict):  # somebody else wrote it: seen now, written when that is asked for again
+            await writer.write(WITHOUT, *about, {"phase": "Pending", "succeeded": 0}, where=where)
+        assert await writer.write(WITHOUT, *about, {"phase": "Pending", "succeeded": 0}, where=where) == 2
+        return cluster.get("PodGroup.scheduling.volcano.sh", "g", "default")["status"]
+
+    assert await written() == {"phase": "Finished", "running": 0, "succeeded": 1}
+    odd: Any = {"phase": ["a list"]}
+    await client.patch_pod_group_status(WITHOUT, "default", "g", metadata["uid"], odd, subresource=False)
+    assert await written() == {"phase": "Pending", "running": 0, "succeeded": 0}
+
+
+async def test_a_look_before_the_first_word_overwrites_nobodys_either(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    """Stopped before it looked, it would read the version of what its successor had said."""
+    made = cluster.create(native("g"))["metadata"]
+    about = ("default", "g", made["uid"], made["resourceVersion"])
+    successor, writer = GroupStatusWriter(client), GroupStatusWriter(client)
+    assert await successor.write(NATIVE, *about, scheduled("True")) == 3, "discovery, a look, the patch"
+    with pytest.raises(Conflict):
+        await writer.write(NATIVE, *about, scheduled("False"))
+    assert cluster.get("PodGroup.scheduling.k8s.io", "g")["status"]["conditions"][0]["status"] == "True"
+    assert await writer.write(NATIVE, *about, scheduled("False")) == 1
+
+
 async def test_a_status_subresource_that_went_is_noticed(cluster: SimulatedCluster, client: Client) -> None:
     writer = GroupStatusWriter(client)
     metadata = cluster.create(pod_group("g", 3))["metadata"]
@@ -136,23 +180,15 @@ async def test_kubernetes_own_conditions_keep_the_time_at_which_they_changed(
 ) -> None:
     now_s = 1_000_000_000.0
     monkeypatch.setattr(group_status.time, "time_ns", lambda: int(now_s * 1e9))
-    native = Resource.custom("scheduling.k8s.io/v1alpha2", "podgroups")
-    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
-    made = cluster.create(
-        {"apiVersion": native.api_version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
-    )
+    made = cluster.create(native("g"))
     other = {"type": "DisruptionTarget", "status": "False", "reason": "x", "message": ""}
     cluster.patch("PodGroup.scheduling.k8s.io", "g", {"status": {"conditions": [other]}}, subresource="status")
     about = ("default", "g", made["metadata"]["uid"], made["metadata"]["resourceVersion"])
 
-    def condition(status: str, message: str) -> dict[str, Any]:
-        said = {"type": "PodGroupScheduled", "status": status, "reason": "x", "message": message}
-        return {"conditions": [said]}
-
     async def written(writer: GroupStatusWriter, status: str, message: str) -> str:
         with suppress(Conflict):  # the other writer of this test wrote it last
-            await writer.write(native, *about, condition(status, message))
-        await writer.write(native, *about, condition(status, message))
+            await writer.write(NATIVE, *about, scheduled(status, message))
+        await writer.write(NATIVE, *about, scheduled(status, message))
         found = cluster.get("PodGroup.scheduling.k8s.io", "g")["status"]["conditions"]
         assert [one["type"] for one in found] == ["DisruptionTarget", "PodGroupScheduled"], "merged by type"
         assert found[1]["message"] == message

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import events as ev
 from events import dialects
 from events.envelope import Commit
-from services.binder.group_status import group_status
+from services.binder.group_status import group_status, where_ended
 from services.binder.report import Condition, KubernetesEvent, condition, failed_scheduling, rejected, scheduled
 from services.decider import Decider
 from services.kubernetes.annotation import annotate
@@ -264,7 +264,8 @@ class WriteBehind:
             status = group_status(state, gang)
             if status and self._written.get(key) != (gang.source, status):
                 most -= 1
-                write = partial(self._write_gang, key, state.pod_groups[gang.pod_group], status)
+                fact, where = state.pod_groups[gang.pod_group], where_ended(state, gang, status)
+                write = partial(self._write_gang, key, fact, status, where)
                 yield Write(write, partial(_put, self._gangs, key))
 
     def _due_marks(self, most: int) -> Iterator[Write]:
@@ -352,12 +353,18 @@ class WriteBehind:
         event = failed_scheduling(fact, due.message)
         return 1 + await self._write(Write(partial(self._write_event, event), partial(self._events.append, event)))
 
-    async def _write_gang(self, key: str, fact: ev.PodGroupObserved, status: dict[str, object]) -> int:
+    async def _write_gang(
+        self,
+        key: str,
+        fact: ev.PodGroupObserved,
+        status: dict[str, object],
+        where: dict[str, dict[str, object]],
+    ) -> int:
         resource = Resource.custom(dialects.POD_GROUPS[fact.dialect], "podgroups")
         about = (fact.namespace, fact.name, fact.uid, fact.resource_version)
         self._written.pop(key, None)  # without an answer it may be written, and what was before is not there any more
         try:
-            requests = await self._statuses.write(resource, *about, status)
+            requests = await self._statuses.write(resource, *about, status, where=where)
         except Conflict:
             self._gangs[key] = None  # seen now, written in the next round: as a condition is
             return 2
