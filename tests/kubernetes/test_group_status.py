@@ -128,6 +128,24 @@ async def test_a_pod_group_that_was_made_anew_is_left_alone(cluster: SimulatedCl
     assert "status" not in cluster.get("PodGroup", "g", "default")
 
 
+@pytest.mark.parametrize("anew", [False, True])
+async def test_so_is_one_that_is_another_or_gone_when_it_is_looked_at_first(
+    cluster: SimulatedCluster, client: Client, anew: bool
+) -> None:
+    writer, where = GroupStatusWriter(client), {"Finished": {"running": 0}}
+    old, natives = cluster.create(pod_group("g", 3))["metadata"], cluster.create(native("g"))["metadata"]
+    for kind in ("PodGroup", "PodGroup.scheduling.k8s.io"):
+        cluster.delete(kind, "g", "default")
+    for obj in (pod_group("g", 2), native("g")) if anew else ():
+        cluster.create(obj)
+    about = ("default", "g", natives["uid"], natives["resourceVersion"])
+    assert await writer.write(NATIVE, *about, scheduled("True")) == 2, "discovery and a look"
+    about = ("default", "g", old["uid"], old["resourceVersion"])
+    assert await writer.write(POD_GROUPS, *about, {"phase": "Pending"}, where=where) == 1
+    for kind in ("PodGroup", "PodGroup.scheduling.k8s.io") if anew else ():
+        assert not cluster.get(kind, "g", "default").get("status")
+
+
 async def test_a_phase_that_is_to_be_left_is_left(cluster: SimulatedCluster, client: Client) -> None:
     metadata = cluster.create(volcanos("g"))["metadata"]
     about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
