@@ -143,6 +143,11 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     await told(writer)
     assert not outcomes
     assert (client.conditions, list(writer._pods)) == ([], ["waits"])
+    client.elsewhere, before = "4712", writer._pods.copy()
+    assert [await write.make() for write in list(writer._due_conditions(10))] == [2], (
+        "the write that was refused, and the look"
+    )
+    assert writer._pods == before
     await writer._round(Rate(1_000.0), writer._due_conditions)
     assert (client.conditions, list(writer._pods)) == (["waits"], [])
     assert not outcomes
@@ -761,6 +766,29 @@ async def test_one_pod_of_a_group_gets_an_event_for_each_thing_that_it_waits_for
         await reader.round()
     assert reader.client.conditions == ["train-0", "train-1"] * 2
     assert reader.client.events == ["train-0"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"), [(20_000, ["a-0", "b-0"]), (1, ["a-0", "b-0"]), (0, ["a-0", "b-0", "a-1", "b-1"])]
+)
+async def test_what_was_told_to_groups_is_remembered_within_bounds(
+    kept: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_behind, "EVENTS_KEPT", kept)
+    world = World()
+    for name in ("a", "b"):
+        world.pod_group(name, 3)
+        for index in range(2):
+            world.pod(f"{name}-{index}", name)
+    world.settle()
+    reader = Reader(world)
+    for name in ("a-0", "b-0", "a-1", "b-1"):
+        reader.notice()
+        reader.writer._pods.clear()
+        reader.writer._pods[name] = None
+        await reader.round(logged=False)
+    assert reader.client.events == told
+    assert len(reader.writer._told) <= kept + 1
 
 
 async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(
