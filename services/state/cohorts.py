@@ -108,12 +108,14 @@ def _set_deadlines(state: State, cohort: Cohort, owner: str) -> None:
 
 
 def message_of(event: ev.GroupsRefused) -> str:
-    """The refusal in the kube-scheduler's own form: ``0/3 nodes are available: 3 Insufficient cpu.``"""
+    """The refusal in the kube-scheduler's own form: ``0/3 nodes are available: 1 Too many pods, 2 Insufficient cpu.``
+
+    Counts are ordered with their reasons, as texts; that is how it orders them (FitError)."""
     if event.reason == "InsufficientRoom" and not event.nodes:
         text = "no nodes available to schedule pods"
         return f"{text}. {event.detail}" if event.detail else text
     if event.node_reasons:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in event.node_reasons.items())
+        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in event.node_reasons.items()))
         text = f"0/{event.nodes} nodes are available: {reasons}."
         return f"{text} {event.detail}" if event.detail else text
     return event.detail

@@ -137,7 +137,7 @@ def test_a_condition_is_written_again_when_the_set_of_resources_changes_not_when
     world.plan()
     again = condition(world.state, "alone")
     assert again is not None
-    assert again.message == "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable."
+    assert again.message == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
 
 
 @pytest.mark.parametrize("cut", ["a", "-", ".", "..", "-."])

@@ -144,7 +144,7 @@ def test_a_refusal_has_the_kube_schedulers_words_and_numbers() -> None:
     }
     cohort = next(iter(world.state.cohorts.values()))
     assert cohort.message == (
-        "0/5 nodes are available: 3 Insufficient cpu, 4 Insufficient memory, 1 node(s) were unschedulable."
+        "0/5 nodes are available: 1 node(s) were unschedulable, 3 Insufficient cpu, 4 Insufficient memory."
     )
 
 
