@@ -138,6 +138,7 @@ async def test_what_is_in_doubt_is_repeated_with_the_same_content(world: World, 
     assert sorted(uid for uid, _ in said.pods) == ["p0", "p1", "p2"]
     assert len(set(cluster.tried)) == 3
     assert len(cluster.tried) == 6
+    assert not binder.behind._doubtful, "its next intent may be given up"
 
 
 async def test_a_start_goes_on_with_what_is_not_settled(world: World, cluster: Cluster) -> None:
@@ -163,6 +164,7 @@ async def test_a_definite_no_settles_it_and_the_gang_stays_refused(world: World,
     cluster.answers = [ApiError("annotate", 403, "Forbidden", "no right to patch pods")] * 3
     said = await Binder(world, cluster).noticed().round()
     assert [type(event) for event in said] == [ev.TimeoutMarkFailed] * 3
+    assert all("no right to patch pods" in event.message for event in said if isinstance(event, ev.TimeoutMarkFailed))
     assert not world.state.marks
     world.plan()
     world.pass_s(400)
@@ -174,6 +176,9 @@ async def test_a_user_who_acts_first_finds_no_annotation(world: World, cluster: 
     world.pod_group("train", 2, 9_000, dialect="koordinator/v1alpha1")
     said = await Binder(world, cluster).noticed().round()
     assert [type(event) for event in said] == [ev.TimeoutMarkFailed] * 3
+    assert {event.message for event in said if isinstance(event, ev.TimeoutMarkFailed)} == {
+        "its gang may be tried again"
+    }
     assert cluster.tried == []
     assert not world.state.marks
 
