@@ -38,7 +38,7 @@ SERVICES: tuple[tuple[Any, str, object], ...] = (
     (effects, "REPEATED", 1),
     (effects, "LOAD", 1),
     (write_behind, "SPARE", 0),
-    (write_behind, "BURST_WRITES", 2.0),
+    (write_behind, "BURST_WRITES", 20.0),
 )
 """How they get and say things: pages, pulls, commits, rounds. (where, name, how much)"""
 DECIDING: tuple[tuple[Any, str, int], ...] = (

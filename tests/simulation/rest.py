@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from events import dialects
 from events.dialects import TIMEOUT_ANNOTATION as MARK
-from services.binder.group_status import group_status
+from services.binder.group_status import group_status, where_ended
 from services.console.settled import log_at_rest
 from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
@@ -207,7 +207,8 @@ def _who_waits_is_told_why(state: State, api: Api, since: int) -> None:
 
 
 def _pod_groups_say_what_became_of_their_gangs(state: State, api: Api) -> None:
-    """In the words of their dialects. Who has ended and was removed since may count on; then the phase does, too."""
+    """In the words of their dialects. Who has ended and was removed since may count on; then the phase does, too, and
+    where all have ended it stays, and nothing runs."""
     for gang in state.gangs.values():
         if not gang.pod_group:
             continue
@@ -217,6 +218,8 @@ def _pod_groups_say_what_became_of_their_gangs(state: State, api: Api) -> None:
         if "conditions" in due:
             says = [{**one, "lastTransitionTime": ""} for one in told.get("conditions", ())]
             agree = says == [{**one, "lastTransitionTime": ""} for one in due["conditions"]]
+        elif told.get("phase") in where_ended(state, gang, due):
+            agree = told["running"] == 0
         elif any(told.get(name, 0) > due.get(name, 0) for name in ("succeeded", "failed")):
             agree = told["running"] == due["running"]
         else:
