@@ -155,6 +155,8 @@ class ApiServer:
         self.loop, self.faults, self.source, self._observer = loop, faults, source, observer
         self.watches: list[Watch] = []
         self._acting: Process | None = None
+        self.wrote_last: dict[str, Process] = {}
+        """UID → which of our processes changed the object last."""
         self._pods: Collection | None = None
         self.api = Api(_Store(5_000, self._changed), source.getrandbits(32), self._now)
         self._pods = self.api.pods
@@ -174,6 +176,8 @@ class ApiServer:
         node, before = change.new.object.get("spec", {}).get("nodeName"), change.old
         if collection is self._pods and node and not (before and before.object["spec"].get("nodeName")):
             self._observer.bound(change.new.object["metadata"]["uid"], node, self._acting)
+        if self._acting is not None:
+            self.wrote_last[change.new.object["metadata"]["uid"]] = self._acting
         for watch in self.watches:
             if watch.collection is collection:
                 watch.grow()

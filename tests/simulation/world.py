@@ -238,6 +238,8 @@ class World:
                 rest.check(self.witness, self.kube.api, self._rested_at)
                 rest.live_states_agree(self)
                 rest.nothing_is_misread(self.witness.state, self.kube)
+                binder = self.supervisor.leases.holders["binder"]
+                rest.pod_groups_say_what_became_of_their_gangs(self.witness.state, self.kube, binder)
                 self._rested_at = self.witness.state.sequence
                 return
         late = f"{self.witness.cycles - cycles} cycles and {self.loop.now_s - until_s + REST_WITHIN_S:g} s"
