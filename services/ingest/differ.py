@@ -82,6 +82,8 @@ class Ingest:
         self._written: dict[str, int] = {}
         """UID → resourceVersion that the log had when this ingest began, the binder's own writes included; without pods
         that the binder is annotating."""
+        self._marked: frozenset[str] = frozenset()
+        """Pods that the binder was annotating when this ingest began; also such as have a node."""
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._references = References()
         """PodGroups → PriorityClasses, pods → Workloads."""
@@ -91,6 +93,7 @@ class Ingest:
     def of(cls, state: State, scheduler_names: Iterable[str]) -> Ingest:
         """The `Ingest` of a state: the same as the fold of all of ingest's events up to its place."""
         core = cls(scheduler_names)
+        core._marked = frozenset(state.marks)
         for pod in state.pods.values():
             observed = _as_observed(pod)
             core._remember(observed)
@@ -415,7 +418,7 @@ class Ingest:
             events += self._folded(self._in_full(new, scheduling_class) if wanted else [])
         else:
             found = self._difference(old, new, scheduling_class, seen.status.reason)
-            if not found and unwatched and _may_be_marked(new):
+            if not found and unwatched and (_may_be_marked(new) or new.uid in self._marked):
                 found = self._in_full(new, scheduling_class)
             events += self._folded(found)
             if metadata.uid not in self.pods:  # it is over; its object is there, and has its name

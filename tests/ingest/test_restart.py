@@ -301,6 +301,23 @@ def test_a_timeout_that_came_and_went_unseen_is_its_users_act(condition: bool) -
     assert not state.gangs["default/g"].timed_out
 
 
+def test_a_timeout_that_came_and_went_unseen_on_a_bound_pod_is_settled_too() -> None:
+    """Seed 63245: a member that ran was annotated with those that waited, and then freed of it; nobody wrote that, and
+    the log never came to rest."""
+    world = World()
+    world.node("n1")
+    world.facts(*Ingest(OURS).observe(pod(version=3, annotations=KOORDINATORS, node="n1")))
+    state, uid = world.state, pod().metadata.uid
+    world.append("binder", [ev.GangTimedOut(group="default/g", pods=((uid, "3"),))], "decide")
+    world.append("binder", [ev.TimeoutMarked(pods=((uid, "5"),))], "outcome")
+    assert list(state.marks) == [uid]
+    core, now = Ingest.of(state, OURS), pod(version=8, annotations=KOORDINATORS, node="n1")
+    world.facts(*core.observe(now, listed=True))
+    assert not state.marks
+    again = pod(version=9, annotations=KOORDINATORS, node="n1")
+    assert Ingest.of(state, OURS).observe(again, listed=True) == [], "it runs: what changes is its kubelet's word"
+
+
 def test_what_changed_unseen_is_written_anew_only_where_a_timeout_may_stand() -> None:
     world = World()
     world.facts(*Ingest(OURS).observe(pod(version=3, annotations=KOORDINATORS)))
