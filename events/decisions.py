@@ -1,4 +1,4 @@
-"""Decisions and outcomes: what planner, binder and admin append.
+"""Decisions and outcomes: what planner, binder and admin append, and what writers say of themselves.
 
 A planner proposes (`GangPlaced`) or says why not (`GroupsRefused`); the binder disposes. A group is named by its key:
 ``namespace/gang`` for a gang group (the smallest of its gangs), ``pod/namespace/name`` for a pod without a gang.
@@ -11,10 +11,10 @@ from events.policy import Policy
 
 
 class Decision(Value, frozen=True, tag_field="type", tag=True):
-    """Written by a planner shard, the binder or the admin."""
+    """Written by a planner shard, the binder or the admin; what writers say of themselves by ingest and federator, too."""
 
 
-# ---------------------------------------------------------------------------------------------------------------- both
+# ------------------------------------------------------------------------------------------------------ several writers
 
 
 class Ticked(Decision, frozen=True):

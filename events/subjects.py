@@ -1,7 +1,7 @@
 """Who may write what: subjects name the writer, and one table says which events each writer may append.
 
-The server's permissions in `deploy/` are generated from this table (`events.permissions`), and `fold` sets aside, counts
-and shows what an outsider wrote onto a subject that is not his.
+The server's permissions in `deploy/` are generated from this table (`events.permissions`). An event that its subject may
+not carry is ignored by the fold, and counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def writer_of(subject: str) -> str:
 
 
 def role_of(writer: str) -> str:
-    """ingest, planner, binder, admin; federator."""
+    """The role of a writer, a shard's without its name: ingest, planner, binder, admin, federator."""
     return writer.partition(".")[0]
 
 
@@ -45,8 +45,8 @@ WRITES: dict[str, frozenset[type]] = {
     "admin": frozenset(get_args(AdminEvents)),
     "federator": frozenset(get_args(FederatorEvents)),
 }
-"""For each role the events that it may append. One writer for each kind, but for `VersionsAnnounced`, `Ticked` and
-`Renewed`: each its own."""
+"""For each role the events that it may append. An event has one role that writes it; `VersionsAnnounced`, `Ticked`,
+`Renewed` and `SnapshotTaken` have several, each of which says it of itself."""
 
 FEDERATION = "federation"
 """The federation's log is that of a cluster of this name. It has one writer, and no cluster has that one."""

@@ -136,6 +136,12 @@ def test_decisions_are_numbered_and_those_that_are_named_are_there() -> None:
     assert named - set(numbers) == set()
 
 
+def test_the_table_of_themes_has_each_decision() -> None:
+    text = _read(ROOT / "ARCHITECTURE.md")
+    table = text[text.index("| theme | decisions |") : text.index("**D1. ")]
+    assert set(re.findall(r"\bD\d+\b", table)) == set(re.findall(r"^\*\*(D\d+)\. ", text, re.MULTILINE))
+
+
 def test_each_reason_of_a_refusal_stands_beside_what_users_are_told() -> None:
     """Whoever sees `TooFewPods` in `muster status` finds what it waits for."""
     rows = re.findall(r"^\| (\S.*?) \| (`.*?`) \| .* \|$", _read(ROOT / "docs/operations.md"), re.MULTILINE)

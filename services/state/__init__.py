@@ -1,7 +1,7 @@
 """What the log means: the only fold, and the one place that says what fits where.
 
-`State` is the fold of a cluster's log up to a place. Nothing else changes it: services feed it commits with
-`State.apply`, cores read it and answer with events.
+`State` is the fold of a cluster's log up to a place. Commits alone change it: services feed them to `State.apply_stored`,
+cores read the state and answer with events.
 
 `records` are the nouns (pod, gang, group, claim, cohort, clock), `fold` the table of transitions, `nodes` the table of
 room that the arithmetic runs on, `fits` the one answer to 'does this go there', `validate` what must always hold,

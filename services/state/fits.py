@@ -1,7 +1,7 @@
 """The one answer to 'does this go there', for planner and binder alike.
 
-`feasible` is about what a node is (labels, taints, name), `capacity` and `room` about what it has left. The filters and
-their words are the kube-scheduler's: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
+`feasible` is about what a node is (labels, taints, name), `capacity` and `has_room` about what it has left. The filters
+and their words are the kube-scheduler's: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
 NodeDeclaredFeatures. Readiness counts through taints only.
 """
 

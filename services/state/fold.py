@@ -1,8 +1,9 @@
 """The only fold: one commit after another, each event by its row in one table of transitions.
 
 `APPLY` has a row for every event of the language, `FOLDS` a table for every version of the state. The transitions
-themselves stand in the modules that it names: `pods` (a pod, its claim), `groups`, `gang_groups`, `cohorts`, `verdicts`
-(what the binder said), `nominations`, `reservations`, `timeouts`, `shards`, `versions`.
+themselves stand in the modules that it names: `pods` (a pod, its claim), `classes`, `groups`, `cohorts`, `verdicts` (what
+the binder said), `nominations`, `reservations`, `timeouts`, `shards`, `versions`. At the end of a commit `gang_groups`
+forms groups anew where a gang names other gangs than before.
 An event that does not fit the state at its own place — an outcome for a pod that is gone, a proposal of a shard that lost
 the partition — is inert, and counted where somebody should know.
 """
