@@ -11,7 +11,7 @@ from events.policy import Policy
 
 
 class Decision(Value, frozen=True, tag_field="type", tag=True):
-    """Written by a planner shard, the binder or the admin; what writers say of themselves by ingest and federator, too."""
+    """Written by a planner shard, the binder or the admin; what writers say of themselves also by the others."""
 
 
 # ------------------------------------------------------------------------------------------------------ several writers

@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     shard: Cluster = "0"
     """The planner's shard; auto: the first of 0 … 63 that is free."""
     kubeconfig: str = ""
-    """Path; empty: the pod's service account, else Kubernetes' own defaults."""
+    """Path; empty: ``$KUBECONFIG``, else the pod's service account, else ``~/.kube/config``."""
     scheduler_names: Annotated[tuple[Text, ...], Meta(min_length=1)] = ("muster",)
     """Pods with one of these schedulerNames are candidates; separated by commas."""
     holder: Text = msgspec.field(default_factory=holder_identity)

@@ -129,6 +129,19 @@ def _misfit(line: str) -> str:
     return ", ".join(sorted(given - options - {"--help"}))
 
 
+def _parameters(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    for parameter in command.params:
+        yield f"{name} {parameter.opts[0]}", parameter
+    for each, below in getattr(command, "commands", {}).items():
+        yield from _parameters(below, f"{name} {each}")
+
+
+def test_each_argument_and_option_says_what_it_is() -> None:
+    known = dict(_parameters(typer.main.get_command(app), "muster"))
+    assert len(known) > 100
+    assert [name for name, parameter in known.items() if not getattr(parameter, "help", "")] == []
+
+
 def test_decisions_are_numbered_and_those_that_are_named_are_there() -> None:
     numbers = [int(number) for number in re.findall(r"^\*\*D(\d+)\. ", _read(ROOT / "ARCHITECTURE.md"), re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))

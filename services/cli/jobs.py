@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ app = typer.Typer(help="Jobs that are described once for many clusters (docs/fed
 FEDERATION_HELP = "name of the federation's log"
 Federation = Annotated[str, typer.Option("--federation", "--cluster", help=FEDERATION_HELP, metavar="NAME")]
 JobFile = Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")]
-JobName = Annotated[str, typer.Argument(metavar="NAME")]
+JobName = Annotated[str, typer.Argument(help="the job's name, as it was submitted", metavar="NAME")]
 Alias = Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")]
 
 
@@ -31,7 +32,7 @@ def submit(
     file: JobFile,
     nats: Nats = None,
     federation: Federation = "federation",
-    watch: Annotated[bool, typer.Option("--watch", help="until it is settled")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="wait until it is settled, and show each change")] = False,
     as_json: Json = False,
 ) -> None:
     """Hand a job to the federator. Exit code 0: it is accepted; with --watch: it is kept on a cluster."""
@@ -50,7 +51,7 @@ def status(name: JobName, nats: Nats = None, federation: Federation = "federatio
 
 @app.command("list")
 def listed(nats: Nats = None, federation: Federation = "federation", as_json: Json = False) -> None:
-    """All jobs but those that are forgotten: over, and 1,024 others since."""
+    """All jobs that are not over yet, and the last 1,024 that are."""
     from services.console import jobs
 
     raise typer.Exit(jobs.listed(nats, federation, as_json=as_json))
@@ -78,12 +79,20 @@ def give_up(
 
     Ends nothing: look first, and end by hand what is left. Exit code 2: the cluster answers and shows it.
     """
-    import getpass
-
     from services.console import jobs
 
-    said_by = by or getpass.getuser()
+    said_by = by or _user()
     raise typer.Exit(jobs.give_up(name, alias, nats, federation, by=said_by, reason=reason, as_json=as_json))
+
+
+def _user() -> str:
+    """Whoever runs this: by number where the user has no name, as in Muster's own image."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 @app.command()

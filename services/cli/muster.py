@@ -15,7 +15,18 @@ from typing import Annotated, Any
 import typer
 
 from services.cli import jobs, policy, versions
-from services.cli.options import PROFILE, Cluster, Json, JsonLines, Kubeconfig, Log, Nats, Schedulers, Shard
+from services.cli.options import (
+    PROFILE,
+    Cluster,
+    Json,
+    JsonLines,
+    Kubeconfig,
+    Log,
+    Nats,
+    OptionalLog,
+    Schedulers,
+    Shard,
+)
 
 app = typer.Typer(
     name="muster",
@@ -148,7 +159,7 @@ def verify(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Decide again at every basis and compare.
+    """Make every decision of a log again, and compare it with what stands there.
 
     Exit code 0: every decision is reproduced; 1: a difference; 2: cannot be read; 5: not verifiable by this version.
     """
@@ -172,7 +183,7 @@ def replay(
 
 @app.command(rich_help_panel=LOGS)
 def snapshot(
-    log: Annotated[str | None, typer.Argument(help="default: the settings' NATS server", metavar="LOG")] = None,
+    log: OptionalLog = None,
     cluster: Cluster = None,
     as_json: Json = False,
 ) -> None:
@@ -188,7 +199,7 @@ def snapshot(
 @app.command("export", rich_help_panel=LOGS)
 def export_log(
     log: Log,
-    target: Annotated[str, typer.Argument(metavar="FILE.db|URL")],
+    target: Annotated[str, typer.Argument(help="where the copy goes", metavar="FILE.db|URL")],
     cluster: Cluster = None,
     as_json: Json = False,
 ) -> None:
@@ -222,8 +233,8 @@ def retention(
 
 @app.command("import", rich_help_panel=LOGS)
 def import_log(
-    file: Annotated[str, typer.Argument(metavar="FILE.db")],
-    target: Annotated[str, typer.Argument(metavar="URL")],
+    file: Annotated[str, typer.Argument(help="what `muster export` wrote", metavar="FILE.db")],
+    target: Annotated[str, typer.Argument(help="NATS URL; the log keeps its cluster's name", metavar="URL")],
     as_json: Json = False,
 ) -> None:
     """Copy an exported log into NATS: the inverse of export."""
@@ -236,7 +247,9 @@ def import_log(
 def simulate(
     files: Annotated[
         list[Path],
-        typer.Option("-f", "--file", help="Kubernetes YAML: nodes, workloads; a directory; -: stdin", metavar="FILE"),
+        typer.Option(
+            "-f", "--file", help="Kubernetes YAML, more than once if wanted; a directory; -: stdin", metavar="FILE"
+        ),
     ],
     profile: Annotated[str, typer.Option(help=PROFILE, metavar="NAME")] = "default",
     keep: Annotated[Path | None, typer.Option("--log", help="keep the log there", metavar="FILE.db")] = None,
@@ -257,7 +270,7 @@ def subscribe(
     nats: Nats = None,
     cluster: Cluster = None,
     durable: Annotated[
-        str | None, typer.Option(help="go on behind what was taken under this name", metavar="NAME")
+        str | None, typer.Option(help="go on behind the last event that was taken under this name", metavar="NAME")
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="begin with the next event, not with the oldest")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="each message as it is: a CloudEvent a line")] = False,
@@ -272,7 +285,7 @@ def subscribe(
 
 @app.command(rich_help_panel=LOGS)
 def status(
-    log: Annotated[str | None, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="[LOG]")] = None,
+    log: OptionalLog = None,
     nats: Nats = None,
     cluster: Cluster = None,
     watch: Annotated[bool, typer.Option("--watch", help="every second, until interrupted")] = False,
@@ -289,10 +302,16 @@ def status(
 
 @app.command(rich_help_panel=TRYING)
 def demo(
-    nodes: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with nodes", metavar="FILE")] = None,
-    workload: Annotated[list[Path] | None, typer.Option(help="Kubernetes YAML with pods", metavar="FILE")] = None,
+    nodes: Annotated[
+        list[Path] | None, typer.Option(help="Kubernetes YAML with nodes, more than once if wanted", metavar="FILE")
+    ] = None,
+    workload: Annotated[
+        list[Path] | None, typer.Option(help="Kubernetes YAML with pods, more than once if wanted", metavar="FILE")
+    ] = None,
     trace: Annotated[str | None, typer.Option(help="a public trace instead: openb or dlrm", metavar="NAME")] = None,
-    directory: Annotated[Path | None, typer.Option("--dir", help="where the trace's CSV files are")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="where the trace's CSV files are", metavar="DIR")
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(help="pods of the trace at most (dlrm: whole services, at least one)", min=1)
     ] = None,
@@ -303,7 +322,9 @@ def demo(
     act: Annotated[
         int | None, typer.Option(help="1: a cluster's gangs, 2: a job for three clusters; default: both", metavar="1|2")
     ] = None,
-    keep: Annotated[Path | None, typer.Option(help="keep the logs and every process's output there")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="keep the logs and every process's output there", metavar="DIR")
+    ] = None,
     at_most: Annotated[float, typer.Option(help="seconds after which it ends in any case", min=1)] = 600,
     as_json: Json = False,
 ) -> None:

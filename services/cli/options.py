@@ -6,14 +6,27 @@ from typing import Annotated
 
 import typer
 
-Nats = Annotated[str | None, typer.Option("--nats", help="NATS URL", metavar="URL")]
-Cluster = Annotated[str | None, typer.Option(help="name of the cluster in the log", metavar="NAME")]
-Kubeconfig = Annotated[str | None, typer.Option(help="default: the service account, else $KUBECONFIG", metavar="FILE")]
-Schedulers = Annotated[
-    str | None, typer.Option("--scheduler-names", help="schedulerNames to serve, comma separated", metavar="NAMES")
+LOG = "a NATS URL (nats://host:4222/CLUSTER), or an exported log (*.db)"
+PROFILE = "rules that run together: default, binpack, coscheduling, koordinator or kube-batch"
+
+Nats = Annotated[str | None, typer.Option("--nats", help="NATS URL (default: $MUSTER_NATS_URL)", metavar="URL")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(help="name of the cluster in the log (default: the URL's, else $MUSTER_CLUSTER)", metavar="NAME"),
 ]
-Log = Annotated[str, typer.Argument(help="a NATS URL, or an exported log (*.db)", metavar="LOG")]
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option(help="default: $KUBECONFIG, else the pod's service account, else ~/.kube/config", metavar="FILE"),
+]
+Schedulers = Annotated[
+    str | None,
+    typer.Option("--scheduler-names", help="schedulerNames to serve, with commas (default: muster)", metavar="NAMES"),
+]
+Shard = Annotated[
+    str | None,
+    typer.Option(help="the planner's shard; auto: the first that is free (default: 0)", metavar="NAME|auto"),
+]
+Log = Annotated[str, typer.Argument(help=LOG, metavar="LOG")]
+OptionalLog = Annotated[str | None, typer.Argument(help=f"{LOG}; default: $MUSTER_NATS_URL", metavar="LOG")]
 JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
 Json = Annotated[bool, typer.Option("--json", help="JSON, on the last line of stdout")]
-PROFILE = "default, binpack, coscheduling, koordinator or kube-batch"
-Shard = Annotated[str | None, typer.Option(help="the planner's shard; auto: the first free one", metavar="NAME|auto")]

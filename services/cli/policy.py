@@ -36,10 +36,12 @@ def change(
     backoff_initial_ms: Annotated[int | None, typer.Option(help="first backoff of a refused group")] = None,
     backoff_max_ms: Annotated[int | None, typer.Option(help="largest backoff")] = None,
     retry_ms: Annotated[int | None, typer.Option(help="a refused group is tried again after that in any case")] = None,
-    cycle_pods: Annotated[int | None, typer.Option(help="pods of one planning cycle")] = None,
+    cycle_pods: Annotated[int | None, typer.Option(help="pods that one planning cycle considers")] = None,
     gang_pods: Annotated[int | None, typer.Option(help="pods that a gang may have")] = None,
     replacement_hold_ms: Annotated[int | None, typer.Option(help="how long a failed member's room is kept")] = None,
-    replacement_policy: Annotated[str | None, typer.Option(help="then: keep or evict the rest", metavar="NAME")] = None,
+    replacement_policy: Annotated[
+        str | None, typer.Option(help="after that: keep the gang's other pods, or evict them", metavar="NAME")
+    ] = None,
     lookahead_pods: Annotated[int | None, typer.Option(help="other shards' pods that a cycle leaves room for")] = None,
     nominate_after_refusals: Annotated[
         int | None, typer.Option(help="refused proposals in a row after which a gang's room is kept; 0: never")

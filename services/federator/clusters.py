@@ -12,7 +12,7 @@
         kind: kubernetes
         uri: https://gpus.example:6443        as jobs name it; the kubeconfig says how to reach it
         user: ml
-        kubeconfig: gpus.kubeconfig           without one: as kubectl finds it
+        kubeconfig: gpus.kubeconfig           without one: where `muster ingest` looks
         namespace: training
         scheduler: muster
         dialect: coscheduling                 how a gang is declared: coscheduling, volcano

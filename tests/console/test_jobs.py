@@ -26,6 +26,8 @@ class Federator:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.asked: list[str] = []
+        self.request: dict[str, str] = {}
+        """What the last of them was asked with."""
 
     async def open(self, *_: object) -> Federator:
         return self
@@ -36,8 +38,9 @@ class Federator:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    async def ask(self, verb: str, **_: object) -> Any:
+    async def ask(self, verb: str, *_: object, **request: str) -> Any:
         self.asked.append(verb)
+        self.request = request
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -85,3 +88,17 @@ def test_a_job_that_is_not_known_any_more_is_not_waited_for(tmp_path: Path, monk
     federator = Federator(JOB, JOB, Unfit(404, "there is no job 'train'"))
     done = submitted(federator, without_tokens(), tmp_path, monkeypatch)
     assert (done.exit_code, done.stderr) == (2, "error: there is no job 'train'\n")
+
+
+def test_who_has_no_name_gives_up_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Muster's image the user is a number that no file names; the command ended with a traceback."""
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    federator = Federator({"given_up": True})
+    monkeypatch.setattr(jobs, "_Asking", federator)
+    monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.setattr("os.getuid", lambda: 65532)
+    said = CliRunner().invoke(app, ["job", "give-up", "train", "--cluster", "v100", "--reason", "it burned"])
+    assert (said.exit_code, federator.request["by"]) == (0, "uid 65532")
