@@ -111,7 +111,7 @@ def from_kubeconfig(path: str) -> Access:
     """A kubeconfig file, or several joined as in ``$KUBECONFIG``. Raises AccessError."""
     if os.pathsep in path:
         return official(path)
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))  # not Path.expanduser: it raises where there is no such home
     cluster, user = _current(file, _parse(file))
     if not set(user) <= _PLAIN_USER:
         return official(path)

@@ -143,6 +143,12 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, cluster: Any, user: Any, s
     assert said in str(error.value)
 
 
+def test_a_home_that_nobody_has_is_named() -> None:
+    """A user that is only a number, as in a container without $HOME, has none either."""
+    with pytest.raises(AccessError, match="~nobody-of-this-name/config: expected a kubeconfig file: No such file"):
+        access.load("~nobody-of-this-name/config")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -38,7 +38,7 @@ class Secret:
 
     def _from_file(self) -> str:
         try:
-            return Path(self._file).expanduser().read_text(encoding="utf-8")
+            return Path(os.path.expanduser(self._file)).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise NoSecret(f"{self}: {getattr(error, 'strerror', None) or 'expected text'}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,7 +77,7 @@ def read_keys(file: Path) -> list[str]:
 
 
 def _path(directory: Path, path: str) -> str:
-    return str(directory / Path(path).expanduser()) if path else ""
+    return str(directory / os.path.expanduser(path)) if path else ""  # not Path.expanduser, which may raise
 
 
 def _trusting(cluster: OpenPaiCluster, ca_file: str) -> ssl.SSLContext | None:
