@@ -8,9 +8,9 @@ writers. Log time passes by 100 ms a round.
 nodes become free now and then, and more groups of three priorities wait than have room, until 1,000 of them are
 permitted; with the policy's look-ahead, and once without.
 
-A *conflict* is a proposal that the binder refused. An *inversion* is one that was refused for room on a node of which a
-group of a lower priority had been given some since the proposal was decided, though that group was planned when the other
-was known; or a group that was not proposed yet, and lacks room that a permit just gave to such a group.
+A *conflict* is a proposal that the binder refused. An *inversion* is a group that lacks room which a group of a lower
+priority got, though that one was planned when the first was known already: the first one's proposal is refused for room
+on a node where the other got some since it was decided; or it was not proposed yet, and a permit gives that room away.
 
 CPU seconds are of this one process: a shard on a core of its own folds everything and decides for its own groups, so all
 shards together place ``pods / (fold + the slowest shard's deciding)`` a second.

@@ -1,4 +1,4 @@
-"""nats-py's client, but for its headers, its flush, its TLS and .creds files."""
+"""nats-py's client, with four things of its own: how it reads headers, flushes, speaks TLS and reads .creds files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from events import credentials, tls
 
 
 class Client(nats.aio.client.Client):
-    """It asks each character of a header's name whether it is a space: a third of the time of replaying small commits."""
+    """nats-py's asks of each character in a header's name whether it is a space: a third of a replay of small commits."""
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A NATS .creds file: the user's JWT, and the seed of the Ed25519 key with which he signs the server's nonce.
+"""A NATS .creds file: the user's JWT, and the seed of the Ed25519 key that signs the server's nonce.
 
 nats-py would do this with `nkeys`, which PyPI has as source only; `cryptography` is here anyway. The file is read for
 each connection, so that one that is renewed counts from the next on.

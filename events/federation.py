@@ -214,12 +214,12 @@ class StopRefused(FederationEvent, frozen=True):
 
 
 class RunGivenUp(FederationEvent, frozen=True):
-    """An operator declared that nothing of the job runs on this cluster, or ever will. It is his word: nobody saw it."""
+    """An operator declared that nothing of the job runs on this cluster, or ever will: on their word, nobody saw it."""
 
     job: str
     cluster: str
     by: str
-    """Who, as he calls himself."""
+    """Who, in their own words."""
     reason: str
 
 

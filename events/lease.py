@@ -1,13 +1,14 @@
 """Leases: who tries to be a role's active service. They keep nothing safe: the log's own fencing does.
 
 A lease is the last message on ``muster-leases.<cluster>.<role>``, in a stream that keeps one message for each subject.
-Its holder publishes it again under the expected sequence and with a time to live; when he stops, the server forgets it
-(within 10 ms of its time, as measured with 2.15) and the next standby's message is accepted. A clean end publishes an
-empty lease, which a standby hears at once. The server could mark what it forgets (``subject_delete_marker_ttl``), but
-such a marker reaches consumers only, no subscription: a standby asks five times in a lease's life instead.
+Its holder publishes it again under the expected sequence and with a time to live. When the holder stops, the server
+forgets it (within 10 ms of its time, as measured with 2.15) and the next standby's message is accepted. A clean end
+publishes an empty lease, which a standby hears at once. The server could mark what it forgets
+(``subject_delete_marker_ttl``), but such a marker reaches consumers only, no subscription: a standby asks five times in
+a lease's life instead.
 
 While the server answers nobody, as three servers do that choose a leader, nobody can renew and nobody can claim, but the
-lease's time goes on. So a holder keeps what nobody else has claimed, and who met that silence gives him one more life,
+lease's time goes on. So a holder keeps what nobody else has claimed, and who met that silence gives it one more life,
 counted from its end, before a forgotten lease counts as free.
 
 A KV bucket would not do: nats-py's `update` drops the time to live, and a renewed lease would be permanent.
@@ -169,7 +170,7 @@ class Lease:
 
     async def _keep(self) -> bool:
         """It may be ours after all: the answer to an earlier renewal was lost; or the server forgot it meanwhile, and
-        nobody else has claimed it. Whether he has, if he does so now, the next renewal tells."""
+        nobody else has claimed it. If somebody does so right now, the next renewal tells."""
         last = await self._last()
         if last is None:
             await self._publish(self._held, 0, self.ttl_s)

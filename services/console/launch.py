@@ -35,7 +35,7 @@ VERSION = "0.1.0"
 AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
 FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
-"""The one writer of a federation's log, and whom every cluster's log has."""
+"""The one writer of a federation's log; writers that every cluster's log has."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
@@ -341,7 +341,7 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
         )
         running = tasks.create_task(federator.run())
         await asyncio.wait({running, tasks.create_task(federator.ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
-        described = "Multi-cluster jobs: submit, status, list, cancel"
+        described = "Multi-cluster jobs: submit, status, list, cancel, give-up"
         prefix = jobs(settings.cluster)
         async with micro.served(log.connection, FEDERATOR_SERVICE, VERSION, described, prefix, federator.handlers()):
             await running

@@ -1,7 +1,7 @@
-"""What becomes of a command whose output nobody takes: its reader has gone (``muster … | head``), or the disk is full.
+"""How a command ends whose output nobody takes: its reader has gone (``muster … | head``), or the disk is full.
 
-As other programs it ends as a broken pipe would end it, so that 1 still means that the answer is no. Whoever closes its
-output (``>&-``) wants none.
+Where the reader has gone it ends with the exit code of a broken pipe, as other programs do, so that 1 still means that
+the answer is no. Output that was closed (``>&-``) is not wanted, and goes nowhere.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _open_what_is_closed() -> None:
 
 
 def _take_any_character() -> None:
-    """Of what the locale lacks a ``?``: a Latin-1 terminal has no ``…``, and no encoding the bytes of any file's name."""
+    """What the encoding lacks becomes a ``?``: Latin-1 has no ``…``, and no encoding has every byte of a file's name."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 

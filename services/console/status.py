@@ -1,9 +1,9 @@
-"""Status: who holds what, how fast it goes, and who waits — of a log that runs, or of one in a file.
+"""Status: who holds what, how fast it goes, and who waits: from a log that runs, or from one in a file.
 
-Everything but the holders of leases is in the log. A writer's *lag* is how far it is behind the log's end: while
-something waits to be said by it, the commits that came behind what it had read when it last said something; else those
-that its last decision had not seen, what the others appended while it decided. Rates are of the last seconds before
-now; of a file, before its end.
+Everything but the holders of leases is in the log. A writer's *lag* is a number of commits. While something waits for
+planner or binder to decide, it counts those that came since the basis of their last commit. Otherwise it counts those
+that a writer's last commit had not seen, because others appended them while it was made. Rates are of the last
+`WINDOW_S` seconds before now; for a file, before its end.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def picture(found: dict[str, Any]) -> Group:
 def _writer_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for writer, said in found["writers"].items():
-        lease = {None: "–", "": "free", said["holder"]: "his"}.get(said["lease"], said["lease"])
+        lease = {None: "–", "": "free", said["holder"]: "held"}.get(said["lease"], said["lease"])
         cells = (_or_dash(said[name]) for name in ("last", "age_s", "lag"))
         rows.append((writer, said["holder"] or "–", lease, *cells))
     return rows

@@ -3,10 +3,10 @@
 - Some definitions have no status subresource (Koordinator's, Volcano's). There the status is a field like any other, and
   the object itself is patched. Discovery tells.
 - The patch of a custom resource's status overlooks the UID. So each carries a resourceVersion: that of the fact, or of
-  the write before. When somebody else wrote meanwhile, the object is read, and its UID compared. Written it is when that
-  is asked for again: who was replaced meanwhile knows it by then, and does not overwrite what his successor said.
+  the write before. When somebody else wrote meanwhile, the object is read, and its UID compared. It is written when the
+  caller asks again: a binder that was replaced meanwhile knows so by then, and does not overwrite its successor's word.
 - What is written may depend on the phase that stands there: then the object is read first.
-- Kubernetes' own PodGroups have conditions. When one changed last is what stands there, unless it changes now.
+- Kubernetes' own PodGroups have conditions. The time of a condition's last change stays, unless it changes now.
 """
 
 from __future__ import annotations

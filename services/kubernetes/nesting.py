@@ -1,7 +1,7 @@
 """Answers of the API with objects that are nested deeper than the decoder goes.
 
-One such object would make its whole page unreadable, and its watch end at it again and again. What no field that matters
-is as deep as is cut off instead.
+One such object would make its whole page unreadable, and its watch end at it again and again. So whatever
+is deeper than any field that matters is cut off.
 """
 
 from __future__ import annotations

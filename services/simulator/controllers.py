@@ -1,7 +1,7 @@
 """The controllers of a simulated cluster: Deployments, ReplicaSets, StatefulSets and Jobs get their pods, and keep them.
 
 One task over the store: it notes which owners a change concerns, and after a short pause brings each of them once to
-what its spec asks. What a pod looks like says `services.simulator.workloads`. Dependents of a deleted owner are deleted.
+what its spec asks. `services.simulator.workloads` says what a pod looks like. Dependents of a deleted owner are deleted.
 """
 
 from __future__ import annotations

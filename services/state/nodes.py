@@ -8,8 +8,8 @@ the class, or whoever offers or asks for the resource is gone.
 
 A *label column* holds for each row the code of its value of one key (0: the label is absent), so that a selector is one
 look-up table over the distinct values and one gather over the rows. Taints work alike: one code for each distinct set;
-and so does what a node offers. They are coded anew when more values or sets have a code than twice as many as there are
-nodes.
+and so does what a node offers. Codes are given anew when more values or sets have one than twice the number of nodes and
+`SPARE` more.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FEW = 3 * 4
 LABELS_KEPT = 256
 """Labels that have a column; beyond that the oldest goes, and is made anew when somebody asks for it."""
 SPARE = 64
-"""So many more codes there may be."""
+"""Codes that there may be beyond twice the number of nodes."""
 RECOUNTED = 1 << 12
 """Rows that were counted anew and that nobody asked for: with more, whoever asks looks at all of them."""
 

@@ -125,9 +125,9 @@ class WriteBehind:
         self._reported: dict[str, dict[str, str]] = {}
         self._versions: dict[str, str] = {}
         """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
-        next round: who was replaced meanwhile knows it by then, and does not overwrite what his successor said."""
+        next round: a binder that was replaced knows so by then, and does not overwrite what its successor said."""
         self._gang_of: dict[str, str] = {}
-        """UID → gang of pods that have not finished: the state knows no more whose a pod was that is gone."""
+        """UID → gang of pods that have not finished: when a pod is gone, the state does not know its gang any more."""
         self._written: dict[str, tuple[str, dict[str, object]]] = {}
         """Gang → UID of the PodGroup, and what was written to it last."""
         self._statuses = GroupStatusWriter(client)

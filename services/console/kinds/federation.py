@@ -1,4 +1,4 @@
-"""A federation's log: one writer, who decides each time over exactly what he wrote before."""
+"""A federation's log: one writer, which decides each time over exactly what it wrote before."""
 
 from __future__ import annotations
 

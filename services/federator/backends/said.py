@@ -1,5 +1,5 @@
-"""What a cluster, or a proxy before it, says: whatever stands in a header costs what it would have told, and of words the
-beginning is repeated."""
+"""Reading what a cluster, or a proxy before it, says. A header that makes no sense counts as absent; of a message the
+beginning is kept."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""R22: jobs that are over, and since when nobody asks for them any more.
+"""R22: jobs that are over, and when they are forgotten.
 
 The text has no word for it; without it the state would grow with every job that ever was. Nothing that a job left behind
 may need its record: where names are taken for ever, whatever is late fails, forgotten or not; where submissions are held,
-what comes late is known by its marker, as the job's UID says that it is this log's (`records.origin_of`). Jobs of before
-there were origins stay, and what somebody gave up stays: it may be there after all, and its name is not given again.
+what comes late is known by its marker, as the job's UID says that it is this log's (`records.origin_of`). Jobs from
+before there were origins stay, and so does what somebody gave up: it may be there after all, and its name is not given
+again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from events import JobForgotten
 from services.federator.records import ENDED, NOTHING, SETTLED, Job, origin_of
 
 KEPT = 1_024
-"""Jobs that are over and still known: whoever asks how his job ended, or submits it again for want of an answer, does
+"""Jobs that are over and still known: whoever asks how a job ended, or submits it again for want of an answer, does
 that sooner."""
 MOST = 200
 """Jobs of one commit."""

@@ -10,7 +10,7 @@ would have a place were the room of the holders behind it given back. While one 
 youngest of the lowest priority, gives its room back and backs off as after any failed attempt; the others are tried at
 once. One at a time: with what that gave back the next may be blocked no longer.
 
-So nobody loses his room to a gang behind him, nor for one that would not fit all the same: such a gang waits for pods
+So no gang loses its room to one behind it, nor for one that would not fit all the same: such a gang waits for pods
 that run to end, or for its own time to be over. In the text's example the third gang gives its four back, and the first
 two take two each. The room of the text is a quota's, Muster's is the nodes'; that changes nothing.
 

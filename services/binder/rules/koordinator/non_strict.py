@@ -5,7 +5,7 @@
 
 So what a NonStrict gang holds stays while the rest is refused; its waiting time, which begins with the first that waits,
 bounds it. In a gang group a Strict gang that lacks its minimum has all released, as the text's PostFilter does; the text
-has both modes in one group nowhere.
+never has both modes in one group.
 """
 
 from __future__ import annotations

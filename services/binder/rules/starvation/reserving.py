@@ -4,10 +4,10 @@
     time; higher priority work is never blocked by a lower-priority claim; two starving gangs must not block each other
 
 Requests are answered in log order, each at once. A claim is granted while fewer than `Policy.reservations` stand; beyond
-that only in place of one of a lower priority, the lowest first and the youngest of these. What is reserved for gangs of
-the same or a higher priority and what is asked for must fit the nodes together, host ports included, were all gone from
-them that may ever go: so each of them can have all of its room while the others keep theirs. Planners see to that within
-a cycle, and for what stands in the log; two shards that ask at the same time do not know of each other.
+that only in place of one of a lower priority, the lowest first and the youngest of these. What is asked for must fit
+the nodes beside what is reserved for gangs of the same or a higher priority, host ports included, once everything that
+may ever leave them has left: so each of these gangs can have all of its room while the others keep theirs. Planners see
+to that within a cycle, and for what stands in the log; two shards that ask at the same time do not know of each other.
 """
 
 from __future__ import annotations

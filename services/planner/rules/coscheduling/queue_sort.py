@@ -24,7 +24,7 @@ Where the two differ, the text is followed:
 - The last tie-break is the group's key in place of the UID: it is as unique, and outlives an object that is made anew.
   The later code compares the names of the pods, by which pods of two groups of one second interleave.
 
-Silent are both on a group's priority (`services.state.queueing`); the later code has each pod's own.
+Neither of them knows a priority of a group (`services.state.queueing`): the later code compares each pod's own.
 
 `tests/planner/rules/coscheduling/test_queue_sort.py` has a test for each sentence, in its words; `queue_orders` is the
 table in which a profile's name leads here.

@@ -5,7 +5,7 @@ tried when each task has as many pods as its minimum, and starts when each task 
 minimum of the whole. If the minimum of the whole is smaller than the tasks' together, it alone counts.
 
 Members are of the task that their ``volcano.sh/task-spec`` names; a task that no pod names is short of pods. Which pods
-reach the minimum of the whole beyond its tasks' is open there, and here whichever finds a node.
+reach the minimum of the whole beyond those of its tasks is open there; here it is whichever find a node.
 """
 
 from __future__ import annotations
