@@ -309,7 +309,7 @@ async def test_a_warning_counts_what_came_to_nothing_since_the_one_before(
     monkeypatch.setattr(effects, "WARNED_S", 0.0)
     binding.client.in_doubt = 2
     await binding.bind(binding.intents[0])
-    assert [record.args[0] for record in caplog.records if record.args] == [1, 1]
+    assert [record.args[1] for record in caplog.records if record.args] == [1, 1]
 
 
 async def test_an_api_server_without_an_answer_is_not_asked_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,6 +400,27 @@ async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_e
         evicting.effects._evict_later("p0")
         await until(lambda: evicting.outcomes, "its outcome")
     assert pauses == EVER_MORE_SELDOM
+
+
+async def test_an_eviction_that_comes_to_nothing_is_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget may keep it waiting for ever: whoever wonders why the pod is still there reads the binder's log."""
+    monkeypatch.setattr(effects, "WARNED_S", 0.0)
+    written = SimpleNamespace(metadata=SimpleNamespace(uid="p0", deletion_timestamp=None))
+    conflict = Conflict("evict", 409, "Conflict", "modified")
+    refusals = [ApiError("evict", 429, "TooManyRequests", BUDGET), conflict, conflict]
+    async with Evicting("p0", answers=refusals) as evicting:
+        evicting.pods["p0"] = Unreachable("get", "Timeout", "", sent=True)
+        evicting.effects._evict_later("p0")
+        await until(lambda: len(evicting.asked) == 2, "the second attempt, of whose pod nothing is heard")
+        evicting.pods["p0"] = written
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"evictions that came to nothing: 1, the last of ml/p0: evict: 429 TooManyRequests: {BUDGET}",
+        "evictions that came to nothing: 1, the last of ml/p0: get: no answer Timeout: ",
+        "evictions that came to nothing: 1, the last of ml/p0: evict: 409 Conflict: modified",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from services.state.records import PERMITTED
 
 logger = logging.getLogger("muster.binder")
 WARNED_S = 10.0
-"""How often at most it is said that bindings come to nothing."""
+"""How often at most it is said that bindings, or evictions, come to nothing."""
 LOAD, LULL_S = 50, 1.0
 """So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
 REFUSALS = frozenset({"Forbidden", "Rejected"})
@@ -34,6 +34,23 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 REPEATED = 1_024
 """Bindings that are repeated at a time, 200 a second when all of them have waited for long. More hold up the rest: then
 it is the API server itself that gives no answer."""
+
+
+class InVain:
+    """Counts attempts that came to nothing, and warns now and then: how many, and what the server said of the last."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._warned_s = -WARNED_S
+        self._unsaid = 0
+        """Since the last warning."""
+
+    def note(self, about: str, message: str) -> None:
+        self._unsaid += 1
+        now_s = time.monotonic()
+        if now_s - self._warned_s >= WARNED_S:
+            logger.warning("%s that came to nothing: %d, the last of %s: %s", self._what, self._unsaid, about, message)
+            self._warned_s, self._unsaid = now_s, 0
 
 
 class Effects:
@@ -63,9 +80,7 @@ class Effects:
         self.in_flight = 0
         self._ended_s: deque[float] = deque(maxlen=LOAD)
         """When the last bindings ended."""
-        self._warned_s = -WARNED_S
-        self._unsaid = 0
-        """Attempts that came to nothing since the last warning."""
+        self._bound_in_vain, self._evicted_in_vain = InVain("bindings"), InVain("evictions")
 
     @property
     def busy(self) -> bool:
@@ -156,7 +171,7 @@ class Effects:
                     found = settled_by(intent, await self._look(intent), result.message)
             refused = found if isinstance(found, ev.BindingFailed) and found.reason in REFUSALS else None
             if refused or found is None:
-                self._warn(intent, result.message)
+                self._bound_in_vain.note(f"{intent.namespace}/{intent.name} to {intent.node}", result.message)
             if result.outcome == "in_doubt":
                 self._doubtful.add(uid)
             elif uid in self._doubtful and refused:
@@ -167,14 +182,6 @@ class Effects:
             self._say(found)
         self._doubtful.discard(uid)
         return True
-
-    def _warn(self, intent: Intent, message: str) -> None:
-        self._unsaid += 1
-        now_s = time.monotonic()
-        if now_s - self._warned_s >= WARNED_S:
-            about = (self._unsaid, intent.namespace, intent.name, intent.node, message)
-            logger.warning("bindings that came to nothing: %d, the last of %s/%s to %s: %s", *about)
-            self._warned_s, self._unsaid = now_s, 0
 
     async def _fence(self, intent: Intent, refused: ev.BindingFailed) -> Outcome | None:
         """A refusal answers this attempt; an older one may still land. A write of our own makes it fail (design, rule 5).
@@ -252,14 +259,17 @@ class Effects:
             await self._client.evict(namespace, name, uid)
         except NotFound:
             pass
-        except Conflict:
+        except Conflict as conflict:
             try:
                 seen = await self._client.get_pod(namespace, name)
-            except ApiError:
+            except ApiError as error:
+                self._evicted_in_vain.note(f"{namespace}/{name}", str(error))
                 return None
             if seen is not None and seen.metadata.uid == uid and seen.metadata.deletion_timestamp is None:
+                self._evicted_in_vain.note(f"{namespace}/{name}", str(conflict))
                 return None
         except ApiError as error:
+            self._evicted_in_vain.note(f"{namespace}/{name}", str(error))
             if result_of(error).outcome == "in_doubt":
                 self._doubtful_evictions.add(uid)
             if error.retryable or uid in self._doubtful_evictions:
