@@ -20,6 +20,7 @@ import msgspec
 from events import Event, objects
 from events.dialects import api_group, declared_in, pod_group_kind
 from events.facts import (
+    ClusterSynced,
     DeclarationRejected,
     NodeDeleted,
     NodeObserved,
@@ -37,7 +38,7 @@ from events.facts import (
 )
 from events.objects import Declaration
 from services.ingest import identity, normalise
-from services.ingest.decoding import KINDS, POD, PRIORITY_CLASS, WORKLOAD, Malformed
+from services.ingest.decoding import KINDS, NODE, POD, PRIORITY_CLASS, WORKLOAD, Malformed
 from services.ingest.dialects import native
 from services.ingest.dialects.koordinator import DIALECT as KOORDINATOR
 from services.ingest.identity import Key, Named
@@ -82,8 +83,8 @@ class Ingest:
         self._written: dict[str, int] = {}
         """UID → resourceVersion that the log had when this ingest began, the binder's own writes included; without pods
         that the binder is annotating."""
-        self._marked: frozenset[str] = frozenset()
-        """Pods that the binder was annotating when this ingest began; also such as have a node."""
+        self._marked: frozenset[str] | None = frozenset()
+        """Pods that the binder was annotating when this ingest began; None since everything was listed: it may be any."""
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._references = References()
         """PodGroups → PriorityClasses, pods → Workloads."""
@@ -98,7 +99,7 @@ class Ingest:
             observed = _as_observed(pod)
             core._remember(observed)
             # While it is being marked its last version says nothing: between two of ours its user may have acted.
-            if observed.uid not in state.marks and _may_be_marked(observed):
+            if observed.uid not in state.marks and observed.status == "pending" and _is_koordinators(observed):
                 core._written[observed.uid] = objects.version(pod.resource_version)
         for node in state.nodes.values():
             if node.fact is not None:
@@ -201,6 +202,11 @@ class Ingest:
         if uid:  # even if its fact is over, which forgets it: the object is there, and its older versions may yet come
             self._versions[uid] = version
         return events
+
+    def synced(self) -> ClusterSynced:
+        """Everything has been listed: what the log says of an object is from now on what was seen of it last."""
+        self._marked = None
+        return ClusterSynced(nodes=len(self.named[NODE.name]), pods=len(self.pods))
 
     def _brought(self, seen: Observed, unwatched: bool) -> list[Event]:
         if isinstance(seen, Pod):
@@ -418,12 +424,20 @@ class Ingest:
             events += self._folded(self._in_full(new, scheduling_class) if wanted else [])
         else:
             found = self._difference(old, new, scheduling_class, seen.status.reason)
-            if not found and unwatched and (_may_be_marked(new) or new.uid in self._marked):
+            if not found and unwatched and self._may_be_settled(new):
                 found = self._in_full(new, scheduling_class)
             events += self._folded(found)
             if metadata.uid not in self.pods:  # it is over; its object is there, and has its name
                 self._holders[key] = metadata.uid
         return events + (self._reject(rejected) if rejected is not None else [])
+
+    def _may_be_settled(self, pod: PodObserved) -> bool:
+        """Whether a timeout's annotation may have come and gone unseen, and somebody wait to hear of it. On pods that run
+        only an open intent does: at first those of the log, because most that run have changed since its last word.
+        """
+        if self._marked is None:
+            return _is_koordinators(pod)
+        return pod.uid in self._marked or (pod.status == "pending" and _is_koordinators(pod))
 
     def _matters(self, seen: Pod) -> bool:
         """Whether a pod that the log does not know has to be in it."""
@@ -458,16 +472,14 @@ class Ingest:
         return events
 
 
-def _may_be_marked(pod: PodObserved) -> bool:
+def _is_koordinators(pod: PodObserved) -> bool:
     """Whether the binder may write Koordinator's timeout onto it: a PodGroup may make its gang Koordinator's, too.
 
     That may have come and gone unseen, which is its user's act (`services.state.timeouts`), and only a newer fact
     without it tells so.
     """
     gang = pod.gang
-    return (
-        pod.status == "pending" and gang is not None and api_group(KOORDINATOR) in declared_in(gang.gang, gang.dialect)
-    )
+    return gang is not None and api_group(KOORDINATOR) in declared_in(gang.gang, gang.dialect)
 
 
 def _as_observed(pod: PodRecord) -> PodObserved:

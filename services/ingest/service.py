@@ -22,7 +22,7 @@ from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from events import ClusterSynced, Event, IngestTaken, VersionsAnnounced
+from events import Event, IngestTaken, VersionsAnnounced
 from events.log import EventLog
 from services import telemetry
 from services.ingest.decoding import NODE, OFFERED, POD, PRIORITY_CLASS, WORKLOAD, Kind, Unreadable, WatchEnded
@@ -109,9 +109,9 @@ class Reader:
         await _together([*always, *following, self._discover_forever()])
 
     def _synced(self) -> None:
-        nodes, pods = len(self.core.named[NODE.name]), len(self.core.pods)
-        self.gather.add([ClusterSynced(nodes=nodes, pods=pods)])
-        log.info("synced", extra={"nodes": nodes, "pods": pods})
+        synced = self.core.synced()
+        self.gather.add([synced])
+        log.info("synced", extra={"nodes": synced.nodes, "pods": synced.pods})
 
     # ----------------------------------------------------------------------------------------------------- discovery
 

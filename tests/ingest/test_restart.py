@@ -318,6 +318,21 @@ def test_a_timeout_that_came_and_went_unseen_on_a_bound_pod_is_settled_too() -> 
     assert Ingest.of(state, OURS).observe(again, listed=True) == [], "it runs: what changes is its kubelet's word"
 
 
+def test_a_timeout_that_came_and_went_in_a_gap_of_the_watch_on_a_bound_pod_is_settled_too() -> None:
+    world = World()
+    world.node("n1")
+    core, running = Ingest(OURS), pod(version=3, annotations=KOORDINATORS, node="n1")
+    world.facts(*core.observe(running, listed=True))
+    core.synced()
+    uid = running.metadata.uid
+    world.append("binder", [ev.GangTimedOut(group="default/g", pods=((uid, "3"),))], "decide")
+    world.append("binder", [ev.TimeoutMarked(pods=((uid, "5"),))], "outcome")
+    assert core.observe(running, listed=True) == [], "nothing happened to it in the gap"
+    world.facts(*core.observe(pod(version=8, annotations=KOORDINATORS, node="n1"), listed=True))
+    assert not world.state.marks
+    assert core.observe(pod(version=9, annotations=KOORDINATORS, node="n1")) == [], "it is watched again"
+
+
 def test_what_changed_unseen_is_written_anew_only_where_a_timeout_may_stand() -> None:
     world = World()
     world.facts(*Ingest(OURS).observe(pod(version=3, annotations=KOORDINATORS)))
