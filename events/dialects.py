@@ -42,6 +42,9 @@ _NAME_SPACES: dict[str, tuple[str, ...]] = {
 }
 _NAME_SPACE = {"kube-batch": "batch", "volcano": "batch", "kubernetes": "kubernetes"}
 
+WORKLOAD = "Workload.scheduling.k8s.io"
+"""The kind of a Workload as rejections name it."""
+
 ONCE_SATISFIED, WAITING_AND_RUNNING, ONLY_WAITING = "once-satisfied", "waiting-and-running", "only-waiting"
 
 TIMEOUT_ANNOTATION = "gang.scheduling.koordinator.sh/timeout"
@@ -85,5 +88,24 @@ def name_of(key: str) -> tuple[str, str]:
 
 def pod_group_kind(dialect: str) -> str:
     """The kind as rejections name it: ``PodGroup.scheduling.volcano.sh``; coscheduling's is plain ``PodGroup``."""
-    group = api_group(dialect)
+    return _kind_in(api_group(dialect))
+
+
+def declaring(key: str, dialect: str) -> list[tuple[str, str, str]]:
+    """What may declare the gang beside its pods, best first: (kind as rejections name it, namespace, name)."""
+    namespace, name = name_of(key)
+    if declared_by(dialect) == "Workload":
+        return [(WORKLOAD, namespace, name.partition(":")[0])]
+    return [(_kind_in(group), namespace, name) for group in declared_in(key, dialect)]
+
+
+def gang_declared_by(kind: str, namespace: str, name: str) -> str:
+    """The key of the gang that a PodGroup of this kind declares; empty for other kinds."""
+    for space, groups in _NAME_SPACES.items():
+        if any(kind == _kind_in(group) for group in groups):
+            return f"{namespace}/{name}@{space}" if space else f"{namespace}/{name}"
+    return ""
+
+
+def _kind_in(group: str) -> str:
     return f"PodGroup.{group}" if group not in ("", "scheduling.x-k8s.io") else "PodGroup"

@@ -2,7 +2,7 @@
 
 Pods of a group that was refused for room get the reason Unschedulable, on which autoscalers act; pods that wait for
 members, for a declaration or for quorum get a reason of their own, on which they don't. A condition is written again only
-when the refusal's reason or its set of resources changes (`Cohort.condition`), not when a count does.
+when the refusal's reason or its set of resources changes (`refusals.said`), not when a count does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import events as ev
 from events import dialects
-from services.state import reasons
+from services.state import reasons, refusals
 from services.state.fold import State
 from services.state.records import PENDING
 
@@ -38,9 +38,10 @@ def condition(state: State, uid: str, *, in_doubt: bool = False) -> Condition | 
         return None
     cohort = state.cohorts[group.cohort]
     reason = reasons.follows(cohort.reason).word
-    if not reason or (cohort.condition == pod.reported and not in_doubt):
+    said, message = refusals.said(state, group)
+    if not reason or (said == pod.reported and not in_doubt):
         return None
-    return Condition(cohort.condition, reason, cohort.message)
+    return Condition(said, reason, message)
 
 
 class KubernetesEvent(NamedTuple):
@@ -60,7 +61,7 @@ API_VERSIONS = {
     "Pod": "v1",
     "Node": "v1",
     "PriorityClass": "scheduling.k8s.io/v1",
-    "Workload.scheduling.k8s.io": "scheduling.k8s.io/v1alpha1",
+    dialects.WORKLOAD: "scheduling.k8s.io/v1alpha1",
     **{dialects.pod_group_kind(dialect): version for dialect, version in dialects.POD_GROUPS.items()},
 }
 """A kind as rejections name it → its apiVersion."""
@@ -81,7 +82,7 @@ def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
 def rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
     version = API_VERSIONS.get(event.kind, "")
     regarding = (version, event.kind.partition(".")[0], event.namespace, event.name, event.uid)
-    note = f"{event.field} is {event.value!r}; expected {event.expected}"
+    note = refusals.rejected(event)
     name = _event_name(event.name, event.uid, event.field + event.value)
     return KubernetesEvent(name, regarding, "DeclarationRejected", "Reading", note, True, time_ns)
 

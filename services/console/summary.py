@@ -10,6 +10,7 @@ from services.binder.group_status import phase
 from services.state.fold import State
 from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
+from services.state.refusals import said
 from services.state.reservations import rooms
 
 
@@ -93,7 +94,7 @@ def why_waiting(state: State, pod: Pod) -> str:
         return f"{claim.stage}: {claim.node}"
     if group is None or not group.cohort:
         return "not tried yet"
-    message = state.cohorts[group.cohort].message
+    _, message = said(state, group)
     kept = state.reservations.get(group.key)
     return message if kept is None else f"{message} Room for {_extent(kept)} is kept for it as it becomes free."
 

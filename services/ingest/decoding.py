@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from events.dialects import POD_GROUPS, pod_group_kind
+from events.dialects import WORKLOAD as WORKLOAD_KIND
 from events.facts import DeclarationRejected
 from events.wire import UNDECODABLE
 from services.ingest import dialects
@@ -136,7 +137,7 @@ def _pod_groups(api_version: str) -> Kind[PodGroup]:
 NODE = Kind("Node", NODES, Node)
 POD = Kind("Pod", PODS, Pod)
 PRIORITY_CLASS = Kind("PriorityClass", PRIORITY_CLASSES, PriorityClass)
-WORKLOAD = Kind("Workload.scheduling.k8s.io", WORKLOADS, Workload)
+WORKLOAD = Kind(WORKLOAD_KIND, WORKLOADS, Workload)
 OFFERED: tuple[tuple[Kind[Any], ...], ...] = (
     (WORKLOAD,),
     *(tuple(map(_pod_groups, versions)) for versions in dialects.pod_group_versions()),

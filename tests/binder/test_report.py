@@ -8,6 +8,7 @@ import pytest
 
 import events as ev
 from services.binder.report import condition, failed_scheduling, rejected, scheduled
+from services.console.summary import why_waiting
 from tests.facts import pod
 from tests.world import World
 
@@ -213,3 +214,54 @@ def test_a_rejected_object_is_told_of_in_its_own_api(kind: str, version: str, sh
         True,
         7,
     )
+
+
+REJECTED = {
+    "coscheduling/2020": ("train", "PodGroup", "train", "default/train: its PodGroup train"),
+    "volcano/v1beta1": ("train", "PodGroup.scheduling.volcano.sh", "train", "default/train@batch: its PodGroup train"),
+    "kubernetes/v1alpha1": (
+        "jobs:train:7",
+        "Workload.scheduling.k8s.io",
+        "jobs",
+        "default/jobs:train:7@kubernetes: its Workload jobs",
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", REJECTED)
+def test_pods_whose_pod_group_cannot_be_read_are_told_why(dialect: str) -> None:
+    """It is there, so that waiting for it would be no answer (design, section 7, 9)."""
+    gang, kind, name, whose = REJECTED[dialect]
+    world = World()
+    world.pod("train-0", gang, dialect=dialect)
+    world.plan()
+    waits = said(world, "train-0")
+    assert waits is not None
+    assert " waits for its " in waits[1]
+    about = {"kind": kind, "namespace": "default", "name": name, "uid": "u"}
+    what = {"field": "spec.minMember", "value": "abc", "expected": "an integer"}
+    world.facts(ev.DeclarationRejected(**about, resource_version="1", **what))
+    told = ("WaitingForPodGroup", f"gang {whose} is rejected: spec.minMember is 'abc'; expected an integer")
+    assert said(world, "train-0") == told
+    assert why_waiting(world.state, world.state.pods["train-0"]) == told[1]
+    found = condition(world.state, "train-0")
+    assert found is not None
+    world.append("binder", [ev.ConditionsReported(reason=found.said, pods=(("train-0", "2"),))], "outcome")
+    assert said(world, "train-0") is None, "said once"
+    world.facts(ev.RejectionEnded(**about))
+    assert said(world, "train-0") == waits
+
+
+def test_another_gangs_rejected_pod_group_is_none_of_a_pods_business() -> None:
+    world = World()
+    world.pod("train-0", "train", dialect="coscheduling/2020")
+    world.plan()
+    waits = said(world, "train-0")
+    what = {"uid": "u", "resource_version": "1", "field": "f", "value": "v", "expected": "e"}
+    world.facts(
+        ev.DeclarationRejected(kind="PodGroup", namespace="default", name="other", **what),
+        ev.DeclarationRejected(kind="PodGroup", namespace="ml", name="train", **what),
+        ev.DeclarationRejected(kind="PodGroup.scheduling.volcano.sh", namespace="default", name="train", **what),
+        ev.DeclarationRejected(kind="Pod", namespace="default", name="train", **what),
+    )
+    assert said(world, "train-0") == waits

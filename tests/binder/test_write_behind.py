@@ -190,6 +190,26 @@ async def test_a_pod_that_comes_to_a_gang_that_was_refused_is_told_what_it_waits
     assert [one["reason"] for one in client.said] == ["WaitingForMembers"]
 
 
+async def test_pods_that_wait_are_told_when_their_pod_group_comes_and_cannot_be_read_and_when_it_goes() -> None:
+    world, client = World(), Client()
+    world.node("n0")
+    world.pod("train-0", "train", dialect="volcano/v1beta1")
+    world.settle()
+    writer, _ = behind(world, client)
+    about = {"kind": "PodGroup.scheduling.volcano.sh", "namespace": "default", "name": "train", "uid": "u"}
+    what = {"field": "spec.minMember", "value": "abc", "expected": "an integer"}
+    for event in (ev.DeclarationRejected(**about, resource_version="1", **what), ev.RejectionEnded(**about)):
+        before = len(world.log.commits)
+        world.facts(event)
+        for stored in world.log.commits[before:]:
+            writer.notice(decode(stored))
+        await writer._round(Rate(1_000.0), writer._due_conditions)
+        writer._report_conditions()
+    rejected, waits = (one["message"] for one in client.said)
+    assert rejected.endswith("is rejected: spec.minMember is 'abc'; expected an integer")
+    assert waits.endswith("waits for its PodGroup")
+
+
 async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_unawaited(world: World) -> None:
     """The simulator of faults warned of it, now and then: a binder that ends in the middle of a round."""
     writer, _ = behind(world, Client())

@@ -159,6 +159,13 @@ class WriteBehind:
 
     def note_rejected(self, event: ev.DeclarationRejected, time_ns: int) -> None:
         self._events.append(rejected(event, time_ns))
+        self.note_rejection_ended(event, time_ns)
+
+    def note_rejection_ended(self, event: ev.RejectionEnded | ev.DeclarationRejected, _: int) -> None:
+        """Pods that wait for a PodGroup are told what is wrong with it."""
+        gang = self._decider.state.gangs.get(dialects.gang_declared_by(event.kind, event.namespace, event.name))
+        if gang is not None:
+            self._note_group(gang.group)
 
     def note_observed(self, event: ev.PodObserved, _: int) -> None:
         """A pod that comes to those that were refused waits for the same."""
@@ -425,6 +432,7 @@ NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
     ev.GangTimedOut: WriteBehind.note_marks,
     ev.TimeoutMarkRenewed: WriteBehind.note_marks,
     ev.DeclarationRejected: WriteBehind.note_rejected,
+    ev.RejectionEnded: WriteBehind.note_rejection_ended,
     ev.PodObserved: WriteBehind.note_observed,
     ev.PodAssigned: WriteBehind.note_pod,
     ev.PodTerminating: WriteBehind.note_pod,

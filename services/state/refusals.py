@@ -1,0 +1,43 @@
+"""What the pods of a refused group are told: what the planner said, and what of its gangs' declarations cannot be read.
+
+Derived, not decided: a PodGroup that cannot be read is as good as none, and the group is tried again with the next one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+from events import dialects
+from services.state.records import Gang, Group
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+
+def said(state: State, group: Group) -> tuple[str, str]:
+    """(By what it is told from what was said before, the message) of a group in a cohort."""
+    cohort = state.cohorts[group.cohort]
+    if cohort.reason != "GangNotDeclared" or not state.rejections:
+        return cohort.condition, cohort.message
+    for key in group.gangs:
+        gang = state.gangs[key]
+        found = None if gang.declaration is not None else _rejection(state, gang)
+        if found is not None:
+            why = rejected(found)
+            kind = found.kind.partition(".")[0]
+            return f"{cohort.condition}: {why}", f"gang {key}: its {kind} {found.name} is rejected: {why}"
+    return cohort.condition, cohort.message
+
+
+def rejected(event: ev.DeclarationRejected) -> str:
+    """What is wrong with the object."""
+    return f"{event.field} is {event.value!r}; expected {event.expected}"
+
+
+def _rejection(state: State, gang: Gang) -> ev.DeclarationRejected | None:
+    for kind, namespace, name in dialects.declaring(gang.key, gang.dialect):
+        found = state.rejections.get(f"{kind}/{namespace}/{name}")
+        if found is not None:
+            return found
+    return None
