@@ -55,10 +55,10 @@ class GroupStatusWriter:
         status: Mapping[str, Any],
         *,
         where: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-    ) -> int:
-        """Write it if the PodGroup is still this one; `known` is the resourceVersion of the fact. Requests that it took.
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Write it if the PodGroup is still this one; `known` is the resourceVersion of the fact.
 
-        `where`: phase that stands there → what is written then instead.
+        `where`: phase that stands there → what is written then instead. Requests that it took, and what was written.
         Raises NotFound, Conflict (somebody else wrote it: ask again in a while), ApiError.
         """
         requests = 0
@@ -70,7 +70,7 @@ class GroupStatusWriter:
             seen = await self._look(resource, namespace, name, uid)
             requests += 1
             if seen is None:
-                return requests
+                return requests, status
             if seen.metadata.resource_version != at:
                 self._versions[uid] = seen.metadata.resource_version
                 raise Conflict(f"get {resource.name} {namespace}/{name}", 409, "Conflict", "somebody else wrote it")
@@ -88,7 +88,7 @@ class GroupStatusWriter:
         except NotFound:
             self._served = None  # it may be the status subresource that is gone
             raise
-        return requests
+        return requests, status
 
     async def _look(self, resource: Resource, namespace: str, name: str, uid: str) -> Group | None:
         """The object as it is, if it is still this one."""

@@ -585,6 +585,28 @@ async def test_a_gang_that_failed_and_was_removed_failed_and_does_not_run() -> N
     assert reader.client.phases == ["Failed", "as it was"]
 
 
+async def test_a_gang_that_failed_is_pending_again_when_too_few_pods_come() -> None:
+    """The simulator of faults found it, seed 311: that was due already while how it had ended was left, so that it seemed
+    to have been written."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 3)
+    pods = ["train-0", "train-1", "train-2"]
+    for name in pods:
+        world.pod(name, "train")
+    world.settle()
+    world.finished(pods[0], succeeded=False)
+    reader = Reader(world)
+    await reader.round()
+    reader.client.stands = "Failed"
+    for name in pods[1:]:
+        world.deleted(name)
+    await reader.round()
+    world.pod("train-3", "train")
+    await reader.round()
+    assert reader.client.phases == ["Failed", "as it was", "Pending"]
+
+
 @pytest.mark.parametrize(("dialect", "looks"), [("coscheduling/v1alpha1", 1), ("volcano/v1beta1", 0)])
 async def test_what_stands_on_a_pod_group_is_read_only_where_its_gang_may_have_ended(dialect: str, looks: int) -> None:
     """Volcano's controller makes pods when it has heard: a look at each PodGroup would let it wait twice as long."""

@@ -87,7 +87,7 @@ async def test_our_own_writes_need_no_second_look(cluster: SimulatedCluster, cli
     writer = GroupStatusWriter(client)
     metadata = cluster.create(pod_group("g", 3))["metadata"]
     about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
-    took = [await writer.write(POD_GROUPS, *about, {"running": count}) for count in range(3)]
+    took = [(await writer.write(POD_GROUPS, *about, {"running": count}))[0] for count in range(3)]
     assert took == [2, 1, 1], "discovery, once"
 
 
@@ -115,7 +115,7 @@ async def test_what_somebody_wrote_there_may_be_no_condition(cluster: SimulatedC
     writer = GroupStatusWriter(client)
     with pytest.raises(Conflict):
         await writer.write(WITHOUT, *about, {"phase": "Running"})
-    assert await writer.write(WITHOUT, *about, {"phase": "Running"}) == 1
+    assert (await writer.write(WITHOUT, *about, {"phase": "Running"}))[0] == 1
     assert cluster.get("PodGroup.scheduling.volcano.sh", "g", "default")["status"]["phase"] == "Running"
 
 
@@ -139,9 +139,9 @@ async def test_so_is_one_that_is_another_or_gone_when_it_is_looked_at_first(
     for obj in (pod_group("g", 2), native("g")) if anew else ():
         cluster.create(obj)
     about = ("default", "g", natives["uid"], natives["resourceVersion"])
-    assert await writer.write(NATIVE, *about, scheduled("True")) == 2, "discovery and a look"
+    assert (await writer.write(NATIVE, *about, scheduled("True")))[0] == 2, "discovery and a look"
     about = ("default", "g", old["uid"], old["resourceVersion"])
-    assert await writer.write(POD_GROUPS, *about, {"phase": "Pending"}, where=where) == 1
+    assert (await writer.write(POD_GROUPS, *about, {"phase": "Pending"}, where=where))[0] == 1
     for kind in ("PodGroup", "PodGroup.scheduling.k8s.io") if anew else ():
         assert not cluster.get(kind, "g", "default").get("status")
 
@@ -153,16 +153,18 @@ async def test_a_phase_that_is_to_be_left_is_left(cluster: SimulatedCluster, cli
     await client.patch_pod_group_status(WITHOUT, "default", "g", metadata["uid"], ended, subresource=False)
     writer, where = GroupStatusWriter(client), {"Finished": {"running": 0}}
 
-    async def written() -> Any:
+    async def written(said: Any) -> Any:
         with pytest.raises(Conflict):  # somebody else wrote it: seen now, written when that is asked for again
             await writer.write(WITHOUT, *about, {"phase": "Pending", "succeeded": 0}, where=where)
-        assert await writer.write(WITHOUT, *about, {"phase": "Pending", "succeeded": 0}, where=where) == 2
+        again = await writer.write(WITHOUT, *about, {"phase": "Pending", "succeeded": 0}, where=where)
+        assert again == (2, said)
         return cluster.get("PodGroup.scheduling.volcano.sh", "g", "default")["status"]
 
-    assert await written() == {"phase": "Finished", "running": 0, "succeeded": 1}
+    assert await written({"running": 0}) == {"phase": "Finished", "running": 0, "succeeded": 1}
     odd: Any = {"phase": ["a list"]}
     await client.patch_pod_group_status(WITHOUT, "default", "g", metadata["uid"], odd, subresource=False)
-    assert await written() == {"phase": "Pending", "running": 0, "succeeded": 0}
+    told = {"phase": "Pending", "succeeded": 0}
+    assert await written(told) == {"phase": "Pending", "running": 0, "succeeded": 0}
 
 
 async def test_a_look_before_the_first_word_overwrites_nobodys_either(
@@ -172,11 +174,11 @@ async def test_a_look_before_the_first_word_overwrites_nobodys_either(
     made = cluster.create(native("g"))["metadata"]
     about = ("default", "g", made["uid"], made["resourceVersion"])
     successor, writer = GroupStatusWriter(client), GroupStatusWriter(client)
-    assert await successor.write(NATIVE, *about, scheduled("True")) == 3, "discovery, a look, the patch"
+    assert (await successor.write(NATIVE, *about, scheduled("True")))[0] == 3, "discovery, a look, the patch"
     with pytest.raises(Conflict):
         await writer.write(NATIVE, *about, scheduled("False"))
     assert cluster.get("PodGroup.scheduling.k8s.io", "g")["status"]["conditions"][0]["status"] == "True"
-    assert await writer.write(NATIVE, *about, scheduled("False")) == 1
+    assert (await writer.write(NATIVE, *about, scheduled("False")))[0] == 1
 
 
 async def test_a_status_subresource_that_went_is_noticed(cluster: SimulatedCluster, client: Client) -> None:

@@ -338,7 +338,7 @@ PLANTS: dict[str, Plant] = {
     "told once": Plant(
         "a pod's condition says for ever what it waited for first",
         "services.binder.report",
-        (("(cohort.condition == pod.reported and", "(pod.reported and"),),
+        (("(said == pod.reported and", "(pod.reported and"),),
     ),
     "part of the picture": Plant(
         "planners and binder decide while an ingest that took over has not listed everything",

@@ -228,9 +228,19 @@ def _who_waits_is_told_why(state: State, api: Api, since: int) -> None:
             continue
         members = [uid for key in cohort.groups for uid in membership.members(state, state.groups[key])]
         for uid in [uid for uid in members if membership.placeable(state, uid)]:
-            told = {one["type"]: one.get("reason") for one in truth[uid]["status"].get("conditions") or []}
-            if told.get("PodScheduled") != word:
+            told = {one["type"]: one for one in truth[uid]["status"].get("conditions") or []}.get("PodScheduled", {})
+            if told.get("reason") != word:
                 raise Violation(f"pod {uid} waits for {cohort.reason}, and is told {told} (7.9)")
+            due = _declaration_due(state, uid)
+            if cohort.reason == "GangNotDeclared" and due and due not in told["message"]:
+                raise Violation(f"pod {uid} waits for a PodGroup that is rejected: {due}, and is told {told} (7.9)")
+
+
+def _declaration_due(state: State, uid: str) -> str:
+    """What is wrong with the PodGroup of a pod's gang, of the first that its group has."""
+    names = [dialects.declaring(key, state.gangs[key].dialect) for key in state.groups[state.pods[uid].group].gangs]
+    found = [state.rejections.get("/".join(name)) for of_gang in names for name in of_gang]
+    return next((f"{one.field} is {one.value!r}" for one in found if one is not None and "PodGroup" in one.kind), "")
 
 
 def _no_gang_half_bound(witness: Witness) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -128,7 +128,7 @@ class WriteBehind:
         next round: a binder that was replaced knows so by then, and does not overwrite what its successor said."""
         self._gang_of: dict[str, str] = {}
         """UID → gang of pods that have not finished: when a pod is gone, the state does not know its gang any more."""
-        self._written: dict[str, tuple[str, dict[str, object]]] = {}
+        self._written: dict[str, tuple[str, Mapping[str, object]]] = {}
         """Gang → UID of the PodGroup, and what was written to it last."""
         self._statuses = GroupStatusWriter(client)
         self._failed: deque[Callable[[], None]] = deque(maxlen=EVENTS_KEPT)
@@ -269,9 +269,10 @@ class WriteBehind:
                 self._written.pop(key, None)
                 continue
             status = group_status(state, gang)
-            if status and self._written.get(key) != (gang.source, status):
+            where = where_ended(state, gang, status)
+            if status and self._written.get(key) not in [(gang.source, one) for one in (status, *where.values())]:
                 most -= 1
-                fact, where = state.pod_groups[gang.pod_group], where_ended(state, gang, status)
+                fact = state.pod_groups[gang.pod_group]
                 write = partial(self._write_gang, key, fact, status, where)
                 yield Write(write, partial(_put, self._gangs, key))
 
@@ -371,11 +372,11 @@ class WriteBehind:
         about = (fact.namespace, fact.name, fact.uid, fact.resource_version)
         self._written.pop(key, None)  # without an answer it may be written, and what was before is not there any more
         try:
-            requests = await self._statuses.write(resource, *about, status, where=where)
+            requests, written = await self._statuses.write(resource, *about, status, where=where)
         except Conflict:
             self._gangs[key] = None  # seen now, written in the next round: as a condition is
             return 2
-        self._written[key] = (fact.uid, status)
+        self._written[key] = (fact.uid, written)
         return requests
 
     async def _write_mark(self, uid: str, pod: Pod, resource_version: str) -> int:
