@@ -1,5 +1,5 @@
 """Histories in which every bound of the services is met at once: pages, commits, slices and caches have room for next to
-nothing, so that a dozen pods do what otherwise takes a hundred thousand. Seeds before `CRAMPED_FROM` are
+nothing, so that a dozen pods do what otherwise takes a hundred thousand. Seeds before `WIDER_FROM` are
 without all this.
 """
 
@@ -21,7 +21,7 @@ from services.kubernetes.client import Client
 from services.planner import placement
 from services.state import fold, form
 from tests.bounds import FORGETFUL
-from tests.simulation.planting import CRAMPED_FROM
+from tests.simulation.planting import WIDER_FROM
 
 CRAMPED = 0.25
 """In how many histories."""
@@ -53,7 +53,7 @@ DECIDING: tuple[tuple[Any, str, int], ...] = (
 @contextmanager
 def cramped(seed: int) -> Iterator[ExitStack]:
     """While a history is made and verified; what is closed before the latter is about what nobody may depend on."""
-    drawn = seed >= CRAMPED_FROM and random.Random(f"{seed}/cramped").random() < CRAMPED
+    drawn = seed >= WIDER_FROM and random.Random(f"{seed}/cramped").random() < CRAMPED
     with ExitStack() as throughout, ExitStack() as meanwhile:
         if drawn:
             _patch(throughout, DECIDING)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -268,9 +268,11 @@ DRAWS = (
 """What faults are drawn from."""
 
 
-def draw(source: random.Random, count: int, from_s: float, until_s: float) -> list[Fault]:
+def draw(
+    source: random.Random, count: int, from_s: float, until_s: float, among: Sequence[Draw] = DRAWS
+) -> list[Fault]:
     """`count` faults between these two seconds of a history."""
-    rows = source.choices(DRAWS, [row.weight for row in DRAWS], k=count)
+    rows = source.choices(among, [row.weight for row in among], k=count)
     drawn = [
         Fault(
             at_s=round(source.uniform(from_s, until_s), 3),

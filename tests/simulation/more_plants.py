@@ -4,7 +4,7 @@ bounds that are met at once."""
 from __future__ import annotations
 
 from tests.simulation import koordinator, upstream
-from tests.simulation.planting import CRAMPED_FROM, Plant
+from tests.simulation.planting import WIDER_FROM, Plant
 
 MORE: dict[str, Plant] = {
     "eviction given up in doubt": Plant(
@@ -236,7 +236,7 @@ MORE: dict[str, Plant] = {
         "of a list in pages the first is taken for the whole",
         "services.kubernetes.client",
         (("        while token:\n            following", "        while token and not body:\n            following"),),
-        first=CRAMPED_FROM,
+        first=WIDER_FROM,
     ),
     "left out of its commit": Plant(
         "what finds no room in a commit is in none",
@@ -248,7 +248,7 @@ MORE: dict[str, Plant] = {
                 "                self._encoded.popleft()\n",
             ),
         ),
-        first=CRAMPED_FROM,
+        first=WIDER_FROM,
     ),
     "PodGroup not told": Plant(
         "a PodGroup's status does not follow the pods that end",

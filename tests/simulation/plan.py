@@ -9,6 +9,7 @@ import msgspec
 from tests.simulation import dlrm, koordinator, upstream, workload
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
+from tests.simulation.swarm import Swarm
 from tests.simulation.workload import Step, Workload
 
 MIXED, DLRM = "mixed", "dlrm"
@@ -79,14 +80,15 @@ class Outcome(msgspec.Struct):
 
 def plan(seed: int, of: str = MIXED) -> Plan:
     """What the seed says, of this workload. Whether what comes in windows happens depends on what did before."""
-    source, weights, pace = random.Random(seed), WORKLOADS[of].weights, PACES[of]
+    source, swarm, pace = random.Random(seed), Swarm(seed), PACES[of]
+    weights, rows = swarm.weights(WORKLOADS[of].weights), swarm.rows(faulty.DRAWS)
     steps = workload.draw(source, source.randint(*pace.steps), 0.2, pace.trouble_s, weights)
-    faults = faulty.draw(source, source.randint(*pace.faults), 0.5, pace.trouble_s)
-    for window in range(pace.windows):
+    faults = faulty.draw(source, source.randint(*pace.faults), 0.5, pace.trouble_s, rows)
+    for window in range(pace.windows * swarm.longer):
         begin_s = pace.trouble_s + window * pace.window_s
         steps += workload.draw(source, pace.window_steps, begin_s, begin_s + pace.window_s, weights)
         if window % pace.windows_for_fault == 0:
-            faults += faulty.draw(source, 1, begin_s, begin_s + pace.window_s)
+            faults += faulty.draw(source, 1, begin_s, begin_s + pace.window_s, rows)
     if of == DLRM:
         coming = random.Random(f"{seed}/coming")
         steps += workload.draw(coming, max(dlrm.COUNT), 0.2, ALL_HERE_S, {"service": 1.0})
@@ -94,7 +96,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     for users in (koordinator, upstream):
         if seed >= users.FROM:
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
-            more = workload.draw(source, source.randint(2, 5), 0.2, pace.trouble_s, users.WEIGHTS)
+            more = workload.draw(source, source.randint(2, 5), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))
             among = 4 * len(more)
             steps = [*steps[:among:2], *steps[among:], *more]  # each for two others, as it makes more of a history
     return Plan(seed, steps, faults, of)

@@ -13,8 +13,9 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 COMPARED = 16
-CRAMPED_FROM = 1_000
-"""The first seed of those of which some meet all bounds at once (`cramped`, which imports what plants change)."""
+WIDER_FROM = 1_000
+"""The first seed of those that may be cramped or one-sided, have PodGroups in use that cannot be read, and an autoscaler
+(`cramped`, which imports what plants change; `swarm`; `workload`)."""
 
 
 class Plant(NamedTuple):

@@ -17,6 +17,7 @@ from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
 from tests.simulation import changes, koordinator, races, upstream
 from tests.simulation.asks import ASKS, OF_GANGS, PLAIN
+from tests.simulation.planting import WIDER_FROM
 from tests.simulation.told import (
     GANG,
     GROUP_NAME,
@@ -38,6 +39,11 @@ VOLCANO = ("scheduling.volcano.sh", "v1beta1", "podgroups")
 GANGS, ROLES = 6, ("r0", "r1", "r2", "r3")
 """Names of gangs, and of those that come in groups: few, so that they are used again."""
 DEDICATED = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+AUTOSCALERS = (
+    ("ToBeDeletedByClusterAutoscaler", "NoSchedule"),
+    ("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule"),
+)
+"""Taints whose values are times."""
 MERGE = "application/merge-patch+json"
 
 WEIGHTS = {
@@ -102,6 +108,8 @@ class Workload:
     def __init__(self, server: ApiServer) -> None:
         self.server, self.api = server, server.api
         self.random = random.Random()
+        self.wider = False
+        """Whether PodGroups that cannot be read have the names of gangs, and an autoscaler taints nodes."""
         self._made = 0
         self._ends: dict[str, str] = {}
         """How most pods of a step end: those that come together end together."""
@@ -111,6 +119,7 @@ class Workload:
         if number >= upstream.FROM:
             upstream.serve(self.api)
         self.random = random.Random(number)
+        self.wider = number >= WIDER_FROM
         for _ in range(self.random.randint(5, 12)):
             self.node()
 
@@ -154,6 +163,10 @@ class Workload:
         spec: Object = {"unschedulable": rnd.random() < 0.08}
         if rnd.random() < 0.12:
             spec["taints"] = [DEDICATED]
+        if self.wider and rnd.random() < 0.3:  # as cluster-autoscaler does: hardly two are the same
+            key, effect = rnd.choice(AUTOSCALERS)
+            taint = {"key": key, "value": str(rnd.randrange(1_767_225_600, 1_767_226_600)), "effect": effect}
+            spec["taints"] = [*spec.get("taints", ()), taint]
         return {
             "metadata": {"name": name, "labels": {"zone": rnd.choice("ab")}},
             "spec": spec,
@@ -365,7 +378,7 @@ class Workload:
         if self.random.random() < 0.5:
             self.pod({GANG: "g0", MINIMUM: "three"})
         else:
-            self._declare("bad", -1)
+            self._declare(f"g{self.random.randrange(GANGS)}" if self.wider else "bad", -1)
 
     def again(self, pod: Object, name: str) -> None:
         """One like it."""
