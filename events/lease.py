@@ -73,6 +73,8 @@ class Lease:
         self.role = role
         self.ttl_s = ttl_s
         self.lost = asyncio.Event()
+        self.why = ""
+        """Why it is lost, once it is and was not given back."""
         self._connection = connection
         self._stream = stream(cluster)
         self._subject = subject(cluster, role)
@@ -163,8 +165,9 @@ class Lease:
                 with suppress(Unanswered):
                     if not await self._publish(self._held, self._sequence, self.ttl_s) and not await self._keep():
                         return
-        except LogError:
-            return
+            self.why = f"no answer for {over_s + self.ttl_s:.0f} s"
+        except LogError as error:
+            self.why = str(error)
         finally:
             self.lost.set()
 
@@ -177,6 +180,7 @@ class Lease:
         elif last[1] == self._held:
             self._sequence = last[0]
         else:
+            self.why = f"{last[1].holder or 'nobody'} holds it"
             return False
         return True
 

@@ -222,7 +222,7 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
             await asyncio.wait({service, lost}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done() and not service.done():
                 service.cancel()
-                raise SteppedDown(f"the lease of {seat.writer} is lost")
+                raise SteppedDown(f"the lease of {seat.writer} is lost: {lease.why}")
             lost.cancel()
 
 

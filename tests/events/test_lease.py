@@ -176,6 +176,7 @@ async def test_a_holder_whose_server_stays_away_has_lost_it(
         own_server.kill()
         await held.lost.wait()
         assert caplog.text.count("no answer about") == 1
+        assert held.why.startswith("no answer for ")
         own_server.start()
         await held.release()
         again = Lease(connection, cluster, "binder", "first", TTL_S)
@@ -190,6 +191,7 @@ async def test_a_holder_that_was_replaced_steps_down(server: EmbeddedServer, clu
         await held.acquire()
         await connection.ask(leases.subject(cluster, "binder"), leases.Held("usurper", "c"), {"Nats-TTL": "60s"})
         await held.lost.wait()
+        assert held.why == "usurper holds it"
         await held.release()
         assert await leases.holder_of(connection, cluster, "binder") == "usurper"
 
