@@ -435,9 +435,9 @@ class Ingest:
         """Whether a timeout's annotation may have come and gone unseen, and somebody wait to hear of it. On pods that run
         only an open intent does: at first those of the log, because most that run have changed since its last word.
         """
-        if self._marked is None:
-            return _is_koordinators(pod)
-        return pod.uid in self._marked or (pod.status == "pending" and _is_koordinators(pod))
+        if pod.status == "bound" and self._marked is not None:
+            return pod.uid in self._marked
+        return pod.status in ("pending", "bound") and _is_koordinators(pod)
 
     def _matters(self, seen: Pod) -> bool:
         """Whether a pod that the log does not know has to be in it."""

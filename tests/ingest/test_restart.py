@@ -331,6 +331,10 @@ def test_a_timeout_that_came_and_went_in_a_gap_of_the_watch_on_a_bound_pod_is_se
     world.facts(*core.observe(pod(version=8, annotations=KOORDINATORS, node="n1"), listed=True))
     assert not world.state.marks
     assert core.observe(pod(version=9, annotations=KOORDINATORS, node="n1")) == [], "it is watched again"
+    ended = pod(version=10, annotations=KOORDINATORS, node="n1", phase="Succeeded")
+    assert [type(event) for event in core.observe(ended)] == [ev.PodFinished]
+    again = pod(version=12, annotations=KOORDINATORS, node="n1", phase="Succeeded")
+    assert core.observe(again, listed=True) == [], "nobody waits to hear of it"
 
 
 def test_what_changed_unseen_is_written_anew_only_where_a_timeout_may_stand() -> None:
