@@ -14,7 +14,7 @@ import difflib
 import hashlib
 import re
 from typing import Any, get_args
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -99,7 +99,7 @@ def subject(cluster: str, event_type: str, namespace: str, name: str) -> str:
 
 
 def token(text: str) -> str:
-    """`text` as one token of a NATS subject; `text_of` turns it back."""
+    """`text` as one token of a NATS subject; any percent-decoder turns it back, but for `NOTHING`."""
     if not text:
         return NOTHING
     if text == NOTHING:
@@ -109,11 +109,6 @@ def token(text: str) -> str:
         return escaped
     digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()
     return re.sub("%.?$", "", escaped[: MAX_TOKEN - 25]) + "~" + digest
-
-
-def text_of(token: str) -> str:
-    """The name behind a token."""
-    return "" if token == NOTHING else unquote(token)
 
 
 class PatternError(ValueError):

@@ -42,7 +42,6 @@ class _Info(msgspec.Struct):
 
 class _State(msgspec.Struct):
     last_seq: int
-    consumer_count: int
 
 
 _decode_info = msgspec.json.Decoder(_Info).decode
@@ -119,10 +118,6 @@ class Feed:
         """The stream's own: age in seconds, bytes."""
         config = (await self._info()).config
         return config["max_age"] // 1_000_000_000, config["max_bytes"]
-
-    async def consumers(self) -> int:
-        """How many subscribers there are."""
-        return (await self._info()).state.consumer_count
 
     async def close(self) -> None:
         await self.connection.close()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,11 +107,16 @@ async def test_who_is_told_to_end_in_the_moment_of_a_message_ends_behind_it(
     assert taken == ["1.0"]
 
 
+async def subscribers(feed: Feed) -> int:
+    said = json.loads(await feed._api(f"STREAM.INFO.{feed.stream}"))
+    return int(said["state"]["consumer_count"])
+
+
 async def test_without_history_only_what_comes(server: EmbeddedServer, log: MemoryLog) -> None:
     messages = subscribe(server.url, log.cluster, "GangPermitted", "late", history=False)
     arriving = asyncio.create_task(anext(messages))
     feed = await Feed.open(server.url, log.cluster)
-    await answered(feed.consumers, "the subscriber")
+    await answered(partial(subscribers, feed), "the subscriber")
     await feed.position()
     sequence = await append(log, "binder", [permit("team-a/late")])
     await feed.publish(core.messages(log.commits[sequence - 1], log.cluster))

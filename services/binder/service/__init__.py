@@ -95,13 +95,7 @@ async def run(
         applied=applied,
         started=started,
     )
-    behind = WriteBehind(
-        decider,
-        client,
-        holder=holder,
-        busy=lambda: effects.busy,
-        rates=rates,
-    )
+    behind = WriteBehind(decider, client, holder=holder, busy=lambda: effects.busy, rates=rates)
     effects = Effects(decider, client, concurrency, overwrites=behind.doubt_condition)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
