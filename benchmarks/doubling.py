@@ -8,9 +8,9 @@ is proportional; where it is clearly above, measure again (the host is noisy), a
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -224,9 +224,14 @@ def measure(shape: Callable[[int], Cluster], size: int) -> tuple[Counter[str], C
 
 
 def main() -> None:
-    for shape, size in SHAPES.items():
-        if sys.argv[1:] and shape.__name__ not in sys.argv[1:]:
-            continue
+    named = {shape.__name__: shape for shape in SHAPES}
+    parser = argparse.ArgumentParser(description="Whether work grows faster than its input.")
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"default: all of {', '.join(named)}")
+    chosen = parser.parse_args().shapes or list(named)
+    if unknown := [name for name in chosen if name not in named]:
+        parser.error(f"no shape {', '.join(unknown)}: expected of {', '.join(named)}")
+    for name in chosen:
+        shape, size = named[name], SHAPES[named[name]]
         found = [measure(shape, size << doubled) for doubled in range(3)]
         (before, _), (cpu_s, events) = found[1:]
         for phase, spent_s in cpu_s.items():

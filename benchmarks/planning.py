@@ -9,9 +9,9 @@ machine disturbs less than the wall clock; each is the best of three runs.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -220,7 +220,9 @@ def best(runs: list[dict[str, object]]) -> dict[str, object]:
 
 
 def main() -> None:
-    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else NODES
+    parser = argparse.ArgumentParser(description="Planning, fold and verification rates of the pure cores.")
+    parser.add_argument("nodes", nargs="?", type=int, default=NODES)
+    nodes = parser.parse_args().nodes
     workloads: list[tuple[str, Callable[[], Iterator[ev.Event]]]] = [
         ("gangs of 100", lambda: gangs(30_000, 100)),
         ("single pods, one class", lambda: singles(30_000)),

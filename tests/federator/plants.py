@@ -6,6 +6,7 @@ everything back.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -404,6 +405,7 @@ def found(name: str, seeds: int = 5_000, first: int = 0) -> tuple[str, int, str]
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="python -m tests.federator.plants", description=__doc__).parse_args()
     missed = 0
     for name in PLANTS:
         with planted(name):
