@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import events as ev
 from events import Event
 from services.decider import LogTime
@@ -76,3 +78,19 @@ def test_a_beat_only_where_a_job_races_and_nobody_else_ticked() -> None:
     polled.world.append(ev.JobCancelled(job=polled.world.uid))
     polled.clock.ns += 60 * SECOND_NS
     assert polled.polling._ticked() == []
+
+
+async def test_a_cluster_that_does_not_answer_is_told_of_before_any_job_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A kubeconfig without rights shows at the federator's start, when clusters are listed for what came late."""
+
+    async def observe() -> Silent:
+        return Silent(reason="list jobs.batch default: 403 Forbidden")
+
+    polled, backend = Polled(), SimpleNamespace(observe=observe)
+    for _ in range(2):
+        await polled.polling._sweep(ACCOUNT, backend)  # type: ignore[arg-type]
+    assert [(record.getMessage(), vars(record)["reason"]) for record in caplog.records] == [
+        ("a cluster does not answer", "list jobs.batch default: 403 Forbidden")
+    ]

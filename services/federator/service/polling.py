@@ -106,6 +106,7 @@ class Polling:
         a list from after they were found shows them held."""
         known = dict(self._state.strays.get(account, {}))
         answer = await backend.observe()
+        self._tell(account, answer)
         if not isinstance(answer, Listing):
             return
         await self._decider.say(lambda: self._late(account, answer), "outcome")
