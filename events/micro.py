@@ -6,17 +6,19 @@ An answer is JSON. A request that is refused is answered with the protocol's own
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
+import nats.errors
 from nats.micro import add_service
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import ServiceConfig
 
-from events.connection import Connection, Unanswered
+from events.connection import CLOSE_WITHIN_S, Connection, Unanswered
 from events.log import LogError, Unavailable
 from events.wire import UNDECODABLE
 
@@ -38,15 +40,20 @@ class Unfit(Exception):
 async def served(
     connection: Connection, name: str, version: str, description: str, prefix: str, handlers: Mapping[str, Handler]
 ) -> AsyncIterator[None]:
-    """Answers ``<prefix>.<verb>`` with the handler of each verb, until it is left."""
+    """Answers ``<prefix>.<verb>`` with the handler of each verb, until it is left. Raises Unavailable."""
     service = await add_service(connection.client, ServiceConfig(name=name, version=version, description=description))
     try:
         for verb, handler in handlers.items():
             await service.add_endpoint(name=verb, subject=f"{prefix}.{verb}", handler=_answering(handler))
-        await connection.flush()
+        try:
+            await connection.flush()
+        except nats.errors.Error as error:
+            raise Unavailable(f"{prefix}: {connection.url}: {error}") from error
         yield
     finally:
-        await service.stop()
+        with suppress(nats.errors.Error, TimeoutError):  # a server that hangs hears no goodbye; why it is said counts
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await service.stop()
 
 
 async def ask(connection: Connection, prefix: str, verb: str, request: Any, within_s: float = WITHIN_S) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import nats.errors
 import pytest
 
 from events.connection import Connection
@@ -31,6 +32,37 @@ async def echo(data: bytes) -> Any:
 
 async def discovered(connection: Connection, what: str) -> Any:
     return json.loads((await connection.request(f"$SRV.{what}.muster-test", b"")).data)
+
+
+async def test_it_ends_for_its_own_reason_though_the_server_hangs(
+    own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: after ten seconds with nats-py's timeout, which the federator took for a bug."""
+    monkeypatch.setattr("events.micro.CLOSE_WITHIN_S", 0.1)
+
+    async def serve(connection: Connection) -> None:
+        async with served(connection, "muster-test", "1.2.3", "a test", PREFIX, {"echo": echo}):
+            own_server.pause()
+            raise LookupError("the reason")
+
+    async with connected(own_server.url) as serving:
+        with pytest.raises(LookupError, match="the reason"):
+            await serve(serving)
+        own_server.resume()
+
+
+async def test_a_server_that_hangs_before_it_is_served_is_unavailable(
+    own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(own_server.url) as serving:
+
+        async def flush() -> None:
+            raise nats.errors.FlushTimeoutError
+
+        monkeypatch.setattr(serving, "flush", flush)
+        with pytest.raises(Unavailable, match=PREFIX):
+            async with served(serving, "muster-test", "1.2.3", "a test", PREFIX, {"echo": echo}):
+                pass
 
 
 async def test_it_is_found_and_answers(own_server: EmbeddedServer, caplog: pytest.LogCaptureFixture) -> None:
