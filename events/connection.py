@@ -34,7 +34,7 @@ from tenacity import (
 from events import tls
 from events.client import Client, parse_header_lines
 from events.homes import without_credentials
-from events.log import LogError, Unavailable
+from events.log import LogError, TooLarge, Unavailable
 from events.wire import UNDECODABLE
 
 REQUEST_WITHIN_S = 2.0
@@ -49,8 +49,8 @@ PATIENCE_S = 30.0
 """How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
 
 MESSAGE_ID = "Nats-Msg-Id"
-EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-"""Headers of a message for a stream: what it deduplicates by; whom it must follow on its subject."""
+EXPECTED, EXPECTED_LAST = "Nats-Expected-Last-Subject-Sequence", "Nats-Expected-Last-Sequence"
+"""Headers of a message for a stream: what it deduplicates by; whom it must follow on its subject, and in all."""
 
 STREAM_NOT_FOUND = 10059
 NOT_NOW = (10005, 10118, 10119)
@@ -264,9 +264,12 @@ class Connection:
     ) -> Msg:
         """What is asked of JetStream's API is asked again meanwhile: a stream that has no leader yet hears nothing.
 
-        Raises Unanswered, Denied, and Unavailable when this connection was closed.
+        Raises Unanswered, Denied, TooLarge, and Unavailable when this connection was closed.
         """
         within_s = within_s or REQUEST_WITHIN_S
+        size, limit = len(payload) + _size(headers or {}), self.client.max_payload
+        if size > limit:  # a server that got it would end the connection
+            raise TooLarge(f"{subject}: a message of {size} bytes; the server's max_payload is {limit}")
         token = str(next(self._tokens))
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._answers[token] = subject, answer
@@ -422,6 +425,12 @@ class Connection:
         """Where answers come: each user has a place of its own, so that the server can keep others from listening."""
         user = user or urlsplit(self._servers[0]).username or ""
         return f"_INBOX_{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else "_INBOX"
+
+
+def _size(headers: dict[str, str]) -> int:
+    """Bytes on the wire; of none nothing."""
+    lines = sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())
+    return len("NATS/1.0\r\n\r\n") + lines if headers else 0
 
 
 def retrying(forever: bool = False) -> AsyncRetrying:

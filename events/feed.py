@@ -20,7 +20,16 @@ import msgspec
 
 from events import cloudevents
 from events.cloudevents import CONTENT_TYPE, FeedMessage
-from events.connection import MESSAGE_ID, STREAM_NAME_IN_USE, Connection, Refused, Unanswered, decoded, patiently
+from events.connection import (
+    EXPECTED_LAST,
+    MESSAGE_ID,
+    STREAM_NAME_IN_USE,
+    Connection,
+    Refused,
+    Unanswered,
+    decoded,
+    patiently,
+)
 from events.log import LogError
 
 MAX_AGE_S = 7 * 24 * 3600
@@ -28,7 +37,6 @@ MAX_BYTES = 1 << 30
 WINDOW = 512
 """Messages in flight."""
 ANSWER_WITHIN_S = 10.0
-EXPECTED_LAST = "Nats-Expected-Last-Sequence"
 
 
 class Interrupted(LogError):

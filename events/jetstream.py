@@ -21,6 +21,7 @@ import msgspec
 from events import envelope, subjects
 from events.connection import (
     EXPECTED,
+    EXPECTED_LAST,
     MESSAGE_ID,
     MESSAGE_TOO_LARGE,
     STREAM_NOT_FOUND,
@@ -104,9 +105,6 @@ class JetStreamLog:
         headers = {EXPECTED: str(expected), MESSAGE_ID: message_id, COMMIT: header_bytes.decode()}
         if traceparent:
             headers[TRACE] = traceparent
-        size, limit = len(payload) + _size(headers), self.connection.client.max_payload
-        if size > limit:
-            raise TooLarge(f"{subject}: a message of {size} bytes; the server's max_payload is {limit}")
         try:
             return await self._publish(subject, headers, payload)
         except (Unanswered, NotLast) as doubt:
@@ -137,6 +135,8 @@ class JetStreamLog:
             async with aclosing(self._batches(after, stop)) as batches:
                 async for batch in batches:
                     yield batch
+        elif after < stop:
+            check_place(self.stream, after, state.first_seq)
 
     def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
         """Raises Purged, LogError when commits are missing, Denied; goes through everything else."""
@@ -153,13 +153,19 @@ class JetStreamLog:
     async def append_stored(self, commits: list[Stored]) -> None:
         """Import: writes commits of another home at their own sequences, many in flight.
 
-        An empty stream that must begin behind 1 is made to. Raises LogError where the sequences cannot be kept.
+        Each must follow the one before it: when one is lost or refused, the rest is refused as well, and what is there is
+        a beginning. An empty stream that must begin behind 1 is made to. Raises LogError where the sequences cannot be
+        kept.
         """
         if not commits:
             return
         await self._begin_at(commits[0].sequence)
         for start in range(0, len(commits), IMPORT_WINDOW):
-            await asyncio.gather(*(self._import(commit) for commit in commits[start : start + IMPORT_WINDOW]))
+            window = commits[start : start + IMPORT_WINDOW]
+            answers = await asyncio.gather(*map(self._import, window), return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
 
     # ------------------------------------------------------------------------------------------------------- appending
 
@@ -179,6 +185,8 @@ class JetStreamLog:
         if last is not None and last.message_id == headers[MESSAGE_ID]:
             return last.sequence
         found = 0 if last is None else last.sequence
+        if 0 < found < expected <= self._seen:
+            raise _Stale(f"{subject}: {found} is said to be its last, behind which {expected} was written")
         if found != expected:
             raise Conflict(subject, expected, found)
         try:
@@ -188,11 +196,15 @@ class JetStreamLog:
 
     async def _last_now(self, subject: str) -> Stored | None:
         message = await self.connection.last_message(self.stream, subject, domain=self.domain)
-        return stored(message.seq, message.subject, message.headers, message.data) if message else None
+        if message is None:
+            return None
+        self._seen = max(self._seen, message.seq)
+        return stored(message.seq, message.subject, message.headers, message.data)
 
     async def _import(self, commit: Stored) -> None:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}
         present = {name: value for name, value in headers.items() if value}
+        present[EXPECTED_LAST] = str(commit.sequence - 1)
         sequence = await self._publish(commit.subject, present, commit.payload)
         if sequence != commit.sequence:
             raise LogError(f"{self.stream}: commit {commit.sequence} became {sequence}: the log is not a continuation")
@@ -289,8 +301,3 @@ class JetStreamLog:
         consumer = Consumer(self.connection, self.stream, max(place + 1, state.first_seq), self.domain)
         await consumer.open()
         return consumer
-
-
-def _size(headers: dict[str, str]) -> int:
-    """Bytes on the wire."""
-    return len("NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())

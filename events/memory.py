@@ -74,7 +74,7 @@ class MemoryLog:
     async def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
         place = after
         while True:
-            batch = self._batch(place, place + BATCH)
+            batch = self._batch(place, max(place, self._purged) + BATCH)
             if batch:
                 place = batch[-1].sequence
                 yield batch

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from events.connection import Refused
 from events.envelope import Stored
 from events.homes import copy, is_server, open_log, split
 from events.jetstream import JetStreamLog
-from events.log import Conflict, EventLog, LogError, Unavailable
+from events.log import Conflict, EventLog, LogError, TooLarge, Unavailable
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from events.snapshots import Kept
@@ -303,6 +304,34 @@ async def test_a_purged_archive_is_imported_with_its_snapshot(log: JetStreamLog,
     assert await copy(file, log) == 9
     assert (await log.first(), await log.snapshots.listed()) == (41, [one])
     await file.close()
+
+
+async def test_an_import_goes_on_from_batch_to_batch_and_where_it_ended(log: JetStreamLog, tmp_path: Path) -> None:
+    file = SqliteLog(tmp_path / "a.db", log.cluster, create=True)
+    file.append_stored([stored(sequence, log.cluster) for sequence in range(1, 601)])
+    await log.append_stored([stored(sequence, log.cluster) for sequence in range(1, 71)])
+    assert await copy(file, log) == 530
+    assert await collect(log.read()) == await collect(file.read())
+    await file.close()
+
+
+async def test_what_is_imported_is_a_beginning_although_a_commit_of_it_is_refused(tmp_path: Path) -> None:
+    """As it was: what came behind it took its place, and nobody could take the import up again."""
+    commits = [stored(sequence, "one") for sequence in range(1, 7)]
+    commits[2] = structs.replace(commits[2], payload=b"x" * 1_200_000)
+    small = EmbeddedServer(tmp_path / "small", extra="max_payload: 1048576")
+    with small:
+        log = await JetStreamLog.open(small.url, "one")
+        with pytest.raises(TooLarge, match="max_payload is 1048576"):
+            await log.append_stored(commits)
+        assert await collect(log.read()) == commits[:2]
+        await log.close()
+
+
+async def test_an_id_that_comes_twice_is_told(log: JetStreamLog) -> None:
+    commits = [stored(1, log.cluster), structs.replace(stored(2, log.cluster), message_id="id-1")]
+    with pytest.raises(LogError, match="commit 2 became 1"):
+        await log.append_stored(commits)
 
 
 async def test_what_does_not_continue_is_refused(log: JetStreamLog, tmp_path: Path) -> None:

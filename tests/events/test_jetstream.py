@@ -99,6 +99,29 @@ async def test_a_lost_request_and_another_writer_is_a_conflict(
     assert len(await collect(log.read())) == 1
 
 
+async def test_a_request_that_comes_late_after_all_is_our_own_commit(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes behind the question who wrote last: the same once more is refused, and asked again who did."""
+    publish, last_message, late = log.connection.publish, log.connection.last_message, []
+
+    async def lose(*arguments: Any) -> int:
+        monkeypatch.setattr(log.connection, "publish", publish)
+        late.append(arguments)
+        raise Unanswered("no answer")
+
+    async def ask_before(*arguments: Any, **named: Any) -> Any:
+        last = await last_message(*arguments, **named)
+        while late:
+            await publish(*late.pop())
+        return last
+
+    monkeypatch.setattr(log.connection, "publish", lose)
+    monkeypatch.setattr(log.connection, "last_message", ask_before)
+    assert await append(log, "binder", 1, 0) == 1
+    assert await log.end() == 1
+
+
 async def test_of_two_writers_at_one_place_one_wins(server: EmbeddedServer, log: JetStreamLog) -> None:
     other = await JetStreamLog.open(server.url, log.cluster)
     answers = await asyncio.gather(append(log, "binder", 1, 0), append(other, "binder", 2, 0), return_exceptions=True)
@@ -189,20 +212,84 @@ async def test_passwords_stay_out_of_messages(monkeypatch: pytest.MonkeyPatch) -
 # ------------------------------------------------------------------------------------------------- gaps and consumers
 
 
-async def test_a_gap_is_pulled_again(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message is lost between the server and the reader, as nats-py does to a slow consumer."""
+async def test_gaps_are_pulled_again(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are lost between the server and the reader, as nats-py does to a slow consumer; four in all, and none
+    twice."""
     await fill(log, "binder", 20)
     deliver, lost = Consumer._on_message, []
 
     async def lossy(self: Consumer, message) -> None:  # type: ignore[no-untyped-def]
-        if message.data == payload(13) and not lost:
-            lost.append(message)
+        if message.data in map(payload, (5, 9, 13, 17)) and message.data not in lost:
+            lost.append(message.data)
             return
         await deliver(self, message)
 
     monkeypatch.setattr(Consumer, "_on_message", lossy)
     assert sequences(await collect(log.read())) == list(range(1, 21))
-    assert len(lost) == 1
+    assert len(lost) == 4
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Consumer]:
+    """The consumers that were made."""
+    open_it, made = Consumer.open, []
+
+    async def count(self: Consumer) -> None:
+        made.append(self)
+        await open_it(self)
+
+    monkeypatch.setattr(Consumer, "open", count)
+    return made
+
+
+async def test_one_consumer_is_enough_for_many_requests(
+    log: JetStreamLog, opened: list[Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("events.consumer.PULL_MESSAGES", 4)
+    await fill(log, "binder", 30)
+    assert sequences(await collect(log.read())) == list(range(1, 31))
+    assert len(opened) == 1
+
+
+async def test_a_consumer_that_has_nothing_to_send_says_so_and_is_kept(
+    log: JetStreamLog, opened: list[Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = {"batch": PULL_MESSAGES, "expires": 60_000_000_000, "idle_heartbeat": 100_000_000}
+    monkeypatch.setattr("events.consumer._pull_request", lambda: msgspec.json.encode(often))
+    on_status, statuses = Consumer._on_status, []
+
+    def record(self: Consumer, headers: dict[str, str]) -> None:
+        statuses.append(headers["Status"])
+        on_status(self, headers)
+
+    monkeypatch.setattr(Consumer, "_on_status", record)
+    async with aclosing(log.follow()) as batches:
+        waiting = asyncio.ensure_future(anext(batches))
+        await until(lambda: len(statuses) >= 4)
+        await append(log, "binder", 1, 0)
+        assert sequences(await waiting) == [1]
+    assert (set(statuses), len(opened)) == ({"100"}, 1)
+
+
+async def test_who_follows_never_gives_up_and_who_reads_does(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await append(log, "binder", 1, 0)
+    open_it, left = Consumer.open, 5
+
+    async def refuse(self: Consumer) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise Unanswered("no answer")
+        await open_it(self)
+
+    monkeypatch.setattr(Consumer, "open", refuse)
+    monkeypatch.setattr("events.connection.PATIENCE_S", 0.0)
+    with pytest.raises(Unanswered):
+        await collect(log.read())
+    assert left > 0
+    assert sequences(await collect(log.follow(), 1)) == [1]
 
 
 async def test_a_commit_that_somebody_deleted_is_named(log: JetStreamLog) -> None:
@@ -245,7 +332,9 @@ async def test_a_consumer_that_the_server_dropped_is_made_anew(log: JetStreamLog
         assert sequences(await waiting) == [3]
 
 
-async def test_pull_requests_that_expire_are_renewed(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pull_requests_that_expire_are_renewed(
+    log: JetStreamLog, opened: list[Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     short = msgspec.json.encode({"batch": PULL_MESSAGES, "expires": 20_000_000})
     monkeypatch.setattr("events.consumer._pull_request", lambda: short)
     statuses: list[str] = []
@@ -261,16 +350,17 @@ async def test_pull_requests_that_expire_are_renewed(log: JetStreamLog, monkeypa
         await until(lambda: len(statuses) >= 6)
         await append(log, "binder", 1, 0)
         assert sequences(await waiting) == [1]
-    assert set(statuses) == {"408"}
+    assert (set(statuses), len(opened)) == ({"408"}, 1)
 
 
-async def test_large_commits_go_in_several_requests(log: JetStreamLog) -> None:
+async def test_large_commits_go_in_several_requests(log: JetStreamLog, opened: list[Consumer]) -> None:
     """The bytes of a pull request bound what waits in memory: six of 7 MB are more than its 16 MB."""
     subject, sequence = subjects.subject(log.cluster, "binder"), 0
     for _ in range(6):
         sequence = await log.append(subject, HEADER, b"x" * 7_000_000, sequence)
     async with aclosing(log.follow()) as batches:
         assert sequences(await collect(batches, 6)) == [1, 2, 3, 4, 5, 6]
+    assert len(opened) == 1
 
 
 async def test_a_reader_leaves_no_consumer_behind(log: JetStreamLog) -> None:
@@ -317,6 +407,13 @@ async def test_a_server_with_a_smaller_message_size(tmp_path, cluster: str) -> N
             await log.append(subjects.subject(cluster, "binder"), HEADER, b"x" * 900, 0)
         assert await append(log, "binder", 1, 0) == 1
         await log.close()
+
+
+async def test_a_log_forgets_nothing_by_itself(log: JetStreamLog) -> None:
+    config = msgspec.json.decode(await log.connection.ask(f"$JS.API.STREAM.INFO.{log.stream}"))["config"]
+    assert (config["storage"], config["retention"], config["discard"]) == ("file", "limits", "new")
+    limits = [config[name] for name in ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject")]
+    assert limits == [0, -1, -1, -1]
 
 
 async def test_a_cluster_without_a_log(server: EmbeddedServer, cluster: str) -> None:
@@ -411,6 +508,40 @@ async def test_a_leader_that_was_stopped_says_what_it_knew_and_is_not_believed(
     assert await log.end() == 2, "it was acknowledged: an end before it is none"
     assert len(set(asked)) == 2
     assert [number_of(commit) for commit in await collect(log.read())] == [1, second]
+
+
+async def test_a_leader_that_was_stopped_makes_no_writer_step_down(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked who wrote last, it says what it knew: what was written since is acknowledged, and nobody has taken over."""
+    publish, last_message = log.connection.publish, log.connection.last_message
+    await append(log, "binder", 1, 0)
+    old, asked = await last_message(log.stream, subjects.subject(log.cluster, "binder")), []
+    await append(log, "binder", 2, 1)
+
+    async def lose(*arguments: Any) -> int:
+        monkeypatch.setattr(log.connection, "publish", publish)
+        raise Unanswered("no answer")
+
+    async def ask_zombie(*arguments: Any, **named: Any) -> Any:
+        asked.append(old if len(asked) < 2 else await last_message(*arguments, **named))
+        return asked[-1]
+
+    monkeypatch.setattr(log.connection, "publish", lose)
+    monkeypatch.setattr(log.connection, "last_message", ask_zombie)
+    assert (await append(log, "binder", 3, 2), len(asked)) == (3, 3)
+
+
+async def test_what_was_said_to_be_the_last_of_a_subject_is_there(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await append(log, "binder", 1, 0)
+    answering_late(log, monkeypatch, 3)
+    other = JetStreamLog(log.connection, log.cluster)
+    assert await other.end() == 1
+    await append(log, "binder", 2, 1)
+    assert await other.last(subjects.subject(log.cluster, "binder")) is not None
+    assert await other.end() == 2
 
 
 async def test_what_is_acknowledged_while_the_answer_is_on_its_way_is_not_lost(

@@ -218,6 +218,19 @@ async def test_a_reader_whose_place_was_purged_is_told(log: EventLog, place: int
     assert sequences(await collect(log.follow(), 4)) == [7, 8, 9, 10]
 
 
+async def test_who_reads_only_what_was_purged_is_told(log: EventLog) -> None:
+    await fill(log, "binder", 10)
+    await log.purge(7)
+    with pytest.raises(Purged, match="begins at 7: what follows 2 was purged"):
+        await collect(log.read(2, 4))
+
+
+async def test_who_follows_from_the_beginning_finds_it_far_behind_1(log: EventLog) -> None:
+    await fill(log, "binder", 1100)
+    await log.purge(1099)
+    assert sequences(await collect(log.follow(), 2)) == [1099, 1100]
+
+
 async def test_a_follower_at_the_end_does_not_notice_a_purge(log: EventLog) -> None:
     await fill(log, "binder", 10)
     async with aclosing(log.follow(8)) as batches:
