@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
+from events.envelope import Stored
 from events.log import EventLog, LogError, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.state.fold import State
@@ -113,13 +114,25 @@ async def in_slices(work: Generator[None, None, T]) -> T:
         await asyncio.sleep(0)
 
 
+async def read_on(log: EventLog, after: int, until: int) -> AsyncGenerator[list[Stored]]:
+    """All that follows `after`, up to `until`, which the log has reached: to a state of nothing, too, a log that is
+    purged meanwhile has no other beginning. Raises Purged, LogError.
+    """
+    place = after
+    async for batch in log.read(after, until):
+        if batch[0].sequence != place + 1:
+            raise Purged(f"the log begins at {batch[0].sequence}: what follows {place} was purged")
+        place = batch[-1].sequence
+        yield batch
+    if place < until:
+        raise Purged(f"what follows {place}, up to {until}, was purged meanwhile")
+
+
 async def fold(log: EventLog, state: Folded, until: int) -> int:
-    """Fold what follows the state, up to `until`; its bytes. Raises LogError, UnknownCommit."""
+    """Fold what follows the state, up to `until`; its bytes. Raises Purged, LogError, UnknownCommit."""
     events = size = 0
-    async for batch in log.read(state.sequence, until):
+    async for batch in read_on(log, state.sequence, until):
         for stored in batch:
-            if stored.sequence != state.sequence + 1:
-                raise Purged(f"the log begins at {stored.sequence}: what follows {state.sequence} was purged")
             commit = state.apply_stored(stored)
             size += len(stored.header) + len(stored.payload)
             events += len(commit.events) if commit is not None else 1

@@ -29,7 +29,7 @@ from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
 from services.federator.state import WRITER, State
 from services.federator.timeline import drawn
-from services.start import beginning
+from services.start import beginning, read_on
 
 WATCH_S = 0.5
 NOT_NOW = 503
@@ -203,9 +203,10 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
     log: EventLog = await open_location(nats, federation)
     said: list[Said] = []
     try:
-        check_place(sequence, await log.end())
+        end = await log.end()
+        check_place(sequence, end)
         state = (await beginning(log, FORM)).state
-        async for batch in log.read(state.sequence, sequence):
+        async for batch in read_on(log, state.sequence, end if sequence is None else sequence):
             for stored in batch:
                 header = envelope.header_of(stored)
                 if header is None or header.writer != WRITER:

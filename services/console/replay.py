@@ -11,7 +11,7 @@ from events.envelope import MalformedCommit, Stored
 from events.log import EventLog
 from services.console.errors import Unusable
 from services.feed.core import timestamp
-from services.start import NoStart, beginning, state_at
+from services.start import NoStart, beginning, read_on, state_at
 from services.state.form import Form
 from services.state.snapshot import FORM
 
@@ -84,7 +84,7 @@ async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
     """Folded from where the log can be folded at all: times are the writers' own, and no snapshot stands for one."""
     state, base, _ = await beginning(log, form)
     newest_ns = now_ns()
-    async for batch in log.read(state.sequence):
+    async for batch in read_on(log, state.sequence, await log.end()):
         for stored in batch:
             newest_ns = max(newest_ns, _time_ns(stored))
             if _time_ns(stored) > time_ns:

@@ -30,7 +30,7 @@ from events.envelope import Commit, Header, MalformedCommit, Stored
 from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
-from services.start import NoStart, beginning
+from services.start import NoStart, beginning, read_on
 from services.state.form import Folded, UnknownCommit, UnknownVersion
 from services.state.validate import Violated
 
@@ -118,9 +118,9 @@ async def verify(
         return verifier.report
     if start.base is not None:
         verifier.stand_on(start.state, start.base.digest)
-    async for batch in log.read(verifier.report.start, end):
+    async for batch in read_on(log, verifier.report.start, end):
         verifier.expect(batch)
-    async for batch in log.read(verifier.report.start, end):
+    async for batch in read_on(log, verifier.report.start, end):
         if verifier.blind:
             break
         verifier.check(batch, validate_every)

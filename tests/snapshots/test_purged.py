@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import msgspec
 import pytest
 
 import events as ev
 from events import envelope
 from events.envelope import FIRST_VERSION, Stored, decode_header
+from events.log import Purged
 from events.memory import MemoryLog
 from services.console.replay import BadPlace, replay
 from services.console.verify import Report, verify
@@ -106,6 +109,36 @@ async def test_from_every_place_what_is_left_is_verified(world: World) -> None:
         left = [header for header in headers[at:] if header.cause == "decide"]
         assert report.decided == sum(header.basis >= at for header in left)
         assert report.before == len(left) - report.decided
+
+
+class PurgedMeanwhile(MemoryLog):
+    """Purged when it is read for the last time of so many."""
+
+    readings = 1
+
+    def read(self, after: int = 0, until: int | None = None) -> AsyncIterator[list[Stored]]:
+        self.readings -= 1
+        if not self.readings:
+            del self.commits[:9]
+            self._purged = 9
+        return super().read(after, until)
+
+
+@pytest.mark.parametrize("readings", [1, 2])
+async def test_a_log_that_is_purged_meanwhile_is_no_difference(world: World, readings: int) -> None:
+    """As it was: what was left was folded as if it had been all, and said to be decided otherwise."""
+    log = PurgedMeanwhile("test")
+    await put_commits(log, world.log.commits)
+    log.readings = readings
+    with pytest.raises(Purged, match="begins at 10: what follows 0 was purged"):
+        await verify(log)
+
+
+async def test_a_log_that_is_purged_meanwhile_is_not_replayed_from_there(world: World) -> None:
+    log = PurgedMeanwhile("test")
+    await put_commits(log, world.log.commits)
+    with pytest.raises(Purged, match="begins at 10: what follows 0 was purged"):
+        await replay(log, "1970-01-01")
 
 
 async def test_a_lie_behind_the_snapshot_is_found(world: World) -> None:

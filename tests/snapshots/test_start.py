@@ -158,6 +158,16 @@ async def test_a_log_that_is_purged_while_it_is_read_does_not_lose_what_is_betwe
         await fold(log, State(), len(commits))
 
 
+async def test_a_log_that_is_purged_beyond_what_is_folded_does_not_pass_for_folded(
+    log: EventLog, commits: list[Stored]
+) -> None:
+    """As it was: an empty state, and no word."""
+    await put_commits(log, commits)
+    await log.purge(9)
+    with pytest.raises(Purged, match="what follows 0, up to 5, was purged meanwhile"):
+        await fold(log, State(), 5)
+
+
 # ------------------------------------------------------------------------------------------------- deciding from there
 
 
