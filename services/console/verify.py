@@ -3,6 +3,7 @@
 Two readings. The first takes the headers alone and notes which commits were decided at which basis. The second folds one
 state, and wherever somebody decided, the same core decides again over that state; what it says waits, as bytes, until
 the commit itself comes by, a few commits later. So memory holds an entry for each decision and a handful of payloads.
+Whoever decides has read what it said before (design, rule 3): a decision is not said twice.
 
 Facts, ticks, requests, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its
 intent (a pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so
@@ -144,6 +145,8 @@ class Verifier:
         """basis → (sequence, writer) of what was decided there."""
         self._again: dict[int, Again] = {}
         """By sequence, until it comes by."""
+        self._said: dict[str, int] = {}
+        """Writer → its last commit so far."""
         self._wanted: set[int] = set()
         """Places of which there was a snapshot."""
         self._digests: dict[int, str] = {}
@@ -181,6 +184,8 @@ class Verifier:
                 self._blinded(f"commit {stored.sequence} was folded by state version {header.state}")
                 return
             reproduced = self._compare(stored, header) if self._is_decision(header) else None
+            if header is not None:
+                self._said[header.writer] = stored.sequence
             try:
                 commit = self.state.apply_stored(stored, reproduced)
             except UnknownVersion as error:
@@ -242,6 +247,8 @@ class Verifier:
         again = self._again.pop(stored.sequence, None)
         if again is None:
             self._differ(stored, header, f"nothing can have been decided at its basis {header.basis}")
+        elif header.basis < (own := self._said.get(header.writer, 0)):
+            self._differ(stored, header, f"its basis {header.basis} lies before its writer's own commit {own}")
         elif (header.rules, header.state) != (again.rules, again.state):
             in_force = f"in force at its basis were {again.rules} and {again.state}"
             self._differ(stored, header, f"it names rules {header.rules} and state {header.state}; {in_force}")

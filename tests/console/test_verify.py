@@ -108,6 +108,18 @@ async def test_a_basis_that_is_not_before_the_commit_is_a_difference(world: Worl
     assert f"basis {sequence}" in report.difference.what
 
 
+@pytest.mark.parametrize(("kind", "writer"), [(ev.GangPlaced, "planner.a"), (ev.GangPermitted, "binder")])
+async def test_a_decision_that_is_said_twice_is_a_difference(world: World, kind: type, writer: str) -> None:
+    """Its writer has not read its own word back. The bytes are what the rules decide at that basis."""
+    sequence, events = find(world.log, kind)
+    basis = decode_header(world.log.commits[sequence - 1]).basis
+    world.append(writer, events, cause="decide", basis=basis)
+    report = await verify(world.log)
+    assert (report.exit_code, report.differences) == (1, 1)
+    assert report.difference.sequence == len(world.log.commits)
+    assert f"its basis {basis} lies before its writer's own commit" in report.difference.what
+
+
 async def test_a_decision_hidden_among_the_inputs_is_a_difference(world: World) -> None:
     sequence, _ = find(world.log, ev.GangPlaced)
     header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), cause="outcome")
