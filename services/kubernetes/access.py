@@ -17,12 +17,15 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import msgspec
+
+from events.homes import without_credentials
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -123,7 +126,7 @@ def official(path: str) -> Access:
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, load_kube_config
 
-    configuration = Configuration()
+    configuration = Configuration(proxy="")  # else the environment's, also where NO_PROXY names the server
     try:
         load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError) as error:
@@ -138,13 +141,14 @@ def official(path: str) -> Access:
             cert_file=configuration.cert_file,
             key_file=configuration.key_file,
         )
+    server = configuration.host.rstrip("/")
     return Access(
-        base_url=configuration.host.rstrip("/"),
+        base_url=server,
         ssl_context=context,
         authorization=lambda: configuration.get_api_key_with_prefix("BearerToken"),
         refreshed=configuration.refresh_api_key_hook is not None,
         server_hostname=configuration.tls_server_name,
-        proxy=configuration.proxy,
+        proxy=_proxy(path, configuration.proxy, server),
     )
 
 
@@ -157,15 +161,10 @@ def _converted(file: Path, what: str, section: dict[str, Any], kind: type[S]) ->
 
 def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
     server = cluster.server.rstrip("/")
-    try:
-        parts = urlsplit(server)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that are no IPv6 address, a port that is none
-        usable = False
-    if not usable or not _one_word(server):
+    if not _is_http(server):
         raise AccessError(f"{file}: cluster.server: {server!r}: expected an http or https URL")
     context = None
-    if parts.scheme == "https":
+    if urlsplit(server).scheme == "https":
         ca_data, cert_data = cluster.certificate_authority_data, user.client_certificate_data
         with (
             _as_file(file, "certificate-authority", cluster.certificate_authority, ca_data) as ca_file,
@@ -180,7 +179,7 @@ def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
         authorization=_bearer(file, user),
         refreshed=not user.token and bool(user.token_file),
         server_hostname=cluster.tls_server_name,
-        proxy=cluster.proxy_url or _environment_proxy(server),
+        proxy=_proxy(str(file), cluster.proxy_url, server),
     )
 
 
@@ -194,6 +193,16 @@ def _bearer(kubeconfig: Path, user: _User) -> Callable[[], str | None]:
         location = kubeconfig.parent / user.token_file
         return lambda: f"Bearer {_read_token(location)}"
     return lambda: None
+
+
+def _is_http(url: str) -> bool:
+    """Whether it is an http or https URL that can be asked."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that are no IPv6 address, a port that is none
+        usable = False
+    return usable and _one_word(url)
 
 
 def _one_word(text: str) -> bool:
@@ -286,9 +295,41 @@ def _read_token(file: Path) -> str:
     return token
 
 
-def _environment_proxy(base_url: str) -> str | None:
-    parts = urlsplit(base_url)
-    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+def _proxy(kubeconfig: str, named: str | None, server: str) -> str | None:
+    """That of the kubeconfig goes before the environment's. Raises AccessError."""
+    return _http_proxy(f"{kubeconfig}: cluster.proxy-url", named) if named else _environment_proxy(server)
+
+
+def _environment_proxy(server: str) -> str | None:
+    """What the environment names, unless the server is this machine or stands in NO_PROXY. Raises AccessError."""
+    parts, proxies = urlsplit(server), getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    if not found or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
-    proxies = getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    if _is_direct(parts.hostname or "", proxies.get("no", "")):
+        return None
+    return _http_proxy(f"{parts.scheme.upper()}_PROXY or ALL_PROXY", found)
+
+
+def _is_direct(host: str, no_proxy: str) -> bool:
+    """What Python's own `proxy_bypass` does not know and kubectl does: loopback, and networks such as 10.0.0.0/8."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or any(_is_in(address, entry.strip()) for entry in no_proxy.split(","))
+
+
+def _is_in(address: IPv4Address | IPv6Address, network: str) -> bool:
+    try:
+        return address in ip_network(network, strict=False)
+    except ValueError:  # a name, most of the time
+        return False
+
+
+def _http_proxy(where: str, named: str) -> str:
+    """`named` as a URL; without a scheme it is http, as for kubectl. Raises AccessError."""
+    url = named if "://" in named else f"http://{named}"
+    if not _is_http(url):
+        raise AccessError(f"{where}: {without_credentials(url)!r}: expected the URL of an http or https proxy")
+    return url

@@ -170,6 +170,46 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, content: str | None, said:
     assert said in str(error.value)
 
 
+PROXY = "http://proxy.example:3128"
+
+
+@pytest.mark.parametrize(
+    ("server", "no_proxy", "proxy"),
+    [
+        ("https://api.example:6443", "", PROXY),
+        ("https://api.example:6443", "other.example,10.0.0.0/8", PROXY),
+        ("https://api.example:6443", "other.example,.example", None),
+        ("https://10.96.0.1:443", "10.0.0.0/8,.svc", None),
+        ("https://10.96.0.1:443", "192.168.0.0/16, 10.96.0.1", None),
+        ("https://11.96.0.1:443", "10.0.0.0/8", PROXY),
+        ("https://[fd00::1]:443", "10.0.0.0/8,fd00::/8", None),
+        ("https://127.0.0.1:6443", "", None),
+        ("https://localhost:6443", "", None),
+    ],
+)
+def test_the_environments_proxy_is_passed_by_as_kubectl_passes_it_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, no_proxy: str, proxy: str | None
+) -> None:
+    """However the kubeconfig is read. One that is named in it is taken at its word."""
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    path = kubeconfig(tmp_path, {"server": server}, {})
+    assert (access.from_kubeconfig(path).proxy, access.official(path).proxy) == (proxy, proxy)
+    path = kubeconfig(tmp_path, {"server": server, "proxy-url": "other.example:80"}, {})
+    named = "http://other.example:80"
+    assert (access.from_kubeconfig(path).proxy, access.official(path).proxy) == (named, named)
+
+
+def test_a_proxy_that_is_none_is_named_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kubeconfig(tmp_path, {"server": "https://x", "proxy-url": "socks5://me:secret@y:1080"}, {})
+    with pytest.raises(AccessError, match="cluster.proxy-url: .*expected the URL of an http or https proxy") as error:
+        access.load(path)
+    assert "secret" not in str(error.value)
+    monkeypatch.setenv("ALL_PROXY", "http://[")
+    with pytest.raises(AccessError, match="HTTPS_PROXY or ALL_PROXY: 'http://\\['"):
+        access.load(kubeconfig(tmp_path, {"server": "https://x"}, {}))
+
+
 async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path) -> None:
     """Over TLS with both sides' certificates; the server stops accepting the first token."""
     (tmp_path / "ca.crt").write_text(CERTIFICATE)
