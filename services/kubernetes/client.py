@@ -138,9 +138,14 @@ class Client(Transport):
         """
         body = binding.body(namespace, name, uid, resource_version, node)
         result = await self._bind(namespace, name, body)
-        if result.outcome == "not_executed":
-            result = await self._rebinding(self._bind, namespace, name, body)
-        return result
+        if result.outcome != "not_executed":
+            return result
+        first = [result]
+
+        async def again() -> BindResult:
+            return first.pop() if first else await self._bind(namespace, name, body)
+
+        return await self._rebinding(again)  # behind what the server asked for at first
 
     async def _bind(self, namespace: str, name: str, body: bytes) -> BindResult:
         request = f"create pods/binding {namespace}/{name}"
@@ -288,7 +293,14 @@ class Client(Transport):
         except ApiError as error:
             if not error.retryable:
                 raise
-        return await self._retrying(once)
+            first = [error]
+
+        async def again() -> Answer:
+            if first:
+                raise first.pop()
+            return await once()
+
+        return await self._retrying(again)  # behind what the server asked for at first
 
 
 def _wait_to_rebind(state: RetryCallState) -> float:

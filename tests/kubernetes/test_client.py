@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from services.kubernetes import binding
-from services.kubernetes.access import direct
+from services.kubernetes import client as client_module
+from services.kubernetes.access import Access, AccessError, direct
 from services.kubernetes.binding import BindResult
 from services.kubernetes.client import Client, Regarding, micro_time
-from services.kubernetes.errors import ApiError, Conflict, Expired, Forbidden, NotFound
+from services.kubernetes.errors import ApiError, Conflict, Expired, Forbidden, NotFound, Unreachable
 from services.kubernetes.objects import Listed, Pod, Watched
 from services.kubernetes.resources import NODES, POD_GROUPS, PODS
-from services.kubernetes.transport import Answer
+from services.kubernetes.transport import Answer, error_of
 from services.simulator.cluster import SimulatedCluster
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
@@ -95,6 +96,56 @@ async def test_a_watch_that_the_server_closes_ends(cluster: SimulatedCluster, cl
     watching = asyncio.create_task(watched())
     await until(cluster.cut_watches, "a watch to cut")
     assert await watching == 0
+
+
+@pytest.mark.parametrize("ending", ["breaks", "falls silent"])
+async def test_a_watch_that_does_not_end_as_it_should_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Its whole lines count; the half of one does not."""
+    monkeypatch.setattr(client_module, "WATCH_S", -59.9)  # silence is 60 s more
+    line = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}\n'
+    over = asyncio.Event()
+
+    async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n" + line + line[:9])
+        await writer.drain()
+        if ending == "falls silent":
+            await over.wait()
+        writer.close()
+
+    async with await asyncio.start_server(heard, "127.0.0.1", 0) as server:
+        lines: list[bytes] = []
+
+        async def watched(client: Client) -> None:
+            async for some in client.watch(PODS, "1"):
+                lines.extend(some)
+
+        async with Client(direct(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as client:
+            with pytest.raises(Unreachable, match="watch pods"):
+                await watched(client)
+        over.set()
+    assert lines == [line.rstrip()]
+
+
+async def test_a_name_that_kubernetes_would_not_give_stays_a_name(cluster: SimulatedCluster, client: Client) -> None:
+    """Names come from the log, and anybody may have written there."""
+    cluster.create(pod("p"))
+    for odd in ("p?x", "x/../p", "p#", "%70", "é"):
+        assert await client.get_pod("default", odd) is None
+
+
+async def test_without_credentials_nothing_is_asked() -> None:
+    """A token's file may go while the service runs."""
+
+    def gone() -> str:
+        raise AccessError("token: no such file")
+
+    async with Client(Access("http://127.0.0.1:1", authorization=gone)) as bare:
+        result = await bare.bind("default", "p", "u", "1", "n1")
+    assert result.outcome == "forbidden"
+    assert "token: no such file" in result.message
 
 
 async def test_a_resource_that_is_not_there(client: Client, cluster: SimulatedCluster) -> None:
@@ -225,6 +276,27 @@ async def test_no_server_at_all(cluster: SimulatedCluster) -> None:
         assert (await bind(nowhere, created)).outcome == "not_executed"
 
 
+@pytest.mark.parametrize("verb", ["bind", "get"])
+async def test_who_is_asked_to_wait_waits_before_the_first_repetition_too(
+    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A server that has too much to do got every request twice at once."""
+    created = cluster.create(pod("p"))
+    fault = cluster.faults.plan(verb=verb, status=429, retry_after_s=7)
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def told(delay_s: float) -> None:
+        waited.append(delay_s)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", told)
+    answer = await (bind(client, created) if verb == "bind" else client.get_pod("default", "p"))
+    assert (answer == binding.BOUND) if verb == "bind" else answer is not None
+    assert fault.hits == 1
+    assert 7.0 in waited
+
+
 # ------------------------------------------------------------------------------------------------------------- effects
 
 
@@ -297,7 +369,7 @@ async def test_an_event_is_written_once(cluster: SimulatedCluster, client: Clien
             about,
             reason="FailedScheduling",
             action="Scheduling",
-            note="é" * 2_000,
+            note="x" + "é" * 2_000,
             warning=True,
             time_ns=1_700_000_000_123_456_789,
             instance="muster-binder-0",
@@ -305,7 +377,7 @@ async def test_an_event_is_written_once(cluster: SimulatedCluster, client: Clien
     [event] = cluster.list("Event", "default")
     assert event["involvedObject"]["uid"] == created["metadata"]["uid"]
     assert event["type"] == "Warning"
-    assert len(event["message"].encode()) <= 1_024
+    assert event["message"] == "x" + "é" * 511, "1,024 bytes, and no half of a character"
 
 
 async def test_an_effect_that_is_refused_for_good_is_not_repeated(cluster: SimulatedCluster, client: Client) -> None:
@@ -315,6 +387,13 @@ async def test_an_effect_that_is_refused_for_good_is_not_repeated(cluster: Simul
         await client.patch_pod_status("default", "p", uid, "", {"conditions": []})
     assert error.value.code == 422
     assert fault.hits == 1
+
+
+@pytest.mark.parametrize(("asked", "waits"), [("7", 7.0), ("99999", 3_600.0), ("-7", 0.0), ("0", None)])
+def test_a_status_says_when_to_ask_again_where_the_header_does_not(asked: str, waits: float | None) -> None:
+    body = f'{{"kind":"Status","details":{{"retryAfterSeconds":{asked}}}}}'.encode()
+    assert error_of("list pods", Answer(429, body)).retry_after_s == waits
+    assert error_of("list pods", Answer(429, body, 3.0)).retry_after_s == 3.0
 
 
 def test_a_micro_time_is_cut_to_microseconds_in_utc() -> None:
