@@ -71,7 +71,14 @@ async def _behind(events: EventLog, after: core.Place) -> int:
     """The commit behind which to read: the one before that of `after`, as there may be more of that one.
 
     A feed that slept while the log was purged has a gap, and says so; every message names its place, so readers see it.
+    Raises LogError for a log that ends before what was published: it would be silent for long, and then leave out what
+    that log has at places which another had.
     """
+    if after[0] > (end := await events.end()):
+        raise LogError(
+            f"the feed holds {core.identity(after)} and the log ends at {end}: that was another log, or this one lost "
+            f"its end. To begin anew, delete the feed's stream"
+        )
     place, first = max(0, after[0] - 1), await events.first()
     if 0 < place < first - 1:
         log.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))

@@ -14,7 +14,7 @@ from events.cloudevents import FeedMessage
 from events.envelope import MalformedCommit
 from events.feed import Feed, Interrupted
 from events.jetstream import JetStreamLog
-from events.log import EventLog
+from events.log import EventLog, LogError
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from events.subscription import subscribe
@@ -93,6 +93,19 @@ async def test_the_whole_log_in_its_order_and_then_what_is_appended(server: Embe
         assert taken == await expected(log)
         assert [message.id for message in taken[60:]] == ["21.0", "21.0.1", "21.1"]
     await log.close()
+
+
+async def test_a_log_that_ends_before_what_was_fed_is_another(server: EmbeddedServer, cluster: str) -> None:
+    """One that was made anew, or imported from an older copy: the feed was silent until it was as long."""
+    before, anew = MemoryLog(cluster), MemoryLog(cluster)
+    await fill(before, commits=5)
+    await fill(anew, commits=4)
+    async with feeding(before, server.url):
+        assert len(await take(server.url, cluster, 15)) == 15
+    async with feeding(anew, server.url) as task:
+        with pytest.raises(LogError, match=r"the feed holds 5\.2 and the log ends at 4"):
+            await task
+    assert await kept(server.url, cluster) == 15
 
 
 async def test_a_restart_goes_on_behind_the_last_message_even_within_a_commit(
