@@ -202,11 +202,11 @@ def test_the_environments_proxy_is_passed_by_as_kubectl_passes_it_by(
 
 def test_a_proxy_that_is_none_is_named_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = kubeconfig(tmp_path, {"server": "https://x", "proxy-url": "socks5://me:secret@y:1080"}, {})
-    with pytest.raises(AccessError, match="cluster.proxy-url: .*expected the URL of an http or https proxy") as error:
+    with pytest.raises(AccessError, match=r"cluster.proxy-url: .*expected the URL of an http or https proxy") as error:
         access.load(path)
     assert "secret" not in str(error.value)
     monkeypatch.setenv("ALL_PROXY", "http://[")
-    with pytest.raises(AccessError, match="HTTPS_PROXY or ALL_PROXY: 'http://\\['"):
+    with pytest.raises(AccessError, match=r"HTTPS_PROXY or ALL_PROXY: .http://\["):
         access.load(kubeconfig(tmp_path, {"server": "https://x"}, {}))
 
 
