@@ -4,13 +4,16 @@ import msgspec
 import pytest
 
 import events as ev
-from events import envelope
+from events import envelope, memory
 from events.envelope import decode_header
 from events.homes import copy, open_log
 from events.memory import MemoryLog
 from services.console.kinds.cluster import Checks
 from services.console.verify import verify
 from services.state import snapshot
+from services.state.fold import State
+from services.state.validate import Violated
+from tests.homes import folded
 from tests.world import World
 
 
@@ -169,11 +172,14 @@ async def test_a_difference_outweighs_what_is_not_verifiable(world: World) -> No
     assert (await verify(altered(log, permit, payload=b"[]"))).exit_code == 1
 
 
-async def test_another_state_version_is_not_verifiable_here(world: World) -> None:
+async def test_another_state_version_is_not_verifiable_here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is anything behind it, in whatever batches the log is read."""
+    monkeypatch.setattr(memory, "BATCH", 4)
     header = msgspec.structs.replace(decode_header(world.log.commits[7]), state=envelope.FIRST_VERSION + 1)
     report = await verify(altered(world.log, 8, header=envelope.encode_header(header)))
-    assert report.exit_code == 5
+    assert (report.exit_code, report.verified) == (5, False)
     assert "commit 8 was folded by state version" in report.why_unverifiable
+    assert (report.last, report.unverifiable, report.digest) == (7, 1, snapshot.digest(folded(world.log.commits, 7)))
 
 
 async def test_a_log_without_its_beginning_is_not_verifiable(world: World, tmp_path) -> None:
@@ -199,6 +205,19 @@ async def test_a_foreign_message_is_set_aside_and_counted(world: World) -> None:
 async def test_the_whole_state_is_checked_on_the_way(world: World) -> None:
     report = await verify(world.log, validate_every=1)
     assert report.verified
+
+
+async def test_a_state_that_is_not_sound_is_a_violation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where every decision is reproduced: then the rules are wrong."""
+
+    def wrong(state: State) -> None:
+        raise Violated("nothing may hold")
+
+    monkeypatch.setattr("services.console.kinds.cluster.validate_state", wrong)
+    report = await verify(world.log)
+    assert report.violation == f"at {len(world.log.commits)}: nothing may hold"
+    assert (report.verified, report.exit_code, report.differences) == (False, 1, 0)
+    assert (await verify(world.log, validate_every=4)).violation == "at 4: nothing may hold"
 
 
 async def test_an_empty_log_has_nothing_that_could_differ() -> None:

@@ -14,6 +14,7 @@ from events.log import Purged
 from events.memory import MemoryLog
 from services.console.replay import BadPlace, replay
 from services.console.verify import Report, verify
+from services.planner import core as planner
 from services.snapshots import take
 from services.start import NoStart
 from services.state import snapshot
@@ -24,6 +25,7 @@ from tests.world import World
 async def taken(world: World, **otherwise: int | str) -> ev.SnapshotTaken:
     """A snapshot of the end, and what the binder says of it."""
     kept = await take(world.log)
+    world.pod(f"while-{kept.sequence}-is-kept")
     event = ev.SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=kept.state)
     event = msgspec.structs.replace(event, **otherwise)
     world.append("binder", [event], cause="outcome")
@@ -32,7 +34,7 @@ async def taken(world: World, **otherwise: int | str) -> ev.SnapshotTaken:
 
 @pytest.fixture
 async def world() -> World:
-    """Gangs that fit and that do not, pods that go, ticks; and two snapshots in between."""
+    """Gangs that fit and that do not, pods that go, ticks, a fact while it is planned; and two snapshots in between."""
     world = World()
     for i in range(4):
         world.node(f"n{i}", cpu=4)
@@ -43,7 +45,9 @@ async def world() -> World:
     world.pass_s(2)
     world.gang("large", 20, 20)
     world.node("n9", cpu=16)
-    world.plan()
+    basis, decided = world.state.sequence, planner.decide_now(world.state, "a")
+    world.node("n8")
+    world.append("planner.a", decided, cause="decide", basis=basis)
     world.judge()
     await taken(world)
     world.settle()

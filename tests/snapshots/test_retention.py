@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -107,6 +108,7 @@ async def test_what_is_younger_than_the_days_stays() -> None:
     for age_days in (9, 8, 7, 6, 8, 3, 2, 1, 0):
         await write(log, 5, NOW_NS - age_days * DAY_NS)
         await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
+    assert (await retain(log, None, days=10, now_ns=NOW_NS)).purged == 0
     found = await retain(log, None, days=7, now_ns=NOW_NS)
     assert found.first == 13  # the first of those that are 7 days old
     assert found.because == "commit 13 is younger than 7 days"
@@ -142,7 +144,55 @@ async def test_nothing_goes_without_two_snapshots_that_are_good(fault: str) -> N
     )
 
 
+async def test_what_nobody_known_wrote_goes_with_the_rest() -> None:
+    log = MemoryLog("test")
+    log.commits.append(Stored(sequence=1, subject="muster.test.x", message_id="", header=b"{}", payload=b"?"))
+    for _ in range(2):
+        await write(log, 5)
+        await tell_snapshot(log)
+    assert (await retain(log, None, days=1, now_ns=NOW_NS)).purged == 6
+
+
 # -------------------------------------------------------------------------------------------------------- the archive
+
+
+@pytest.mark.parametrize("end", [0, 1, 12])
+async def test_no_more_goes_than_the_archive_holds(
+    archive: SqliteLog, cluster: str, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
+    """The log grows while it is archived, and a disk may lose what it was given."""
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+
+    async def some(source: EventLog, target: SqliteLog) -> int:
+        target.append_stored(log.commits[:end])
+        return end
+
+    monkeypatch.setattr("services.console.retention.copy", some)
+    found = await retain(log, archive, days=1, now_ns=NOW_NS)
+    assert (found.purged, found.archive_end, found.because) == (end, end, f"the archive ends at {end}")
+    await archive.close()
+
+
+async def test_an_archive_that_does_not_give_back_what_it_was_given_purges_nothing(
+    archive: SqliteLog, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+
+    async def torn(source: EventLog, target: SqliteLog) -> int:
+        target.append_stored([*log.commits[:-1], msgspec.structs.replace(log.commits[-1], payload=b"[]")])
+        return len(log.commits)
+
+    monkeypatch.setattr("services.console.retention.copy", torn)
+    with pytest.raises(LogError, match="commit 33 of the archive is not the log's"):
+        await retain(log, archive, days=1, now_ns=NOW_NS)
+    assert await log.first() == 1
+    await archive.close()
 
 
 async def test_an_archive_that_is_not_the_logs_purges_nothing(tmp_path: Path, cluster: str) -> None:

@@ -224,6 +224,18 @@ async def test_a_child_that_fails_costs_a_line_and_is_tried_again_later(
         await until(lambda: caplog.text.count("no snapshot was taken") >= 3, "attempts")
 
 
+async def test_a_child_that_does_not_end_is_ended_and_tried_again(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, seconds in (("LOOK_EVERY_S", 0.01), ("TAKEN_WITHIN_S", 0.1), ("FIRST_PAUSE_S", 0.01)):
+        monkeypatch.setattr(snapshots, name, seconds)
+    monkeypatch.setattr(snapshots, "COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+    async with keeping(log, Taking(1, dict(os.environ))):
+        await until(lambda: caplog.text.count("no snapshot was taken: TimeoutError") >= 2, "attempts")
+
+
 async def test_the_child_ends_with_the_binder(
     commits: list[Stored], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
