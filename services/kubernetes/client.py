@@ -37,6 +37,8 @@ WATCH_S = 300
 """After this long the server ends a watch by itself; it is resumed from the last resourceVersion seen."""
 NOTE_BYTES = 1_024
 """What the API server accepts as the note of a Kubernetes event."""
+INSTANCE_BYTES = 128
+"""And as the instance that reports it."""
 
 _page_decoder = msgspec.json.Decoder(Page)
 _pod_decoder = msgspec.json.Decoder(Pod)
@@ -257,11 +259,11 @@ class Client(Transport):
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": micro_time(time_ns),
             "reportingController": "muster",
-            "reportingInstance": instance,
+            "reportingInstance": _cut(instance, INSTANCE_BYTES),
             "type": "Warning" if warning else "Normal",
             "reason": reason,
             "action": action,
-            "note": note.encode()[:NOTE_BYTES].decode(errors="ignore"),
+            "note": _cut(note, NOTE_BYTES),
             "regarding": {
                 "apiVersion": regarding.api_version,
                 "kind": regarding.kind,
@@ -315,6 +317,11 @@ def _decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
         return nesting.decode(decoder, body)
     except UNDECODABLE as error:
         raise Unreachable(request, "Unreadable", f"expected an object: {error}", sent=True) from error
+
+
+def _cut(text: str, size: int) -> str:
+    """As much of it as fits so many bytes."""
+    return text.encode()[:size].decode(errors="ignore")
 
 
 def second_time(time_ns: int) -> str:

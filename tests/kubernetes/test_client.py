@@ -372,12 +372,13 @@ async def test_an_event_is_written_once(cluster: SimulatedCluster, client: Clien
             note="x" + "é" * 2_000,
             warning=True,
             time_ns=1_700_000_000_123_456_789,
-            instance="muster-binder-0",
+            instance="binder-" * 30,
         )
     [event] = cluster.list("Event", "default")
     assert event["involvedObject"]["uid"] == created["metadata"]["uid"]
     assert event["type"] == "Warning"
     assert event["message"] == "x" + "é" * 511, "1,024 bytes, and no half of a character"
+    assert event["reportingInstance"] == ("binder-" * 30)[:128]
 
 
 async def test_an_effect_that_is_refused_for_good_is_not_repeated(cluster: SimulatedCluster, client: Client) -> None:
