@@ -42,7 +42,10 @@ async def watch_shards(decider: Decider, leases: Watch) -> None:
             async with asyncio.timeout(WATCH_S):
                 await leases.given_back.wait()
         leases.given_back.clear()
-        for shard, taken in list(decider.state.shards.items()) if decider.active else ():
+        standing = dict(decider.state.shards) if decider.active else {}
+        said.intersection_update(standing.values())
+        ends = {taken: end for taken, end in ends.items() if taken in standing.values()}
+        for shard, taken in standing.items():
             if taken in said:
                 continue
             if not await leases.is_free(f"planner.{shard}"):
