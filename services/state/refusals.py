@@ -1,4 +1,4 @@
-"""What the pods of a refused group are told: what the planner said, and what of its gangs' declarations cannot be read.
+"""What the pods of a refused group are told: what the planner said, or which declaration of their gang cannot be read.
 
 Derived, not decided: a PodGroup that cannot be read is as good as none, and the group is tried again with the next one.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def said(state: State, group: Group) -> tuple[str, str]:
-    """(By what it is told from what was said before, the message) of a group in a cohort."""
+    """(What is written again only when it changes, the message) for the pods of a group in a cohort."""
     cohort = state.cohorts[group.cohort]
     if cohort.reason != "GangNotDeclared" or not state.rejections:
         return cohort.condition, cohort.message
