@@ -30,9 +30,10 @@ Concurrency = Annotated[int, Meta(ge=1, le=4096)]
 PerSecond = Annotated[float, Meta(gt=0, le=100_000)]
 
 
-def holder_identity() -> str:
-    """Who holds a lease or a subject: host, process, and a random part, as a process id comes again."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+def holder_identity(name: str = "") -> str:
+    """Who holds a lease or a subject: the name, or host and process; and a random part, as all of these come again. Two
+    that took a subject in the same words at the same moment would both be told that they have it (deduplication)."""
+    return f"{name or f'{socket.gethostname()}-{os.getpid()}'}-{secrets.token_hex(3)}"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     scheduler_names: Annotated[tuple[Text, ...], Meta(min_length=1)] = ("muster",)
     """Pods with one of these schedulerNames are candidates; separated by commas."""
     holder: Text = msgspec.field(default_factory=holder_identity)
+    """Of this process alone, whatever name is given."""
 
     lease_s: Annotated[int, Meta(ge=1, le=60)] = 2
     """How long after its last word a killed process of a role is replaced. The same for all processes of a cluster."""
@@ -153,6 +155,8 @@ def read(flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] 
             chosen[field.name] = _convert(field, flag, given[field.name])
         elif environment.get(variable):
             chosen[field.name] = _convert(field, variable, environment[variable])
+    if "holder" in chosen:
+        chosen["holder"] = holder_identity(chosen["holder"])
     return Settings(**_with_the_urls_cluster(chosen, "--nats" if "nats_url" in given else PREFIX + "NATS_URL", given))
 
 

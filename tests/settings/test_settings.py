@@ -83,6 +83,9 @@ def test_a_password_is_shown_to_nobody() -> None:
 
 def test_every_process_holds_under_a_name_of_its_own() -> None:
     assert read({}, {}).holder != read({}, {}).holder
+    named = [read({}, {"MUSTER_HOLDER": "binder-0"}).holder for _ in range(2)]
+    assert all(name.startswith("binder-0-") for name in named)
+    assert len(set(named)) == 2, "two containers of one name are two"
 
 
 def test_a_skewed_clock() -> None:
