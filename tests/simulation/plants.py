@@ -51,7 +51,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "class not said again": Plant(
         "ingest takes a scheduling class for known that the log forgot with its last pod",
-        "services.ingest.differ",
+        "services.ingest.facts",
         (("            del self._classes[pod.scheduling_class]", "            pass"),),
     ),
     "order of a set": Plant(
