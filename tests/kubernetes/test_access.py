@@ -52,6 +52,7 @@ def meaning(of: Access) -> dict[str, Any]:
     }
 
 
+PROXY = "http://proxy.example:3128"
 CLUSTERS = {
     "http": {"server": "http://127.0.0.1:8080/"},
     "https": {"server": "https://127.0.0.1:6443", "certificate-authority-data": encoded(CERTIFICATE)},
@@ -122,12 +123,18 @@ def test_a_service_account_is_read_anew(tmp_path: Path, monkeypatch: pytest.Monk
     assert (found.base_url, found.refreshed, found.authorization()) == ("https://[fd00::1]:443", True, "Bearer first")
     (tmp_path / "token").write_text("second\n")
     assert found.authorization() == "Bearer second"
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    assert access.in_cluster(tmp_path).proxy == PROXY
+    monkeypatch.setenv("NO_PROXY", "fd00::/8")
+    assert access.in_cluster(tmp_path).proxy is None
 
 
 @pytest.mark.parametrize(
     ("cluster", "user", "said"),
     [
         ({"server": "ftp://x"}, {}, "cluster.server: 'ftp://x': expected an http or https URL"),
+        ({"server": "https://:6443"}, {}, "cluster.server: 'https://:6443': expected an http or https URL"),
+        ({"server": "https://x:0"}, {}, "cluster.server: 'https://x:0': expected an http or https URL"),
         ({"server": "https://x", "certificate-authority": "none.crt"}, {}, "none.crt"),
         (
             {"server": "https://x", "certificate-authority-data": "%%%"},
@@ -170,9 +177,6 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, content: str | None, said:
     assert said in str(error.value)
 
 
-PROXY = "http://proxy.example:3128"
-
-
 @pytest.mark.parametrize(
     ("server", "no_proxy", "proxy"),
     [
@@ -180,6 +184,7 @@ PROXY = "http://proxy.example:3128"
         ("https://api.example:6443", "other.example,10.0.0.0/8", PROXY),
         ("https://api.example:6443", "other.example,.example", None),
         ("https://10.96.0.1:443", "10.0.0.0/8,.svc", None),
+        ("https://10.96.0.1:443", "10.1.2.3/8", None),
         ("https://10.96.0.1:443", "192.168.0.0/16, 10.96.0.1", None),
         ("https://11.96.0.1:443", "10.0.0.0/8", PROXY),
         ("https://[fd00::1]:443", "10.0.0.0/8,fd00::/8", None),
