@@ -236,6 +236,18 @@ async def test_a_child_that_does_not_end_is_ended_and_tried_again(
         await until(lambda: caplog.text.count("no snapshot was taken: TimeoutError") >= 2, "attempts")
 
 
+async def test_a_child_that_cannot_be_started_costs_a_line(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where there is no memory for another process."""
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(snapshots, "COMMAND", ("/no/such/command",))
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+    async with keeping(log, Taking(1, dict(os.environ))):
+        await until(lambda: "no snapshot was taken: [Errno 2]" in caplog.text, "a line")
+
+
 async def test_the_child_ends_with_the_binder(
     commits: list[Stored], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
