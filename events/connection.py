@@ -225,6 +225,7 @@ class Connection:
             await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
             await self.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
+            await self.close()  # else it would go on reconnecting, for nobody
             raise Unavailable(f"{self.url}: {error}") from error
         except (AttributeError, LookupError, TypeError) as error:  # nats-py takes what it is told for what it expects
             await self.close()

@@ -1,4 +1,4 @@
-"""A connection, where no server is needed to see it."""
+"""A connection, mostly where no server is needed to see it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 import subprocess
 import sys
 
+import nats.errors
 import pytest
 
 from events.connection import Connection, Unanswered, patiently
 from events.log import Unavailable
+from events.server import EmbeddedServer
 
 
 async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +30,21 @@ async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monke
     flushing.cancel()
     await asyncio.wait({flushing})
     assert flushing.cancelled()
+
+
+async def test_who_is_told_that_nobody_answers_leaves_no_connection_behind(
+    own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server hangs as soon as it has greeted."""
+    connection = Connection(own_server.url)
+
+    async def flush() -> None:
+        raise nats.errors.FlushTimeoutError
+
+    monkeypatch.setattr(connection, "flush", flush)
+    with pytest.raises(Unavailable, match="flush timeout"):
+        await connection.connect()
+    assert connection.client.is_closed
 
 
 # --------------------------------------------------------------------------------------------------- who waits is told

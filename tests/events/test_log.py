@@ -47,10 +47,11 @@ async def test_a_commit_comes_back_as_it_was_written(log: EventLog) -> None:
 
 async def test_last_is_the_subjects_own(log: EventLog) -> None:
     await append(log, "binder", 1, 0)
-    await append(log, "planner.0", 2, 0)
+    await append(log, "binder", 2, 1)
+    await append(log, "planner.0", 3, 0)
     last = await log.last(subjects.subject(log.cluster, "binder"))
     assert last is not None
-    assert (last.sequence, number_of(last)) == (1, 1)
+    assert (last.sequence, number_of(last)) == (2, 2)
 
 
 @pytest.mark.parametrize("expected", [0, 1, 3])

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from events import object_store
 from events.homes import open_log
@@ -61,6 +62,11 @@ async def test_one_of_the_same_sequence_is_replaced(each_home: EventLog) -> None
     assert await each_home.snapshots.get(second) == b"newer"
     with pytest.raises(BrokenSnapshot):
         await each_home.snapshots.get(first)
+    third = structs.replace(second, digest="of another state")
+    await each_home.snapshots.put(third, b"other")
+    assert await each_home.snapshots.get(third) == b"other"
+    with pytest.raises(BrokenSnapshot):
+        await each_home.snapshots.get(second)
 
 
 async def test_snapshots_outlive_the_purge_of_their_commits(each_home: EventLog) -> None:
