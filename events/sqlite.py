@@ -161,12 +161,10 @@ class SqliteLog:
     def _batch(self, after: int, stop: int | None) -> list[Stored]:
         limit = BATCH_COMMITS if stop is None else min(BATCH_COMMITS, stop - after)
         batch = self._select("WHERE sequence > ? ORDER BY sequence LIMIT ?", after, limit)
-        if stop is not None and batch and batch[-1].sequence > stop:
-            batch = [commit for commit in batch if commit.sequence <= stop]
         check_place(str(self.path), after, self._first())
         if batch and (batch[-1].sequence - batch[0].sequence != len(batch) - 1 or 0 < after < batch[0].sequence - 1):
             raise LogError(f"{self.path}: commits are missing between {after + 1} and {batch[-1].sequence}")
-        return batch
+        return batch if stop is None else [commit for commit in batch if commit.sequence <= stop]
 
     def _select(self, condition: str, *values: str | int) -> list[Stored]:
         return [self._stored(row) for row in self.rows(f"{_SELECT} {condition}", *values)]

@@ -139,8 +139,10 @@ async def test_a_damaged_page_is_named(tmp_path: Path) -> None:
         await collect((await open_log(str(path))).read())
 
 
-@pytest.mark.parametrize("behind", [0, 2], ids=["within a batch", "between two"])
-async def test_a_missing_commit_is_named(tmp_path: Path, behind: int) -> None:
+@pytest.mark.parametrize(
+    ("behind", "until"), [(0, None), (2, None), (2, 3)], ids=["within a batch", "between two", "all that is asked for"]
+)
+async def test_a_missing_commit_is_named(tmp_path: Path, behind: int, until: int | None) -> None:
     path = tmp_path / "a.db"
     log = await open_log(str(path), "one", create=True)
     await fill(log, "binder", 5)
@@ -149,7 +151,7 @@ async def test_a_missing_commit_is_named(tmp_path: Path, behind: int) -> None:
         connection.execute("DELETE FROM commits WHERE sequence = 3")
     connection.close()
     with pytest.raises(LogError, match=r"a\.db: commits are missing"):
-        await collect((await open_log(str(path))).read(behind))
+        await collect((await open_log(str(path))).read(behind, until))
 
 
 async def test_a_locked_file_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

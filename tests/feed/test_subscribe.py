@@ -77,6 +77,22 @@ async def test_a_name_goes_on_behind_what_it_had_taken(server: EmbeddedServer, l
     assert other == everything
 
 
+@pytest.mark.parametrize(("durable", "kept_s"), [("steady", None), (None, 3600)])
+async def test_one_message_is_in_hand_and_only_the_place_of_a_name_is_kept(
+    server: EmbeddedServer, log: MemoryLog, durable: str | None, kept_s: int | None
+) -> None:
+    """With more in hand at a time, what was in hand of a subscriber that died would come behind what followed it."""
+    messages = subscribe(server.url, log.cluster, ">", durable)
+    await anext(messages)
+    feed = await Feed.open(server.url, log.cluster)
+    listed = json.loads(await feed._api(f"CONSUMER.LIST.{feed.stream}"))["consumers"]
+    (found,) = [consumer for consumer in listed if consumer["name"].startswith(durable or "subscriber-")]
+    assert (found["config"]["max_ack_pending"], found["num_ack_pending"]) == (1, 1)
+    assert found["config"].get("inactive_threshold") == (kept_s and kept_s * 1_000_000_000)
+    await messages.aclose()
+    await feed.close()
+
+
 async def test_who_is_told_to_end_in_the_moment_of_a_message_ends_behind_it(
     server: EmbeddedServer, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
