@@ -298,6 +298,19 @@ async def test_a_copy_of_a_purged_log_has_what_its_beginning_stands_on(each_home
     await rest.close()
 
 
+async def test_a_copy_stands_on_the_next_snapshot_when_one_is_broken(tmp_path: Path) -> None:
+    source = SqliteLog(tmp_path / "source.db", "one", create=True)
+    source.append_stored([stored(sequence, "one") for sequence in range(8, 30)])
+    kept = [Kept(sequence=sequence, digest=f"d{sequence}", state=1, bytes=4) for sequence in (10, 20)]
+    for one, data in zip(kept, (b"cut", b"data"), strict=True):
+        await source.snapshots.put(one, data)
+    target = SqliteLog(tmp_path / "target.db", "one", create=True)
+    assert await copy(source, target) == 22
+    assert await target.snapshots.listed() == [kept[1]]
+    await source.close()
+    await target.close()
+
+
 async def test_a_purged_archive_is_imported_with_its_snapshot(log: JetStreamLog, tmp_path: Path) -> None:
     file = SqliteLog(tmp_path / "a.db", log.cluster, create=True)
     file.append_stored([stored(sequence, log.cluster) for sequence in range(41, 50)])
@@ -347,6 +360,18 @@ async def test_what_does_not_continue_is_refused(log: JetStreamLog, tmp_path: Pa
     with pytest.raises(LogError, match="not a beginning of the source"):
         await copy(file, log)
     await file.close()
+
+
+async def test_what_goes_further_than_the_source_is_no_beginning_of_it(tmp_path: Path) -> None:
+    """The source lost its end: what it writes there from now on is something else."""
+    whole, lost = (SqliteLog(tmp_path / name, "one", create=True) for name in ("whole.db", "lost.db"))
+    whole.append_stored([stored(sequence, "one") for sequence in range(1, 6)])
+    lost.append_stored([stored(sequence, "one") for sequence in range(1, 4)])
+    with pytest.raises(LogError, match="the target's 5 commits are not a beginning of the source"):
+        await copy(lost, whole)
+    assert await copy(whole, lost) == 2
+    await whole.close()
+    await lost.close()
 
 
 async def test_half_a_batch_is_not_exported(tmp_path: Path) -> None:
