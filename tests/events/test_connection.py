@@ -8,10 +8,13 @@ import sys
 
 import nats.errors
 import pytest
+from nats.aio.msg import Msg
 
 from events.connection import Connection, Unanswered, patiently
 from events.log import Unavailable
 from events.server import EmbeddedServer
+from tests.nats_server import connected
+from tests.waiting import until
 
 
 async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +48,30 @@ async def test_who_is_told_that_nobody_answers_leaves_no_connection_behind(
     with pytest.raises(Unavailable, match="flush timeout"):
         await connection.connect()
     assert connection.client.is_closed
+
+
+async def test_only_jetstream_is_asked_again(own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What anybody else is asked, such as to submit a job, may not be what it was when it is said twice."""
+    monkeypatch.setattr("events.connection.AGAIN_S", 0.01)
+    heard: list[str] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.subject)
+
+    async with connected(own_server.url) as asking, connected(own_server.url) as listening:
+        for subject in ("once", "$JS.often"):
+            await listening.client.subscribe(subject, cb=hear)
+            await listening.flush()
+            with pytest.raises(Unanswered):
+                await asking.request(subject, b"", within_s=0.2)
+        await until(lambda: heard.count("$JS.often") > 1)
+        assert heard.count("once") == 1
+
+
+async def test_a_stream_that_somebody_changed_is_there(own_server: EmbeddedServer) -> None:
+    async with connected(own_server.url) as connection:
+        await connection.create_stream({"name": "one", "subjects": ["one"], "max_msgs": 7})
+        await connection.create_stream({"name": "one", "subjects": ["one"]})
 
 
 # --------------------------------------------------------------------------------------------------- who waits is told
