@@ -83,7 +83,11 @@ async def kept(url: str, cluster: str) -> int:
         await feed.close()
 
 
-async def test_the_whole_log_in_its_order_and_then_what_is_appended(server: EmbeddedServer, cluster: str) -> None:
+@pytest.mark.parametrize("portion", [2, 512])
+async def test_the_whole_log_in_its_order_and_then_what_is_appended(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch, portion: int
+) -> None:
+    monkeypatch.setattr(service, "WINDOW", portion)
     log = await JetStreamLog.open(server.url, cluster)
     await fill(log, commits=20)
     async with feeding(log, server.url):
@@ -106,6 +110,7 @@ async def test_a_log_that_ends_before_what_was_fed_is_another(server: EmbeddedSe
         with pytest.raises(LogError, match=r"the feed holds 5\.2 and the log ends at 4"):
             await task
     assert await kept(server.url, cluster) == 15
+    assert await service._behind(before, (5, 2, 0)) == 4, "its end is no other log's"
 
 
 async def test_a_restart_goes_on_behind_the_last_message_even_within_a_commit(
