@@ -31,7 +31,6 @@ from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
 AUTO = "auto"
-VERSION = "0.1.0"
 AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
 FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
@@ -318,6 +317,8 @@ def _taking(settings: Settings) -> Any:
 
 
 async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
+    from importlib.metadata import version
+
     from events import micro
     from events.object_store import Bucket, bodies_bucket
     from events.subjects import FEDERATOR_SERVICE, jobs
@@ -343,7 +344,8 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
         await asyncio.wait({running, tasks.create_task(federator.ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
         described = "Multi-cluster jobs: submit, status, list, cancel, give-up"
         prefix = jobs(settings.cluster)
-        async with micro.served(log.connection, FEDERATOR_SERVICE, VERSION, described, prefix, federator.handlers()):
+        handlers, muster = federator.handlers(), version("muster")
+        async with micro.served(log.connection, FEDERATOR_SERVICE, muster, described, prefix, handlers):
             await running
 
 
