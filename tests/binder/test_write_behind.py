@@ -504,6 +504,29 @@ async def test_a_gang_that_finds_no_room_for_the_rest_of_it_says_so() -> None:
     assert reader.client.phases == ["Scheduling", "Unknown"]
 
 
+async def test_a_gang_that_waited_for_room_with_another_of_its_group_says_when_that_waits_no_more() -> None:
+    """The simulator of faults found it, seed 3366 over the trace: the pod that waited was of another gang, whose status
+    was written anew when it was deleted; this one's said Unknown for good."""
+    world = World()
+    world.node("n0", cpu=3)
+    for name, minimum in (("a", 2), ("b", 1)):
+        groups = ("default/a", "default/b")
+        world.pod_group(name, minimum, dialect="koordinator/v1alpha1", groups=groups, match_policy="once-satisfied")
+    for name in ("a-0", "a-1", "b-0"):
+        world.pod(name, name[0], dialect="koordinator/v1alpha1")
+    world.settle()
+    world.deleted("a-1")
+    reader = Reader(world)
+    world.pod("b-1", "b", cpu=5, dialect="koordinator/v1alpha1")
+    world.plan()
+    reader.writer.resume()
+    await reader.round()
+    assert reader.client.phases == ["Unknown", "Running"]
+    world.deleted("b-1")
+    await reader.round()
+    assert reader.client.phases == ["Unknown", "Running", "Pending"]
+
+
 async def test_a_refusal_of_a_group_that_is_gone_concerns_nobody() -> None:
     world, client = World(), Client()
     world.pod("waits", cpu=200)

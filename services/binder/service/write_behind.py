@@ -216,9 +216,19 @@ class WriteBehind:
         """The gang of a pod, and the one that it left. Who has finished and is removed still counts as it did."""
         pod = self._decider.state.pods.get(uid)
         gang = pod.gang if pod is not None else ""
-        self._gangs.update(dict.fromkeys(key for key in (self._gang_of.pop(uid, ""), gang) if key))
+        for key in dict.fromkeys((self._gang_of.pop(uid, ""), gang)):
+            if key:
+                self._note_with_others(key)
         if gang and pod is not None and pod.status not in (SUCCEEDED, FAILED):
             self._gang_of[pod.fact.uid] = gang
+
+    def _note_with_others(self, key: str) -> None:
+        """The gang, and those of its group: what one of its pods waited for stands in the status of each."""
+        state = self._decider.state
+        gang = state.gangs.get(key)
+        group = state.groups.get(gang.group) if gang is not None else None
+        others = group.gangs if group is not None else state.named.get(key, ())  # that name one which is gone
+        self._gangs.update(dict.fromkeys((key, *others)))
 
     def doubt_condition(self, uid: str) -> None:
         """Somebody is about to write the pod's condition. What comes of that the log may never hear."""
