@@ -88,6 +88,10 @@ def annotate(workload: Workload) -> None:
         if pod is not None:
             told = {"example.dev/seen": str(workload.random.random())}
             workload.change(pod, {"metadata": {"annotations": told}})
+    if workload.wider:
+        for key in list(workload.declarations.entries):
+            told = {"example.dev/seen": str(workload.random.random())}
+            workload.patch(workload.declarations, *key, {"metadata": {"annotations": told}})
 
 
 STEPS: dict[str, Callable[[Workload], None]] = {

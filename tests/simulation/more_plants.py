@@ -259,5 +259,6 @@ MORE: dict[str, Plant] = {
         "a PodGroup's status that was refused for somebody else's write is left as it stands",
         "services.binder.service.write_behind",
         (("            self._gangs[key] = None  # seen now, written in the next round: as a condition is\n", ""),),
+        first=WIDER_FROM,
     ),
 }
