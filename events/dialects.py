@@ -58,8 +58,7 @@ def family(dialect: str) -> str:
 
 def gang_key(dialect: str, namespace: str, name: str) -> str:
     """The key of the gang that a pod or a PodGroup of this dialect names."""
-    space = _NAME_SPACE.get(family(dialect), "")
-    return f"{namespace}/{name}@{space}" if space else f"{namespace}/{name}"
+    return _key_in(_NAME_SPACE.get(family(dialect), ""), namespace, name)
 
 
 def api_group(dialect: str) -> str:
@@ -103,8 +102,12 @@ def gang_declared_by(kind: str, namespace: str, name: str) -> str:
     """The key of the gang that a PodGroup of this kind declares; empty for other kinds."""
     for space, groups in _NAME_SPACES.items():
         if any(kind == _kind_in(group) for group in groups):
-            return f"{namespace}/{name}@{space}" if space else f"{namespace}/{name}"
+            return _key_in(space, namespace, name)
     return ""
+
+
+def _key_in(space: str, namespace: str, name: str) -> str:
+    return f"{namespace}/{name}@{space}" if space else f"{namespace}/{name}"
 
 
 def _kind_in(group: str) -> str:

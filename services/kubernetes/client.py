@@ -27,7 +27,7 @@ from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.objects import Group, Identified, Page, Pod
 from services.kubernetes.resources import Resource
-from services.kubernetes.transport import JSON, Answer, Transport, retrying
+from services.kubernetes.transport import JSON, REPEATED_WITHIN_S, Answer, Transport, retrying
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -140,14 +140,10 @@ class Client(Transport):
         """
         body = binding.body(namespace, name, uid, resource_version, node)
         result = await self._bind(namespace, name, body)
-        if result.outcome != "not_executed":
-            return result
-        first = [result]
-
-        async def again() -> BindResult:
-            return first.pop() if first else await self._bind(namespace, name, body)
-
-        return await self._rebinding(again)  # behind what the server asked for at first
+        if result.outcome == "not_executed":
+            await asyncio.sleep(min(result.retry_after_s, REPEATED_WITHIN_S))
+            result = await self._rebinding(self._bind, namespace, name, body)
+        return result
 
     async def _bind(self, namespace: str, name: str, body: bytes) -> BindResult:
         request = f"create pods/binding {namespace}/{name}"
@@ -295,19 +291,13 @@ class Client(Transport):
         except ApiError as error:
             if not error.retryable:
                 raise
-            first = [error]
-
-        async def again() -> Answer:
-            if first:
-                raise first.pop()
-            return await once()
-
-        return await self._retrying(again)  # behind what the server asked for at first
+            await asyncio.sleep(min(error.retry_after_s or 0.0, REPEATED_WITHIN_S))
+        return await self._retrying(once)
 
 
 def _wait_to_rebind(state: RetryCallState) -> float:
     result = state.outcome.result() if state.outcome is not None else None
-    after = min(result.retry_after_s, 30.0) if isinstance(result, BindResult) else 0.0
+    after = min(result.retry_after_s, REPEATED_WITHIN_S) if isinstance(result, BindResult) else 0.0
     return max(after, _backoff(state))
 
 

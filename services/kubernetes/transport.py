@@ -31,6 +31,8 @@ TOKEN_LIFE_S = 60.0
 """How long a credential that can change is used before it is asked for again."""
 LONGEST_WAIT_S = 3_600.0
 """Who asks to be left alone for longer is not believed."""
+REPEATED_WITHIN_S = 30.0
+"""The longest pause before a request is repeated, whatever was asked for."""
 _status_decoder = msgspec.json.Decoder(Status)
 _jitter = wait_random_exponential(multiplier=0.1, max=5.0)
 
@@ -72,7 +74,7 @@ def _wait(state: RetryCallState) -> float:
     """Retry-After where the server gave one, else an exponential backoff with jitter."""
     error = state.outcome.exception() if state.outcome is not None else None
     after = error.retry_after_s if isinstance(error, ApiError) else None
-    return _jitter(state) if after is None else min(after, 30.0)
+    return _jitter(state) if after is None else min(after, REPEATED_WITHIN_S)
 
 
 def retrying(attempts: int = 6) -> AsyncRetrying:

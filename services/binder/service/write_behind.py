@@ -111,6 +111,8 @@ class WriteBehind:
         self._mark_rate = Rate(rates.marks_per_s)
         self._pods: Queue = OrderedDict()
         self._gangs: Queue = OrderedDict()
+        self._touched: dict[str, None] = {}
+        """Gangs whose pods changed since the last round of statuses."""
         self._marks: Queue = OrderedDict()
         self._in_doubt: set[str] = set()
         """Pods whose condition may be another than the log has: a write had no answer, or was a process's before this
@@ -216,19 +218,19 @@ class WriteBehind:
         """The gang of a pod, and the one that it left. Who has finished and is removed still counts as it did."""
         pod = self._decider.state.pods.get(uid)
         gang = pod.gang if pod is not None else ""
-        for key in dict.fromkeys((self._gang_of.pop(uid, ""), gang)):
-            if key:
-                self._note_with_others(key)
+        self._touched.update(dict.fromkeys(key for key in (self._gang_of.pop(uid, ""), gang) if key))
         if gang and pod is not None and pod.status not in (SUCCEEDED, FAILED):
             self._gang_of[pod.fact.uid] = gang
 
-    def _note_with_others(self, key: str) -> None:
-        """The gang, and those of its group: what one of its pods waited for stands in the status of each."""
+    def _note_groups(self) -> None:
+        """Gangs whose pods changed, and those of their groups: what one waited for stands in the status of each."""
         state = self._decider.state
-        gang = state.gangs.get(key)
-        group = state.groups.get(gang.group) if gang is not None else None
-        others = group.gangs if group is not None else state.named.get(key, ())  # that name one which is gone
-        self._gangs.update(dict.fromkeys((key, *others)))
+        for key in self._touched:
+            gang = state.gangs.get(key)
+            group = state.groups.get(gang.group) if gang is not None else None
+            others = group.gangs if group is not None else state.named.get(key, ())  # that name one which is gone
+            self._gangs.update(dict.fromkeys((key, *others)))
+        self._touched.clear()
 
     def doubt_condition(self, uid: str) -> None:
         """Somebody is about to write the pod's condition. What comes of that the log may never hear."""
@@ -272,6 +274,7 @@ class WriteBehind:
         state = self._decider.state
         if len(self._statuses) > 2 * len(state.pod_groups) + SPARE:
             self._statuses.keep({fact.uid for fact in state.pod_groups.values()})
+        self._note_groups()
         while self._gangs and most > 0:
             key, _ = self._gangs.popitem(last=False)
             gang = state.gangs.get(key)
