@@ -204,7 +204,12 @@ class Connection:
                 **credentials,
             )
         )
-        await self._settle(connecting)
+        try:
+            await self._settle(connecting)
+        except BaseException:  # a cancellation too: else it would go on connecting, for nobody
+            await _ended(connecting)
+            await self.close()
+            raise
         self._connected = True
         return self
 
@@ -212,26 +217,19 @@ class Connection:
         """Until the connection is made, and its inbox heard, or it is known that it cannot be. Raises as `connect`."""
         refused = self._refused = asyncio.get_running_loop().create_future()
         await self._first_of({connecting, refused})
-        if not connecting.done():
-            connecting.cancel()
-            await asyncio.wait({connecting})
-            await self.close()
-            if refused.done():
-                raise refused.result()
+        if not connecting.done() and not refused.done():
             raise Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s{self._why()}")
         try:
-            connecting.result()
-            self._inbox = self.client.new_inbox()
-            await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-            await self.flush()
+            if connecting.done():
+                connecting.result()
+                self._inbox = self.client.new_inbox()
+                await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+                await self.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
-            await self.close()  # else it would go on reconnecting, for nobody
             raise Unavailable(f"{self.url}: {error}") from error
         except (AttributeError, LookupError, TypeError) as error:  # nats-py takes what it is told for what it expects
-            await self.close()
             raise Unavailable(f"{self.url}: what answers there is no NATS server: {error}") from error
         if refused.done():
-            await self.close()
             raise refused.result()
 
     async def _first_of(self, ends: set[asyncio.Future[Any]]) -> None:
@@ -359,13 +357,14 @@ class Connection:
     async def close(self) -> None:
         """Ends what waits for messages too."""
         self._wake_all()
+        if self.client._flush_queue is None:
+            return  # it has not begun to connect, and nats-py expects it to have
         with suppress(OSError, RuntimeError):  # a broken connection cannot be drained; uvloop's says so with the latter
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 reconnecting = self.client._reconnection_task
                 await self.client.close()
-                while reconnecting is not None and not reconnecting.done():
-                    reconnecting.cancel()  # nats-py's own may have come to nothing: `wait_for` can miss one
-                    await asyncio.wait({reconnecting}, timeout=AGAIN_S)
+                if reconnecting is not None:
+                    await _ended(reconnecting)
                 await self.client.close()  # once more: it may have connected all the same
 
     async def _on_answer(self, message: Msg) -> None:
@@ -426,6 +425,14 @@ class Connection:
         """Where answers come: each user has a place of its own, so that the server can keep others from listening."""
         user = user or urlsplit(self._servers[0]).username or ""
         return f"_INBOX_{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else "_INBOX"
+
+
+async def _ended(task: asyncio.Future[None]) -> None:
+    """One of nats-py's, cancelled until it has ended: Python 3.11's `wait_for`, in which it waits, can miss one."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=AGAIN_S)
+    await asyncio.gather(task, return_exceptions=True)  # whatever became of it is nobody's any more
 
 
 def _size(headers: dict[str, str]) -> int:

@@ -29,6 +29,8 @@ RESTS_WITHIN_S = 300.0
 LOOK_S = 1.0
 LOOKS = 3
 """Looks in a row that must find it at rest."""
+TOLD_CHARACTERS = 4000
+"""Of a service's first traceback: the log itself stays behind on the machine."""
 EXPECTED_EXITS = {0, 3, 4, KILLED, TERMINATED}
 """Told to end; replaced; the log or the cluster out of reach; killed; told to end before it listened."""
 
@@ -158,8 +160,8 @@ class Run:
         self._violated(
             [f"{name}: exit {code} on SIGTERM" for name, code in codes.items() if code not in (0, TERMINATED)]
         )
-        said = ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()})
-        self.report.acknowledged = self.ledger.compare(await self.field.commits(), said)
+        told = ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()})
+        self.report.acknowledged = self.ledger.compare(await self.field.commits(), told)
         asked = list(audit.read(audit.path(self.directory)))
         self.report.bindings = {str(code): count for code, count in sorted(Counter(one.code for one in asked).items())}
         self._violated(audit.violations(asked, self.ledger.permitted))
@@ -172,9 +174,11 @@ class Run:
             )
         for name, slot in self.field.slots.items():
             bad = {code: count for code, count in slot.exits.items() if code not in EXPECTED_EXITS}
-            traces = slot.log.read_text(errors="replace").count("Traceback") if slot.log.exists() else 0
-            if bad or traces:
-                self._violated([f"{name}: exit codes {bad}, {traces} tracebacks, in {slot.log}"])
+            said = slot.log.read_text(errors="replace") if slot.log.exists() else ""
+            _, first, behind = said.partition("Traceback")
+            if bad or first:
+                found = f"{name}: exit codes {bad}, {said.count('Traceback')} tracebacks, in {slot.log}"
+                self._violated([f"{found}\n{first}{behind[:TOLD_CHARACTERS]}".rstrip()])
         self._violated([*self.witness.violations, *self.ledger.violations])
 
     async def _check_feed(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 
 import nats.errors
 import pytest
@@ -48,6 +49,30 @@ async def test_who_is_told_that_nobody_answers_leaves_no_connection_behind(
     with pytest.raises(Unavailable, match="flush timeout"):
         await connection.connect()
     assert connection.client.is_closed
+
+
+async def test_who_is_told_to_end_while_it_connects_leaves_no_connection_behind(
+    own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nats-py's `wait_for` misses the cancellation when the server's greeting comes in that moment, and connects."""
+    connection = Connection(own_server.url)
+    greet, greeting = connection.client._process_connect_init, asyncio.Event()
+
+    async def missed() -> None:
+        greeting.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await greet()
+
+    monkeypatch.setattr(connection.client, "_process_connect_init", missed)
+    before = asyncio.all_tasks()
+    connecting = asyncio.create_task(connection.connect())
+    await greeting.wait()
+    connecting.cancel()
+    await asyncio.wait({connecting})
+    assert connecting.cancelled()
+    assert connection.client.is_closed
+    assert asyncio.all_tasks() - before == set()
 
 
 async def test_only_jetstream_is_asked_again(own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
