@@ -1,0 +1,215 @@
+"""Why a pod waits, written on it: never over what somebody else wrote, nor when it is not true any more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import events as ev
+from events.envelope import decode
+from services.binder.service.write_behind import Rate
+from tests.binder.behind import Client, Reader, behind, told
+from tests.world import World
+
+
+async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_the_next_round(world: World) -> None:
+    """The simulator of faults found it, seed 39787: a binder that was stopped and replaced woke up, was refused, read the
+    pod's new version and overwrote with it what its successor had said, before it knew of that."""
+    client = Client()
+    client.elsewhere = "4711"
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await told(writer)
+    assert not outcomes
+    assert (client.conditions, list(writer._pods)) == ([], ["waits"])
+    client.elsewhere, before = "4712", writer._pods.copy()
+    assert [await write.make() for write in list(writer._due_conditions(10))] == [2], (
+        "the write that was refused, and the look"
+    )
+    assert writer._pods == before
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    assert (client.conditions, list(writer._pods)) == (["waits"], [])
+    assert not outcomes
+
+
+@pytest.mark.parametrize("seen", [None, ("another", ""), ("waits", "n0")])
+async def test_a_pod_that_is_another_or_bound_by_now_is_not_told_that_it_waits(world: World, seen: Any) -> None:
+    client = Client()
+    client.elsewhere = "4711"
+
+    async def get_pod(namespace: str, name: str) -> Any:
+        uid, node = seen or ("", "")
+        pod = SimpleNamespace(uid=uid, resource_version="4711", node_name=node)
+        return SimpleNamespace(metadata=pod, spec=pod) if seen else None
+
+    client.get_pod = get_pod  # type: ignore[method-assign]
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await told(writer)
+    assert not writer._pods
+    assert not outcomes
+
+
+async def test_a_pod_that_comes_to_a_gang_that_was_refused_is_told_what_it_waits_for() -> None:
+    """The simulator of faults found it, seed 43847: its coming wakes nobody, so that no refusal named it."""
+    world, client = World(), Client()
+    world.node("n0", cpu=2)
+    world.pod_group("train", 3)
+    world.pod("train-0", "train")
+    world.settle()
+    writer, _ = behind(world, client)
+    before = len(world.log.commits)
+    world.pod("train-1", "train")
+    world.settle()
+    for stored in world.log.commits[before:]:
+        writer.notice(decode(stored))
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    assert client.conditions == ["train-1"]
+    assert [one["reason"] for one in client.said] == ["WaitingForMembers"]
+
+
+async def test_pods_that_wait_are_told_when_their_pod_group_comes_and_cannot_be_read_and_when_it_goes() -> None:
+    world, client = World(), Client()
+    world.node("n0")
+    world.pod("train-0", "train", dialect="volcano/v1beta1")
+    world.settle()
+    writer, _ = behind(world, client)
+    about = {"kind": "PodGroup.scheduling.volcano.sh", "namespace": "default", "name": "train", "uid": "u"}
+    what = {"field": "spec.minMember", "value": "abc", "expected": "an integer"}
+    for event in (ev.DeclarationRejected(**about, resource_version="1", **what), ev.RejectionEnded(**about)):
+        before = len(world.log.commits)
+        world.facts(event)
+        for stored in world.log.commits[before:]:
+            writer.notice(decode(stored))
+        await writer._round(Rate(1_000.0), writer._due_conditions)
+        writer._report_conditions()
+    rejected, waits = (one["message"] for one in client.said)
+    assert rejected.endswith("is rejected: spec.minMember is 'abc'; expected an integer")
+    assert waits.endswith("waits for its PodGroup")
+
+
+async def test_a_condition_whose_write_had_no_answer_is_not_taken_for_the_one_before() -> None:
+    """It may have been written: when the pod waits again for what it was told last, that is said again. And the object
+    changes, so that the write without an answer fails if it comes still later."""
+    world, client = World(), Client()
+    world.node("n0", cpu=4)
+    world.pod("waits", cpu=200)
+    world.settle()
+    writer, outcomes = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await told(writer)
+    world.append("binder", outcomes, cause="outcome")
+    first = world.state.cohorts[world.state.groups["pod/default/waits"].cohort]
+    condition, first.condition = first.condition, "InsufficientRoom: node(s) were unschedulable"
+    writer._pods["waits"] = None
+    client.away = True
+    await told(writer)
+    client.away, first.condition = False, condition
+    writer._pods["waits"] = None
+    await told(writer)
+    assert client.conditions == ["waits", "waits"]
+    assert ["lastProbeTime" in said for said in client.said] == [False, True]
+    writer._pods["waits"] = None
+    await told(writer)
+    assert client.conditions == ["waits", "waits"]
+
+
+async def test_after_a_start_conditions_are_said_again_that_a_binder_before_may_have_changed(world: World) -> None:
+    """The simulator of faults found it, seed 8091: it had told the pod something else, and ended before the log knew."""
+    before, outcomes = behind(world, Client())
+    for stored in world.log.commits:
+        before.notice(decode(stored))
+    await told(before)
+    world.append("binder", outcomes, cause="outcome")
+    client = Client()
+    writer, _ = behind(world, client)
+    writer.resume()
+    for _ in range(2):
+        await told(writer)
+    assert client.conditions == ["waits"]
+    assert "lastProbeTime" in client.said[0]
+
+
+async def test_pods_that_are_set_aside_are_told_so() -> None:
+    """The binder's own word: no planner refuses them."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod_group("train", 2)
+    for name in ("train-0", "train-1"):
+        world.pod(name, "train")
+    world.propose("default/train", {"train-0": "n0", "train-1": "n0"})
+    reader = Reader(world)
+    await reader.round()
+    world.judge()
+    await reader.round()
+    assert reader.client.conditions == ["train-0", "train-1"]
+    assert {one["reason"] for one in reader.client.said} == {"SetAside"}
+
+
+async def test_a_word_of_which_the_log_hears_late_is_taken_back_if_it_is_not_true_any_more() -> None:
+    """Told of another reason, and refused as before until the log knew: it seemed to have been told that already."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod("waits", cpu=200)
+    world.settle()
+    reader = Reader(world)
+    await reader.round()
+    cohort = world.state.cohorts[world.state.groups["pod/default/waits"].cohort]
+    condition = cohort.condition
+    for reason in ("InsufficientRoom: node(s) were unschedulable", condition):
+        cohort.condition = cohort.message = reason
+        reader.writer._pods["waits"] = None
+        await reader.round(logged=False)
+    for _ in range(2):
+        await reader.round()
+    assert reader.client.said[-1]["message"] == condition
+    assert world.state.pods["waits"].reported == condition
+
+
+async def test_a_pod_that_is_placed_before_its_write_begins_is_not_told_that_it_waits(world: World) -> None:
+    client = Client()
+    writer, _ = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    chosen = list(writer._due_conditions(10))
+    world.node("n1", cpu=400)
+    world.pass_s(20)
+    world.settle()
+    assert world.where("waits") == ["n1"]
+    assert [await write.make() for write in chosen] == [0]
+    assert client.conditions == []
+
+
+async def test_a_condition_says_since_when_and_keeps_that_when_only_its_message_changes(world: World) -> None:
+    """As the kube-scheduler has it: the time is that of the status, which is False from the first word on."""
+    client = Client()
+    writer, _ = behind(world, client)
+    for reason in ("", "InsufficientRoom"):
+        world.state.pods["waits"].reported = reason
+        for stored in world.log.commits:
+            writer.notice(decode(stored))
+        await writer._round(Rate(1_000.0), writer._due_conditions)
+    first, again = client.said
+    assert datetime.fromisoformat(first["lastTransitionTime"]).tzinfo is not None
+    assert "lastTransitionTime" not in again
+
+
+async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None:
+    client = Client()
+    client.elsewhere = "4711"
+    writer, _ = behind(world, client)
+    for stored in world.log.commits:
+        writer.notice(decode(stored))
+    await writer._round(Rate(1_000.0), writer._due_conditions)
+    assert list(writer._versions) == ["waits"]
+    assert writer._in_doubt == {"waits"}
+    world.deleted("waits")
+    writer.notice(decode(world.log.commits[-1]))
+    assert not writer._versions
+    assert not writer._in_doubt

@@ -1,0 +1,144 @@
+"""Evictions on their way: how often they are asked for, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import events as ev
+from services.binder.service import effects
+from services.binder.service.effects import LOAD, Effects
+from services.kubernetes.errors import ApiError, Conflict, Forbidden, NotFound, Unreachable
+from tests.waiting import until
+
+
+class Evicting:
+    """A binder's effects over evictions that are intended. `answers`: what the API server says to each, in turn; at the
+    end it evicts. `pods`: those of which it knows when it is asked."""
+
+    def __init__(self, *uids: str, answers: list[ApiError] | None = None) -> None:
+        self.answers = answers or []
+        self.asked: list[str] = []
+        self.pods: dict[str, Any] = {}
+        self.in_flight = self.most = 0
+        self.outcomes: list[ev.Event] = []
+        self.intended = {uid: SimpleNamespace(namespace="ml", name=uid) for uid in uids}
+        state = SimpleNamespace(permitted={}, evictions=self.intended)
+        decider: Any = SimpleNamespace(state=state, report=self.outcomes.append)
+        self.effects = Effects(decider, self, 4)  # type: ignore[arg-type]
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        await asyncio.sleep(0)
+        self.in_flight -= 1
+        self.asked.append(uid)
+        if self.answers:
+            raise self.answers.pop(0)
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        if isinstance(found := self.pods.get(name), ApiError):
+            del self.pods[name]
+            raise found
+        return found
+
+    async def __aenter__(self) -> Evicting:
+        self._running = asyncio.create_task(self.effects.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+
+
+BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+async def test_an_eviction_that_was_not_executed_is_no_doubt() -> None:
+    """Never sent, or kept off by a disruption budget: a refusal is about no older attempt that might still land."""
+    not_executed = [
+        Unreachable("evict", "ClientConnectorError", "connection refused", sent=False),
+        ApiError("evict", 429, "TooManyRequests", BUDGET),
+    ]
+    async with Evicting("p0", answers=[*not_executed, Forbidden("evict", 403, "Forbidden", "no right")]) as evicting:
+        for _ in range(2):  # intended twice, and asked for once
+            evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+        await until(lambda: not evicting.effects._evicting, "it to be settled")
+    (refusal,) = evicting.outcomes
+    assert isinstance(refusal, ev.EvictionFailed)
+    assert refusal.message == "evict: 403 Forbidden: no right"
+    assert len(evicting.asked) == 3
+
+
+async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_ever_more_seldom(
+    pauses: list[float],
+) -> None:
+    async with Evicting("p0", answers=[ApiError("evict", 429, "TooManyRequests", BUDGET)] * 9) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+async def test_an_eviction_that_comes_to_nothing_is_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget may keep it waiting for ever: whoever wonders why the pod is still there reads the binder's log."""
+    monkeypatch.setattr(effects, "WARNED_S", 0.0)
+    written = SimpleNamespace(metadata=SimpleNamespace(uid="p0", deletion_timestamp=None))
+    conflict = Conflict("evict", 409, "Conflict", "modified")
+    refusals = [ApiError("evict", 429, "TooManyRequests", BUDGET), conflict, conflict]
+    async with Evicting("p0", answers=refusals) as evicting:
+        evicting.pods["p0"] = Unreachable("get", "Timeout", "", sent=True)
+        evicting.effects._evict_later("p0")
+        await until(lambda: len(evicting.asked) == 2, "the second attempt, of whose pod nothing is heard")
+        evicting.pods["p0"] = written
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"evictions that came to nothing: 1, the last of ml/p0: evict: 429 TooManyRequests: {BUDGET}",
+        "evictions that came to nothing: 1, the last of ml/p0: get: no answer Timeout: ",
+        "evictions that came to nothing: 1, the last of ml/p0: evict: 409 Conflict: modified",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        (NotFound, None),
+        (Conflict, None),
+        (Conflict, {"uid": "another", "deletion_timestamp": None}),
+        (Conflict, {"uid": "p0", "deletion_timestamp": "2026-01-02T03:04:05Z"}),
+        (Conflict, Unreachable("get", "Timeout", "", sent=True)),
+    ],
+)
+async def test_a_pod_that_is_gone_or_going_is_evicted(error: type[ApiError], seen: Any) -> None:
+    async with Evicting("p0", answers=[error("evict", 409, "", "")]) as evicting:
+        evicting.pods["p0"] = SimpleNamespace(metadata=SimpleNamespace(**seen)) if isinstance(seen, dict) else seen
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert [type(outcome) for outcome in evicting.outcomes] == [ev.PodEvicted]
+    assert len(evicting.asked) == 1 + isinstance(seen, ApiError)
+
+
+async def test_an_eviction_whose_pod_goes_meanwhile_is_forgotten() -> None:
+    async with Evicting("p0", answers=[Unreachable("evict", "Timeout", "", sent=True)] * 1_000) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.effects._doubtful_evictions, "an attempt")
+        evicting.intended.clear()
+        await until(lambda: not evicting.effects._evicting, "it to be settled")
+    assert not evicting.effects._doubtful_evictions
+    assert not evicting.outcomes
+
+
+async def test_evictions_in_flight_are_bounded() -> None:
+    """Of a gang of thousands whose policy is `evict`: all at once, they held up bindings, and waited for a connection
+    until their time was over."""
+    pods = [f"p{number}" for number in range(2 * LOAD)]
+    async with Evicting(*pods) as evicting:
+        evicting.effects.resume()
+        await until(lambda: len(evicting.outcomes) == len(pods), "all to be evicted")
+    assert sorted(evicting.asked) == sorted(pods)
+    assert evicting.most == 4

@@ -1,0 +1,182 @@
+"""How a log is read: gaps, requests that expire, consumers that go, and what somebody purged or deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+import pytest
+
+from events import subjects
+from events.connection import Unanswered
+from events.consumer import KEPT_S, PULL_MESSAGES, Consumer
+from events.jetstream import JetStreamLog
+from events.log import LogError
+from tests.events.writing import HEADER, append, collect, fill, payload, sequences
+from tests.waiting import until
+
+
+async def test_gaps_are_pulled_again(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are lost between the server and the reader, as nats-py does to a slow consumer; four in all, and none
+    twice."""
+    await fill(log, "binder", 20)
+    deliver, lost = Consumer._on_message, []
+
+    async def lossy(self: Consumer, message) -> None:  # type: ignore[no-untyped-def]
+        if message.data in map(payload, (5, 9, 13, 17)) and message.data not in lost:
+            lost.append(message.data)
+            return
+        await deliver(self, message)
+
+    monkeypatch.setattr(Consumer, "_on_message", lossy)
+    assert sequences(await collect(log.read())) == list(range(1, 21))
+    assert len(lost) == 4
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Consumer]:
+    """The consumers that were made."""
+    open_it, made = Consumer.open, []
+
+    async def count(self: Consumer) -> None:
+        made.append(self)
+        await open_it(self)
+
+    monkeypatch.setattr(Consumer, "open", count)
+    return made
+
+
+@pytest.fixture
+def statuses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the server said of pull requests: 100, a heartbeat; 408, its time is over."""
+    said: list[str] = []
+    on_status = Consumer._on_status
+
+    def record(self: Consumer, headers: dict[str, str]) -> None:
+        said.append(headers["Status"])
+        on_status(self, headers)
+
+    monkeypatch.setattr(Consumer, "_on_status", record)
+    return said
+
+
+async def test_one_consumer_is_enough_for_many_requests(
+    log: JetStreamLog, opened: list[Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("events.consumer.PULL_MESSAGES", 4)
+    await fill(log, "binder", 30)
+    assert sequences(await collect(log.read())) == list(range(1, 31))
+    assert len(opened) == 1
+
+
+async def test_a_consumer_that_has_nothing_to_send_says_so_and_is_kept(
+    log: JetStreamLog, opened: list[Consumer], statuses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = {"batch": PULL_MESSAGES, "expires": 60_000_000_000, "idle_heartbeat": 100_000_000}
+    monkeypatch.setattr("events.consumer._pull_request", lambda: msgspec.json.encode(often))
+    async with aclosing(log.follow()) as batches:
+        waiting = asyncio.ensure_future(anext(batches))
+        await until(lambda: len(statuses) >= 4)
+        await append(log, "binder", 1, 0)
+        assert sequences(await waiting) == [1]
+    assert (set(statuses), len(opened)) == ({"100"}, 1)
+
+
+async def test_who_follows_never_gives_up_and_who_reads_does(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await append(log, "binder", 1, 0)
+    open_it, left = Consumer.open, 5
+
+    async def refuse(self: Consumer) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise Unanswered("no answer")
+        await open_it(self)
+
+    monkeypatch.setattr(Consumer, "open", refuse)
+    monkeypatch.setattr("events.connection.PATIENCE_S", 0.0)
+    with pytest.raises(Unanswered):
+        await collect(log.read())
+    assert left > 0
+    assert sequences(await collect(log.follow(), 1)) == [1]
+
+
+async def test_a_commit_that_somebody_deleted_is_named(log: JetStreamLog) -> None:
+    await fill(log, "binder", 5)
+    await log.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 3})
+    with pytest.raises(LogError, match="commit 3 is missing"):
+        await collect(log.read())
+    assert sequences(await collect(log.read(3))) == [4, 5]
+
+
+async def test_a_purged_log_is_read_from_where_it_begins(log: JetStreamLog) -> None:
+    await fill(log, "binder", 5)
+    await log.connection.ask(f"$JS.API.STREAM.PURGE.{log.stream}", {"seq": 4})
+    assert sequences(await collect(log.read())) == [4, 5]
+    assert sequences(await collect(log.read(3))) == [4, 5]
+    assert await collect(log.read(0, 2)) == []
+    async with aclosing(log.follow()) as batches:
+        assert sequences(await collect(batches, 2)) == [4, 5]
+    with pytest.raises(LogError, match="what follows 2 was purged"):
+        await collect(log.read(2))
+
+
+async def test_a_log_that_was_purged_wholly(log: JetStreamLog) -> None:
+    await fill(log, "binder", 3)
+    await log.connection.ask(f"$JS.API.STREAM.PURGE.{log.stream}")
+    assert await log.end() == 3
+    assert await collect(log.read()) == []
+    assert await append(log, "planner.0", 4, 0) == 4
+    assert sequences(await collect(log.read(3))) == [4]
+
+
+async def test_a_consumer_that_the_server_dropped_is_made_anew(log: JetStreamLog) -> None:
+    await fill(log, "binder", 2)
+    async with aclosing(log.follow()) as batches:
+        assert sequences(await collect(batches, 2)) == [1, 2]
+        waiting = asyncio.ensure_future(anext(batches))
+        (name,) = await consumers(log)
+        await log.connection.ask(f"$JS.API.CONSUMER.DELETE.{log.stream}.{name}")
+        await append(log, "binder", 3, 2)
+        assert sequences(await waiting) == [3]
+
+
+async def test_pull_requests_that_expire_are_renewed(
+    log: JetStreamLog, opened: list[Consumer], statuses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = msgspec.json.encode({"batch": PULL_MESSAGES, "expires": 20_000_000})
+    monkeypatch.setattr("events.consumer._pull_request", lambda: short)
+    async with aclosing(log.follow()) as batches:
+        waiting = asyncio.ensure_future(anext(batches))
+        await until(lambda: len(statuses) >= 6)
+        await append(log, "binder", 1, 0)
+        assert sequences(await waiting) == [1]
+    assert (set(statuses), len(opened)) == ({"408"}, 1)
+
+
+async def test_large_commits_go_in_several_requests(log: JetStreamLog, opened: list[Consumer]) -> None:
+    """The bytes of a pull request bound what waits in memory: six of 7 MB are more than its 16 MB."""
+    subject, sequence = subjects.subject(log.cluster, "binder"), 0
+    for _ in range(6):
+        sequence = await log.append(subject, HEADER, b"x" * 7_000_000, sequence)
+    async with aclosing(log.follow()) as batches:
+        assert sequences(await collect(batches, 6)) == [1, 2, 3, 4, 5, 6]
+    assert len(opened) == 1
+
+
+async def test_a_reader_leaves_no_consumer_behind(log: JetStreamLog) -> None:
+    await fill(log, "binder", 3)
+    await collect(log.read())
+    async with aclosing(log.follow()) as batches:
+        await anext(batches)
+    async with asyncio.timeout(KEPT_S / 2):  # by then the server would not have forgotten them by itself
+        while await consumers(log):
+            pass
+
+
+async def consumers(log: JetStreamLog) -> list[str]:
+    answer = await log.connection.ask(f"$JS.API.CONSUMER.NAMES.{log.stream}")
+    return msgspec.json.decode(answer)["consumers"] or []
