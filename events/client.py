@@ -1,4 +1,4 @@
-"""nats-py's client, with four things of its own: how it reads headers, flushes, speaks TLS and reads .creds files."""
+"""nats-py's client, with five things of its own: how it reads headers, flushes, closes, and does TLS and .creds files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ class Client(nats.aio.client.Client):
         """Returns behind the server's word on all that was sent: nats-py's first ping overtakes what waits to go."""
         await super().flush(timeout)
         await super().flush(timeout)
+
+    async def close(self) -> None:
+        """One that has not begun to connect is closed; nats-py expects it to have begun."""
+        if self._flush_queue is not None:
+            await super().close()
 
     def _setup_nkeys_jwt_connect(self) -> None:
         file = credentials.File(str(self._user_credentials))

@@ -357,8 +357,6 @@ class Connection:
     async def close(self) -> None:
         """Ends what waits for messages too."""
         self._wake_all()
-        if self.client._flush_queue is None:
-            return  # it has not begun to connect, and nats-py expects it to have
         with suppress(OSError, RuntimeError):  # a broken connection cannot be drained; uvloop's says so with the latter
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 reconnecting = self.client._reconnection_task
