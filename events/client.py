@@ -1,7 +1,8 @@
-"""nats-py's client, with five things of its own: how it reads headers, flushes, closes, and does TLS and .creds files."""
+"""nats-py's client, with things of its own: how it reads headers, flushes, closes, and does TLS and .creds files."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -22,6 +23,13 @@ class Client(nats.aio.client.Client):
         """Returns behind the server's word on all that was sent: nats-py's first ping overtakes what waits to go."""
         await super().flush(timeout)
         await super().flush(timeout)
+
+    async def _process_pong(self) -> None:
+        """The answer to a flush that was cancelled, or whose time was over, is an answer: nats-py would fail at it, and
+        read no more."""
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.Future()
+        await super()._process_pong()
 
     async def close(self) -> None:
         """One that has not begun to connect is closed; nats-py expects it to have begun."""

@@ -36,6 +36,23 @@ async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monke
     assert flushing.cancelled()
 
 
+async def test_a_flush_that_was_cancelled_keeps_nobody_from_hearing_what_comes_behind_its_answer(
+    own_server: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: nats-py failed at the answer, read no more, and the connection was made anew seconds later. Found by
+    ending services while they start."""
+    async with connected(own_server.url) as connection:
+        own_server.pause()
+        flushing = asyncio.create_task(connection.flush())
+        await until(lambda: connection.client._pongs, "it to be asked for")
+        flushing.cancel()
+        await asyncio.wait({flushing})
+        own_server.resume()
+        await connection.ask("$JS.API.INFO")
+        assert connection.generation == 0
+    assert caplog.messages == []
+
+
 async def test_who_is_told_that_nobody_answers_leaves_no_connection_behind(
     own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
