@@ -16,6 +16,8 @@ from tests.chaos.plan import GUEST, NATS, SCORES, Hurt
 
 STORM_S = 0.3
 """Between two looks whether there is somebody to kill again."""
+RESTARTS_S, LOOK_S = 6.0, 0.05
+"""How long each that comes is told to end while it still starts; and between two looks whether one came."""
 REFILL_S = 0.1
 CHUNK = bytes(1 << 20)
 
@@ -35,6 +37,7 @@ class Hurting:
             "kill all": self._kill,
             "storm": self._storm,
             "end": self._end,
+            "restarts": self._restarts,
             "pause": self._pause,
             "policy": self._policy,
             "guest": self._guest,
@@ -87,6 +90,17 @@ class Hurting:
             slot = self.field.slots[name]
             if slot.process is not None and slot.process.alive:
                 slot.process.popen.terminate()
+
+    async def _restarts(self, hurt: Hurt) -> None:
+        """Whoever is back is told to end so long after it began: while it imports, connects, or is about to be active."""
+        (name,) = hurt.targets
+        slot, told, end_s = self.field.slots[name], 0, time.monotonic() + RESTARTS_S
+        while time.monotonic() < end_s:
+            if slot.alive and slot.starts != told:
+                told = slot.starts
+                await asyncio.sleep(hurt.lasts_s)
+                await self._end(hurt)
+            await asyncio.sleep(LOOK_S)
 
     async def _pause(self, hurt: Hurt) -> None:
         stopped = [slot.process for name in hurt.targets if (slot := self.field.slots[name]).process is not None]

@@ -47,6 +47,7 @@ DEEDS: dict[str, Deed] = {
     "kill all": Deed(3, (SERVICES,), (0, 0)),
     "storm": Deed(4, (*_each(*SERVICES), BINDERS, PLANNERS), (3, 6)),
     "end": Deed(4, _each(*SERVICES), (0, 0)),
+    "restarts": Deed(4, _each(*SERVICES), (0.3, 1.8)),
     "pause": Deed(9, _each(*SERVICES), (LEASE_S + 0.5, 9)),
     "policy": Deed(1, _each("admin"), (0, 0)),
     "guest": Deed(5, _each(GUEST), (0, 0)),
