@@ -224,7 +224,7 @@ class Connection:
                 connecting.result()
                 self._inbox = self.client.new_inbox()
                 await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-                await self.flush()
+                await self.client.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
             raise Unavailable(f"{self.url}: {error}") from error
         except (AttributeError, LookupError, TypeError) as error:  # nats-py takes what it is told for what it expects
@@ -244,19 +244,6 @@ class Connection:
         """Of some errors there is nothing to say, such as that of a server that is silent."""
         said = " ".join(str(self.last_error or "").split())
         return f": {said}" if said else ""
-
-    async def flush(self) -> None:
-        """Everything sent so far has reached the server. Raises what nats-py raises.
-
-        In a task of its own: Python 3.11's wait_for, in nats-py's flush, swallows a cancellation that meets its result,
-        and a service that was told to end in that moment would run on. `asyncio.wait` loses none.
-        """
-        flushing = asyncio.ensure_future(self.client.flush())
-        try:
-            await asyncio.wait({flushing})
-        finally:
-            flushing.cancel()
-        flushing.result()
 
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float | None = None

@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 import nats.errors
-from nats.micro import add_service
 from nats.micro.request import Request, ServiceError
-from nats.micro.service import ServiceConfig
+from nats.micro.service import Service, ServiceConfig
 
 from events.connection import CLOSE_WITHIN_S, Connection, Unanswered
 from events.log import LogError, Unavailable
@@ -41,12 +40,13 @@ async def served(
     connection: Connection, name: str, version: str, description: str, prefix: str, handlers: Mapping[str, Handler]
 ) -> AsyncIterator[None]:
     """Answers ``<prefix>.<verb>`` with the handler of each verb, until it is left. Raises Unavailable."""
-    service = await add_service(connection.client, ServiceConfig(name=name, version=version, description=description))
+    service = Service(connection.client, ServiceConfig(name=name, version=version, description=description))
     try:
-        for verb, handler in handlers.items():
-            await service.add_endpoint(name=verb, subject=f"{prefix}.{verb}", handler=_answering(handler))
         try:
-            await connection.flush()
+            await service.start()
+            for verb, handler in handlers.items():
+                await service.add_endpoint(name=verb, subject=f"{prefix}.{verb}", handler=_answering(handler))
+            await connection.client.flush()
         except nats.errors.Error as error:
             raise Unavailable(f"{prefix}: {connection.url}: {error}") from error
         yield

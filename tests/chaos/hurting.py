@@ -17,7 +17,7 @@ from tests.chaos.plan import GUEST, NATS, SCORES, Hurt
 STORM_S = 0.3
 """Between two looks whether there is somebody to kill again."""
 RESTARTS_S, LOOK_S = 6.0, 0.05
-"""How long each that comes is told to end while it still starts; and between two looks whether one came."""
+"""For how long each that comes is told to end; and between two looks whether one came."""
 REFILL_S = 0.1
 CHUNK = bytes(1 << 20)
 

@@ -11,6 +11,7 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
+from events.client import Client
 from events.connection import Connection, Unanswered, patiently
 from events.log import Unavailable
 from events.server import EmbeddedServer
@@ -20,15 +21,14 @@ from tests.waiting import until
 
 async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: a service that was told to end in this moment ran on."""
-    connection = Connection("nats://127.0.0.1:1")
     answer, asked = asyncio.get_running_loop().create_future(), asyncio.Event()
 
-    async def flush() -> None:
+    async def flush(client: object, timeout: int) -> None:  # noqa: ASYNC109
         asked.set()
-        await asyncio.wait_for(answer, 60)
+        await asyncio.wait_for(answer, timeout)
 
-    monkeypatch.setattr(connection.client, "flush", flush)
-    flushing = asyncio.create_task(connection.flush())
+    monkeypatch.setattr("nats.aio.client.Client.flush", flush)
+    flushing = asyncio.create_task(Client().flush())
     await asked.wait()
     answer.set_result(None)
     flushing.cancel()
@@ -43,7 +43,7 @@ async def test_a_flush_that_was_cancelled_keeps_nobody_from_hearing_what_comes_b
     ending services while they start."""
     async with connected(own_server.url) as connection:
         own_server.pause()
-        flushing = asyncio.create_task(connection.flush())
+        flushing = asyncio.create_task(connection.client.flush())
         await until(lambda: connection.client._pongs, "it to be asked for")
         flushing.cancel()
         await asyncio.wait({flushing})
@@ -62,7 +62,7 @@ async def test_who_is_told_that_nobody_answers_leaves_no_connection_behind(
     async def flush() -> None:
         raise nats.errors.FlushTimeoutError
 
-    monkeypatch.setattr(connection, "flush", flush)
+    monkeypatch.setattr(connection.client, "flush", flush)
     with pytest.raises(Unavailable, match="flush timeout"):
         await connection.connect()
     assert connection.client.is_closed
@@ -103,7 +103,7 @@ async def test_only_jetstream_is_asked_again(own_server: EmbeddedServer, monkeyp
     async with connected(own_server.url) as asking, connected(own_server.url) as listening:
         for subject in ("once", "$JS.often"):
             await listening.client.subscribe(subject, cb=hear)
-            await listening.flush()
+            await listening.client.flush()
             with pytest.raises(Unanswered):
                 await asking.request(subject, b"", within_s=0.2)
         await until(lambda: heard.count("$JS.often") > 1)

@@ -286,7 +286,7 @@ async def test_an_answer_that_says_not_now_is_no_refusal(
         await message.respond(msgspec.json.encode({"error": error}))
 
     await other.client.subscribe("api", cb=answer)
-    await other.flush()
+    await other.client.flush()
     with pytest.raises(Unanswered, match=description):
         await one.ask("api")
     await one.close()

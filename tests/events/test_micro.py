@@ -59,7 +59,7 @@ async def test_a_server_that_hangs_before_it_is_served_is_unavailable(
         async def flush() -> None:
             raise nats.errors.FlushTimeoutError
 
-        monkeypatch.setattr(serving, "flush", flush)
+        monkeypatch.setattr(serving.client, "flush", flush)
         with pytest.raises(Unavailable, match=PREFIX):
             async with served(serving, "muster-test", "1.2.3", "a test", PREFIX, {"echo": echo}):
                 pass
