@@ -25,7 +25,7 @@ FLAGS = {"nats_url": "--nats", "clusters_file": "--clusters", "body_keys_file": 
 SECRET = frozenset({"nats_password"})
 
 Text = Annotated[str, Meta(min_length=1)]
-Cluster = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+Cluster = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 Concurrency = Annotated[int, Meta(ge=1, le=4096)]
 PerSecond = Annotated[float, Meta(gt=0, le=100_000)]
 

@@ -37,8 +37,8 @@ MOST_CLUSTERS = 100
 POLL_MS, TIMEOUT_MS = 5_000, 30_000
 
 Text = Annotated[str, Meta(min_length=1)]
-Uri = Annotated[str, Meta(pattern=r"^https?://[^\s/@]+(/\S*)?$")]
-Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+Uri = Annotated[str, Meta(pattern=r"^https?://[^\s/@]+(/\S*)?\Z")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 Milliseconds = Annotated[int, Meta(ge=100, le=3_600_000)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
@@ -89,7 +89,7 @@ class KubernetesCluster(msgspec.Struct, frozen=True, kw_only=True):
     uri: Uri
     user: Text
     kubeconfig: str = ""
-    namespace: Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "default"
+    namespace: Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")] = "default"
     scheduler: Text = "muster"
     dialect: Literal["coscheduling", "volcano"] = "coscheduling"
     gpu: Text = "nvidia.com/gpu"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import time
 
 import msgspec
@@ -32,8 +34,11 @@ def test_a_name_behind_the_url_is_the_clusters_as_where_it_names_a_log() -> None
     flagged = read({"cluster": "lab"}, {"MUSTER_NATS_URL": "nats://a/prod"})
     assert (flagged.nats_url, flagged.cluster) == ("nats://a", "lab"), "a child's command would read the URL's"
     assert read({"nats_url": "nats://a:4222"}, {"MUSTER_CLUSTER": "lab"}).cluster == "lab"
+    assert read({"nats_url": "nats://a/prod", "shard": "7"}, {}).shard == "7"
     with pytest.raises(InvalidSetting, match=r"^--nats, behind the URL: expected letters, .*, not 'a.b'$"):
         read({"nats_url": "nats://a/a.b"}, {})
+    with pytest.raises(InvalidSetting, match=r"^MUSTER_NATS_URL, behind the URL: "):
+        read({}, {"MUSTER_NATS_URL": "nats://a/a.b"})
     assert read({"nats_url": "log/x.db"}, {}).nats_url == "log/x.db"
 
 
@@ -54,6 +59,8 @@ def test_lists_are_separated_by_commas() -> None:
         ("MUSTER_BIND_CONCURRENCY", "1.5", "expected a whole number, not '1.5'"),
         ("MUSTER_KUBERNETES_EVENTS_PER_SECOND", "-1", "expected a number > 0.0, not '-1'"),
         ("MUSTER_CLUSTER", "a.b", "expected letters, digits, '-' and '_', at most 64, not 'a.b'"),
+        ("MUSTER_CLUSTER", "prod\n", "expected letters, digits, '-' and '_', at most 64, not 'prod\\n'"),
+        ("MUSTER_SHARD", "0\n", "expected letters, digits, '-' and '_', at most 64, not '0\\n'"),
         ("MUSTER_LOG_LEVEL", "loud", "expected one of debug, info, warning, error, not 'loud'"),
         ("MUSTER_SCHEDULER_NAMES", "a,,b", "expected some text, not ['a', '', 'b']"),
         ("MUSTER_HEALTH_PORT", "70000", "expected a whole number <= 65535, not '70000'"),
@@ -65,9 +72,19 @@ def test_a_bad_value_is_named_with_what_was_expected(variable: str, value: str, 
         read({}, {variable: value})
 
 
-def test_a_bad_flag_is_named_as_a_flag() -> None:
-    with pytest.raises(InvalidSetting, match="--bind-concurrency: expected a whole number"):
-        read({"bind_concurrency": "many"}, {})
+@pytest.mark.parametrize(
+    ("setting", "value", "complaint"),
+    [
+        ("bind_concurrency", "many", "--bind-concurrency: expected a whole number, not 'many'"),
+        ("nats_url", "", "--nats: expected some text, not ''"),
+        ("clusters_file", 1, "--clusters: expected str, not 1"),
+        ("body_keys_file", 1, "--keys: expected str, not 1"),
+        ("nats_password", 1234, "--nats-password: expected str, not ***"),
+    ],
+)
+def test_a_bad_flag_is_named_as_a_flag(setting: str, value: object, complaint: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"^{re.escape(complaint)}$"):
+        read({setting: value}, {})
 
 
 def test_an_unknown_flag_is_a_mistake_in_the_program() -> None:
@@ -77,12 +94,43 @@ def test_an_unknown_flag_is_a_mistake_in_the_program() -> None:
 
 def test_a_password_is_shown_to_nobody() -> None:
     settings = read({}, {"MUSTER_NATS_PASSWORD": "hunter2"})
-    assert settings.nats_options() == {"password": "hunter2"}
     assert "hunter2" not in repr(settings)
+    assert "nats_password='***', " in repr(settings)
+    assert "cluster='default', " in repr(settings)
+
+
+def test_what_is_given_of_the_credentials_for_nats_is_what_it_connects_with() -> None:
+    assert read({}, {}).nats_options() == {}
+    names = {
+        "user": "nats_user",
+        "password": "nats_password",
+        "user_credentials": "nats_credentials_file",
+        "ca_file": "nats_ca_file",
+        "certificate_file": "nats_certificate_file",
+        "key_file": "nats_key_file",
+        "inbox_prefix": "nats_inbox_prefix",
+    }
+    for option, name in names.items():
+        assert read({name: "given"}, {}).nats_options() == {option: "given"}
+
+
+def test_a_child_reads_the_same_settings_from_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/elsewhere")
+    monkeypatch.setenv("MUSTER_CLUSTER", "another")
+    chosen = {"cluster": "prod", "scheduler_names": ["a", "b"], "nats_password": "x", "snapshot_after_bytes": 0}
+    settings = read({**chosen, "clock_offset_ms": -5}, {})
+    environment = settings.environment()
+    child = read(environment=environment)
+    assert msgspec.structs.replace(child, holder=settings.holder) == settings
+    assert child.holder.startswith(f"{settings.holder}-")
+    assert {name: value for name, value in environment.items() if not name.startswith("MUSTER_")} == {
+        name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")
+    }
 
 
 def test_every_process_holds_under_a_name_of_its_own() -> None:
     assert read({}, {}).holder != read({}, {}).holder
+    assert read({}, {}).holder.startswith(f"{socket.gethostname()}-{os.getpid()}-")
     named = [read({}, {"MUSTER_HOLDER": "binder-0"}).holder for _ in range(2)]
     assert all(name.startswith("binder-0-") for name in named)
     assert len(set(named)) == 2, "two containers of one name are two"
