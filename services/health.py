@@ -30,19 +30,20 @@ class Health:
 
     @asynccontextmanager
     async def serve(self, host: str, port: int) -> AsyncIterator[None]:
-        """Answers probes until the block ends; port 0: nobody asks. Raises OSError when the port is taken."""
+        """Answers probes until the block ends; port 0: nobody asks. Raises OSError where that cannot be: the port is
+        taken, or there is no such host."""
         if not port:
             yield
             return
         try:
             server = await asyncio.start_server(self._answer, host, port, limit=1 << 14)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: a host that can be nobody's name
             raise OSError(f"MUSTER_HEALTH_PORT: probes cannot be answered at {host}:{port}: {error}") from error
         async with server:
             yield
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(REQUEST_WITHIN_S):
                 request = await reader.readuntil(b"\r\n\r\n")
                 _, _, target = request.partition(b" ")
