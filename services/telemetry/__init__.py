@@ -111,8 +111,9 @@ def wanted(mode: str, environment: Mapping[str, str]) -> bool:
     """auto: on when a standard variable names an exporter (other than none) or an endpoint."""
     if mode == "off" or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    named = [environment.get(f"OTEL_{signal}_EXPORTER", "none") for signal in ("TRACES", "METRICS")]
-    endpoint = any(name.startswith("OTEL_EXPORTER_OTLP_") and name.endswith("ENDPOINT") for name in environment)
+    given = {name: value for name, value in environment.items() if value}  # an empty one counts as not there
+    named = [given.get(f"OTEL_{signal}_EXPORTER", "none") for signal in ("TRACES", "METRICS")]
+    endpoint = any(name.startswith("OTEL_EXPORTER_OTLP_") and name.endswith("ENDPOINT") for name in given)
     return mode == "on" or endpoint or any(name != "none" for name in named)
 
 

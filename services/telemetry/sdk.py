@@ -131,7 +131,7 @@ def exporters(environment: Mapping[str, str]) -> tuple[list[SpanProcessor], list
 
 
 def _chosen(environment: Mapping[str, str], variable: str) -> str:
-    chosen = environment.get(variable, "otlp")
+    chosen = environment.get(variable) or "otlp"
     if chosen not in ("otlp", "console", "none"):
         raise ValueError(f"{variable}: expected otlp (over http), console or none, not {chosen!r}")
     return chosen

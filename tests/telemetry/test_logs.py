@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 import sys
 from collections.abc import Iterator
 
@@ -26,7 +28,7 @@ def test_json_lines_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("feed", "prod")
     logging.getLogger("services.feed").warning("set aside %s", "it", extra={"place": 17, "subject": "muster.prod.x"})
     line = json.loads(capsys.readouterr().err)
-    assert line.pop("time").endswith("+00:00")
+    assert re.fullmatch(r"....-..-..T..:..:..\....\+00:00", line.pop("time"))
     assert line == {
         "level": "warning",
         "service": "feed",
@@ -54,11 +56,33 @@ def test_what_is_no_json_is_written_as_text(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().err)["thing"] == "<class 'object'>"
 
 
+def test_a_name_that_is_not_utf_8_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """As it was: a traceback of the encoder, and nothing of why the service ended."""
+    name = os.fsdecode(b"\xff.pem")
+    logs.configure("feed", "prod", style="json")
+    logging.error("%s: expected certificates", name, extra={"thing": object})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["message"] == f"{name}: expected certificates"
+    assert json.loads(line)["thing"] == "<class 'object'>"
+
+
 def test_text_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     logs.configure("feed", "prod")
     logging.warning("set aside", extra={"place": 17})
-    assert capsys.readouterr().err.endswith(" feed WARNING set aside place=17\n")
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} feed WARNING set aside place=17\n", line)
+
+
+def test_text_where_it_is_asked_for_with_an_exception_below(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod", style="text")
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        logging.exception("failed")
+    first, *traceback = capsys.readouterr().err.splitlines()
+    assert first.endswith(" feed ERROR failed")
+    assert (traceback[0], traceback[-1]) == ("Traceback (most recent call last):", "ValueError: bad")
 
 
 def test_what_is_below_the_level_is_not_logged(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,6 +138,7 @@ def test_instruments_count_while_on(metrics: InMemoryMetricReader) -> None:
     [
         ("auto", {}, False),
         ("auto", {"OTEL_TRACES_EXPORTER": "none"}, False),
+        ("auto", {"OTEL_TRACES_EXPORTER": "", "OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
         ("auto", {"OTEL_TRACES_EXPORTER": "console"}, True),
         ("auto", {"OTEL_METRICS_EXPORTER": "otlp"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
@@ -154,7 +155,7 @@ def test_on_or_off_as_the_standard_variables_say(mode: str, environment: dict[st
 def test_exporters_as_the_standard_variables_say() -> None:
     none = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
     assert exporters(none) == ([], [])
-    (processor,), (reader,) = exporters({})
+    (processor,), (reader,) = exporters({"OTEL_TRACES_EXPORTER": ""})
     assert type(processor).__name__ == "BatchSpanProcessor"
     assert type(reader).__name__ == "PeriodicExportingMetricReader"
     processor.shutdown()
