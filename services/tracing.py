@@ -27,6 +27,7 @@ from services import telemetry
 from services.state.fold import State
 from services.state.groups import key_of
 from services.state.membership import members
+from services.state.records import PERMITTED
 from services.writer import Gather, Writer
 
 
@@ -167,7 +168,12 @@ class Binding:
         key = event.group
         read_ns = self._read_ns.pop(key, now_ns)
         group = self._state.groups.get(key)
-        uids = [binding.uid for assignment in event.bindings for binding in assignment.pods]
+        uids = [
+            binding.uid
+            for assignment in event.bindings
+            for binding in assignment.pods
+            if (claim := self._state.claims.get(binding.uid)) is not None and claim.stage == PERMITTED
+        ]  # of what went before its permit there will be no outcome
         if group is None or not uids:
             return
         telemetry.gang_span("permit", key, group.since, read_ns, now_ns, link=link, pods=len(uids))

@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from events.envelope import Header, decode
 from events.memory import MemoryLog
 from events.objects import Membership
 from services import telemetry
+from services.binder import core as judging
 from services.binder import service as binder
 from services.ingest import service as ingest
 from services.kubernetes.access import direct
@@ -151,9 +153,11 @@ print([name for name in sys.modules if name.startswith(("opentelemetry", "servic
 # ----------------------------------------------------------------------------------------------------- each part alone
 
 
-def replay(world: World, writer: str) -> State:
-    """What `writer` tells when it follows the log of that world."""
+def replay(world: World, writer: str, states: list[State] | None = None) -> State:
+    """What `writer` tells when it follows the log of that world; `states` gets what it folds."""
     state = State()
+    if states is not None:
+        states.append(state)
     told = traces(state, writer)
     for stored in world.log.commits:
         commit = state.apply_stored(stored)
@@ -222,6 +226,87 @@ def test_a_group_that_goes_before_its_verdict_is_forgotten(spans: InMemorySpanEx
     assert not telling._read_ns
 
 
+def test_a_pod_that_went_before_its_permit_keeps_no_trace_open(spans: InMemorySpanExporter) -> None:
+    """As it was: nobody told the end of this gang's binding, nor that of a later one of its name."""
+    world = World()
+    world.node("n0")
+    for name in ("a", "b"):
+        world.pod(name, "train", minimum=1)
+    world.plan("a")
+    verdicts = judging.decide(world.state)
+    world.deleted("b")
+    world.append("binder", verdicts, cause="decide")
+    world.bind()
+    replay(world, "binder")
+    finished = spans.get_finished_spans()
+    assert [span.name for span in finished] == ["permit", "bind", "gang"]
+    assert [(span.attributes or {})["pods"] for span in finished] == [1, 1, 1]
+
+
+def test_a_pod_that_goes_while_it_is_bound_was_not_bound(spans: InMemorySpanExporter) -> None:
+    world = World()
+    world.node("n0")
+    for name in ("a", "b"):
+        world.pod(name, "train", minimum=1)
+    world.plan("a")
+    world.judge()
+    world.deleted("b")
+    world.bind()
+    replay(world, "binder")
+    permit, bind, gang = spans.get_finished_spans()
+    assert [(span.attributes or {})["pods"] for span in (permit, bind, gang)] == [2, 1, 1]
+    assert {span.parent and span.parent.span_id for span in (permit, bind)} == {gang.context.span_id}
+    assert gang.parent is None
+
+
+@pytest.mark.parametrize("created_s", [0, 900])
+def test_each_part_begins_and_ends_with_a_commit(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, created_s: int
+) -> None:
+    """The time is the place in the log here."""
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1, created_s=created_s)
+    refused = world.propose("default/train", {"a": "n0"})
+    no = ev.ProposalRefused(group="default/train", proposal=refused, reason="NoRoom", node="n0", pod="a")
+    world.append("binder", [no], cause="decide")
+    world.plan("a")
+    proposed = world.state.sequence
+    world.propose("default/train", {})  # a later one, which is not what is waited for
+    world.judge()
+    permitted = world.state.sequence
+    world.bind()
+    bound = world.state.sequence - 1  # behind it is the fact
+    telling: list[State] = []
+    monkeypatch.setattr("services.tracing.time", SimpleNamespace(time_ns=lambda: telling[0].sequence))
+    replay(world, "binder", telling)
+    began = {span.name: (span.start_time, span.end_time) for span in spans.get_finished_spans()}
+    assert began == {
+        "permit": (proposed, permitted),
+        "bind": (permitted, bound),
+        "gang": (created_s * 10**9 or proposed, bound),
+    }
+
+
+def test_a_planner_tells_of_its_own_decisions_from_when_it_began(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1)
+    world.pod("large", cpu=99)
+    world.settle()
+    replay(world, "planner.z")
+    assert not spans.get_finished_spans()
+    assert metrics.get_metrics_data() is None
+    replay(world, "planner.a")
+    (plan,) = spans.get_finished_spans()
+    assert (plan.start_time, plan.attributes) == (-1_000_000, {"muster.group": "default/train", "pods": 1})
+    found = totals(metrics)
+    assert found["muster.pods", "placed"] == 1
+    assert found["muster.pods", "refused", "InsufficientRoom"] == 1
+
+
 def test_refusals_are_counted(metrics: InMemoryMetricReader) -> None:
     world = World()
     world.node("n0")
@@ -271,6 +356,32 @@ async def test_ingest_knows_the_first_fact_of_a_group_as_the_fold_does(spans: In
     ]
 
 
+async def test_groups_that_ingest_sees_in_one_breath_begin_with_their_own_commits(spans: InMemorySpanExporter) -> None:
+    """Two commits are sent of what was added at once; who is no candidate, or was seen before, begins nothing."""
+    world = World()
+    world.node("n0")
+    world.pod("old", "train", minimum=1)
+    writer = Writer(world.log, "ingest")
+    await writer.take(ev.IngestTaken(holder="test"))
+    taken = await world.log.end()
+    gather = TracedGather(writer, [pod.fact for pod in world.state.pods.values()])
+    gather._outbox.max_events = 2
+    foreign = msgspec.structs.replace(observed(world, "foreign", ""), candidate=False)
+    gather.add([observed(world, "old", "train"), foreign])
+    gather.add([observed(world, "x", "first"), foreign, observed(world, "y", "second"), observed(world, "x", "first")])
+    sending = asyncio.create_task(gather.run())
+    await gather.flush()
+    gather.add([observed(world, "z", "second"), gone("y"), observed(world, "v", "second")])
+    gather.add([gone(uid) for uid in ("old", "x", "z", "v", "foreign")])
+    await gather.flush()
+    sending.cancel()
+    assert not gather._members, "what is remembered of gangs goes with them"
+    told = [span.context.trace_id for span in spans.get_finished_spans() if span.name == "ingest"]
+    sdk = Sdk("test", "test", [], [])
+    begun = [("default/first", taken + 2), ("default/second", taken + 3)]
+    assert told == [sdk.gang_context(*gang).trace_id for gang in begun]
+
+
 # -------------------------------------------------------------------------------------------------------------- views
 
 
@@ -279,6 +390,10 @@ def observed(world: World, name: str, gang: str) -> ev.PodObserved:
     fact = world.state.pods["old"].fact
     membership = Membership(gang=f"default/{gang}", dialect="coscheduling/2020", declared=None) if gang else None
     return msgspec.structs.replace(fact, uid=name, name=name, gang=membership, resource_version=world.version())
+
+
+def gone(uid: str) -> ev.PodDeleted:
+    return ev.PodDeleted(uid=uid, namespace="default", name=uid)
 
 
 def by_group(spans: InMemorySpanExporter) -> dict[str, dict[str, ReadableSpan]]:
