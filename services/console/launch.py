@@ -36,6 +36,8 @@ AUTO_SHARDS = 64
 FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
 """The one writer of a federation's log; writers that every cluster's log has."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
+NEED_NATS = ("feed", "federator")
+"""Services that keep more there than a log; the others could do with a file."""
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
 USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 2, 3, 4, 5
@@ -59,7 +61,7 @@ def serve(role: str, settings: Settings) -> int:
         logger.error("OTEL_…: %s", error)
         return USAGE
     try:
-        if wrong := _no_url(settings.nats_url) or (_unusable(settings) if role == FEDERATOR else ""):
+        if wrong := _no_log(role, settings.nats_url) or (_unusable(settings) if role == FEDERATOR else ""):
             logger.error("%s", wrong)
             return USAGE
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
@@ -68,10 +70,10 @@ def serve(role: str, settings: Settings) -> int:
         telemetry.shutdown()
 
 
-def _no_url(location: str) -> str:
+def _no_log(role: str, location: str) -> str:
     """What is wrong with where the log should be."""
     try:
-        if not location.endswith(SUFFIX):
+        if role in NEED_NATS or not location.endswith(SUFFIX):
             split(location)
     except LogError as error:
         return f"--nats, MUSTER_NATS_URL: {error}"

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,14 +16,20 @@ import pytest
 
 import events as ev
 from deploy.certificates import Authority
-from events.envelope import decode
+from events.envelope import MalformedCommit, decode
 from events.homes import open_log
+from events.jetstream import JetStreamLog
+from events.lease import Lease
+from events.log import Unavailable
 from events.server import EmbeddedServer
 from services import settings
 from services.console import launch
 from services.console.processes import Child, stop
 from services.health import Health
 from services.kubernetes.access import AccessError
+from services.kubernetes.errors import Unreachable
+from services.state.form import UnknownCommit, UnknownVersion
+from services.writer import SteppedDown
 from tests.feed.commits import append
 from tests.waiting import until
 
@@ -110,6 +117,143 @@ async def test_a_planner_reaches_its_log_over_websockets(urls: tuple[str, str], 
         stop([child])
         await log.close()
     assert isinstance(decode(first[0]).events[0], ev.PlannerTaken)
+
+
+@pytest.mark.parametrize(
+    ("role", "where", "said"),
+    [
+        ("planner", "log.db", ""),
+        ("binder", "nats://a:4222", ""),
+        ("planner", "http://a", "--nats, MUSTER_NATS_URL: http://a: expected a NATS URL"),
+        ("feed", "log.db", "--nats, MUSTER_NATS_URL: log.db: expected a NATS URL"),
+        ("federator", "log.db", "--nats, MUSTER_NATS_URL: log.db: expected a NATS URL"),
+    ],
+)
+def test_where_a_log_cannot_be_is_said_before_anything_starts(role: str, where: str, said: str) -> None:
+    """As it was: a federator ended with a traceback, as its bodies and its answers need a server."""
+    assert launch._no_log(role, where).partition(" such as")[0] == said
+
+
+# ------------------------------------------------------------------------------------------------------------- the end
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        (UnknownVersion("rules version 7"), launch.UNKNOWN_COMMIT),
+        (UnknownCommit("an event that is none of ours"), launch.UNKNOWN_COMMIT),
+        (MalformedCommit("no events"), launch.UNKNOWN_COMMIT),
+        (settings.InvalidSetting("--cluster"), launch.USAGE),
+        (SteppedDown("another planner"), launch.STEPPED_DOWN),
+        (Unavailable("no answer"), launch.UNREACHABLE),
+        (Unreachable("get pods", "Unreachable", "no answer", sent=False), launch.UNREACHABLE),
+        (AccessError("no kubeconfig"), launch.UNREACHABLE),
+        (OSError("port 1 is taken"), launch.UNREACHABLE),
+    ],
+)
+async def test_a_service_says_why_it_ends_and_ends_with_that_code(
+    why: Exception, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(*_: object) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail(why))
+
+    monkeypatch.setattr(launch, "_hold_and_run", run)
+    assert await launch._serve("binder", settings.read({}, {})) == code
+    (record,) = caplog.records
+    assert str(why) in record.getMessage()
+
+
+async def test_a_bug_ends_a_service_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_hold_and_run", lambda *_: fail(KeyError("a bug")))
+    with pytest.raises(KeyError, match="a bug"):
+        await launch._serve("binder", settings.read({}, {}))
+
+
+async def fail(why: Exception) -> None:
+    raise why
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_service_that_is_told_to_end_has_cleaned_up_when_it_has(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaned = False
+
+    async def run(*_: object) -> None:
+        nonlocal cleaned
+        os.kill(os.getpid(), number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned = True
+
+    monkeypatch.setattr(launch, "_hold_and_run", run)
+    assert await launch._serve("binder", settings.read({}, {})) == 0
+    assert cleaned
+
+
+async def test_a_planner_that_is_told_to_end_may_say_that_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has not opened its log has nothing to say there, and what takes too long is cut off."""
+    health, other = Health(), Health()
+    assert launch._grace_s("planner", health) == launch._grace_s("binder", health) == 0
+    health.ready = other.ready = True
+    assert launch._grace_s("binder", other) == 0
+    stop, said = asyncio.Event(), []
+    stop.set()
+
+    async def leave(last_word: str, turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        said.append(last_word)
+
+    await launch._until(stop, leave("left", 100), lambda: launch._grace_s("planner", health))
+    monkeypatch.setattr(launch, "LEAVE_WITHIN_S", 0.0)
+    await launch._until(stop, leave("too late", 1_000_000), lambda: launch._grace_s("planner", health))
+    assert said == ["left"]
+
+
+# ------------------------------------------------------------------------------------------------------------ the seat
+
+
+async def test_a_service_that_loses_its_lease_steps_down(nats: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cancelled first, and its end is waited for."""
+    chosen = settings.read({"nats_url": nats, "cluster": "test", "lease_s": 1})
+    running, ended = asyncio.Event(), []
+
+    async def run(role: str, settings: object, log: JetStreamLog, seat: launch.Seat) -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(seat.writer)
+
+    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(launch, "_collect_seldom", lambda: None)
+    serving = asyncio.create_task(launch._serve("feed", chosen))
+    await running.wait()
+    log = await open_log(nats, "test")
+    assert isinstance(log, JetStreamLog)
+    thief = Lease(log.connection, "test", "feed", "thief")
+    last = await thief._last()
+    assert last is not None
+    await thief._publish(thief._held, last[0], thief.ttl_s)
+    assert await serving == launch.STEPPED_DOWN
+    assert ended == ["feed"]
+    await log.close()
+
+
+@pytest.mark.parametrize(
+    ("role", "shard", "writers"),
+    [
+        ("ingest", "7", ["ingest"]),
+        ("planner", "7", ["planner.7"]),
+        ("planner", "auto", [f"planner.{shard}" for shard in range(64)]),
+    ],
+)
+def test_which_seats_a_process_may_take(role: str, shard: str, writers: list[str]) -> None:
+    assert launch._writers(role, settings.read({"shard": shard}, {})) == writers
 
 
 @pytest.mark.usefixtures("collector")
