@@ -78,9 +78,8 @@ class MemoryLog:
             if batch:
                 place = batch[-1].sequence
                 yield batch
-                continue
-            self._grown.clear()
-            if place >= self._end():
+            else:
+                self._grown.clear()
                 await self._grown.wait()
 
     async def purge(self, first: int) -> None:
@@ -95,7 +94,7 @@ class MemoryLog:
 
     def _batch(self, after: int, stop: int) -> list[Stored]:
         check_place(self.cluster, after, self._purged + 1)
-        return self.commits[max(0, after - self._purged) : max(0, stop - self._purged)]
+        return self.commits[max(0, after - self._purged) : stop - self._purged]
 
     def _at(self, sequence: int) -> Stored:
         return self.commits[sequence - 1 - self._purged]

@@ -115,6 +115,8 @@ async def test_a_log_longer_than_any_page(log: EventLog) -> None:
     commits = await collect(log.read())
     assert [number_of(commit) for commit in commits] == list(range(1, 701))
     assert sequences(await collect(log.read(100, 690))) == list(range(101, 691))
+    assert sequences(await collect(log.follow(100), 600)) == list(range(101, 701))
+    assert all([batch async for batch in log.read(until=10_000)]), "what is not there yet is no batch"
 
 
 async def test_follow_catches_up_and_then_waits(log: EventLog) -> None:
@@ -193,6 +195,8 @@ async def test_a_log_begins_at_1_until_it_is_purged(log: EventLog) -> None:
     assert (await log.first(), await log.end()) == (7, 10)
     assert sequences(await collect(log.read())) == [7, 8, 9, 10]
     assert sequences(await collect(log.read(6, 8))) == [7, 8]
+    last = await log.last(subjects.subject(log.cluster, "binder"))
+    assert (last and last.sequence) == 10
     assert await append(log, "binder", 11, 10) == 11
     await log.purge(5)  # gone already
     assert await log.first() == 7
@@ -226,9 +230,17 @@ async def test_who_reads_only_what_was_purged_is_told(log: EventLog) -> None:
         await collect(log.read(2, 4))
 
 
-async def test_who_follows_from_the_beginning_finds_it_far_behind_1(log: EventLog) -> None:
+async def test_who_begins_at_the_beginning_finds_it_close_behind_1(log: EventLog) -> None:
+    await fill(log, "binder", 10)
+    await log.purge(2)
+    assert sequences(await collect(log.read())) == list(range(2, 11))
+    assert sequences(await collect(log.follow(), 9)) == list(range(2, 11))
+
+
+async def test_who_begins_at_the_beginning_finds_it_far_behind_1(log: EventLog) -> None:
     await fill(log, "binder", 1100)
     await log.purge(1099)
+    assert sequences(await collect(log.read())) == [1099, 1100]
     assert sequences(await collect(log.follow(), 2)) == [1099, 1100]
 
 
