@@ -61,8 +61,9 @@ def test_what_is_rejected_names_what_was_expected(odd: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["junk", "spec", "status"])
-def test_what_is_nested_too_deeply_costs_no_page(field: str) -> None:
-    deep = msgspec.Raw(b"[" * DEEP + b"]" * DEEP)
+@pytest.mark.parametrize("nested", [b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP])
+def test_what_is_nested_too_deeply_costs_no_page(field: str, nested: bytes) -> None:
+    deep = msgspec.Raw(nested)
     odd = {"metadata": metadata("odd", "default"), field: {"deep": deep, "minMember": deep}}
     first, second = POD_GROUP.page(page(odd, {"metadata": metadata("g"), "spec": {"minMember": 2}}))[1]
     assert (first.metadata.name, second.spec.min_member) == ("odd", 2)
