@@ -1,0 +1,157 @@
+"""Jobs of a namespace: what is asked of the API server, and what is read of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from services.kubernetes.access import direct
+from services.kubernetes.errors import Unreachable
+from services.kubernetes.gang_jobs import GangJobs, GangPod, Job, pointer
+
+
+class Server:
+    """Answers each request with the next of its answers (None: it is not there), and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.url, self.over = "", asyncio.Event()
+        self.answers: list[Any] = []
+        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+        """Verb, path, query, body."""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.asked.append((request.method, request.path, dict(request.query), msgspec.json.decode(body or b"null")))
+        if not self.answers:
+            await self.over.wait()
+        answer = self.answers.pop(0)
+        if answer is None:
+            return web.json_response({"code": 404, "reason": "NotFound"}, status=404)
+        if isinstance(answer, bytes):
+            return web.Response(body=answer, content_type="application/json")
+        date = f"Mon, 23 Nov 2026 12:00:0{len(self.asked)} GMT"
+        return web.json_response(answer, headers={"Date": date})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    served = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", served.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    served.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield served
+    served.answers.append({})
+    served.over.set()
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def jobs(server: Server) -> AsyncIterator[GangJobs]:
+    async with GangJobs(direct(server.url), "training") as opened:
+        yield opened
+
+
+def page(*names: str, token: str = "") -> dict[str, Any]:
+    return {"metadata": {"continue": token}, "items": [{"metadata": {"name": name}} for name in names] or None}
+
+
+async def test_a_list_goes_on_to_its_last_page(server: Server, jobs: GangJobs) -> None:
+    server.answers = [page("a", "b", token="more"), page("c", token="and more"), page()]
+    found, _ = await jobs.jobs("app=x")
+    assert [job.metadata.name for job in found] == ["a", "b", "c"]
+    asked = {"labelSelector": "app=x", "limit": "1000"}
+    path = "/apis/batch/v1/namespaces/training/jobs"
+    assert server.asked == [
+        ("GET", path, asked, None),
+        ("GET", path, {**asked, "continue": "more"}, None),
+        ("GET", path, {**asked, "continue": "and more"}, None),
+    ]
+
+
+async def test_a_list_tells_the_servers_clock(server: Server, jobs: GangJobs) -> None:
+    server.answers = [page("a")]
+    assert (await jobs.jobs("app=x"))[1] == "Mon, 23 Nov 2026 12:00:01 GMT"
+
+
+async def test_an_answer_that_is_no_kubernetes_object_is_none(server: Server, jobs: GangJobs) -> None:
+    """A proxy that answers in the server's place; whether it passed an effect on, nobody knows."""
+    server.answers = [b"<html>", b"[]"]
+    with pytest.raises(Unreachable, match=r"get jobs\.batch training/a: .*Unreadable: expected an object: ") as told:
+        await jobs.get_job("a")
+    assert told.value.sent
+    with pytest.raises(Unreachable, match="list pods training: ") as told:
+        await jobs.pods("app=x")
+    assert told.value.sent
+
+
+async def test_a_job_that_is_not_there_is_none(server: Server, jobs: GangJobs) -> None:
+    server.answers = [None]
+    assert await jobs.get_job("a") is None
+
+
+async def test_a_server_that_says_nothing_is_asked_for_as_long_as_was_said(server: Server) -> None:
+    async with GangJobs(direct(server.url), "training", timeout_s=0.01) as impatient:
+        with pytest.raises(Unreachable, match="delete jobs"):
+            async with asyncio.timeout(20):  # less than without that word
+                await impatient.delete("a", "uid-1")
+
+
+async def test_what_belongs_to_a_job_goes_with_it(server: Server, jobs: GangJobs) -> None:
+    server.answers = [{}]
+    await jobs.delete("a", "uid-1")
+    options = {"preconditions": {"uid": "uid-1"}, "propagationPolicy": "Background"}
+    assert server.asked == [("DELETE", "/apis/batch/v1/namespaces/training/jobs/a", {}, options)]
+
+
+async def test_a_job_is_resumed_if_what_was_read_of_it_stands(server: Server, jobs: GangJobs) -> None:
+    server.answers = [{}]
+    await jobs.resume("a", {("metadata", "uid"): "uid-1"}, "example/phase~1", "released")
+    assert server.asked[0][3] == [
+        {"op": "test", "path": "/metadata/uid", "value": "uid-1"},
+        {"op": "replace", "path": "/metadata/annotations/example~1phase~01", "value": "released"},
+        {"op": "replace", "path": "/spec/suspend", "value": False},
+    ]
+
+
+def test_a_pointer_is_written_as_json_patch_has_it() -> None:
+    assert pointer(("a/b", "~1", "")) == "/a~1b/~01/"
+
+
+def test_a_condition_counts_where_it_is_true() -> None:
+    conditions = [{"type": "Failed", "status": "False"}, {"type": "Complete", "status": "True"}, {"type": "Suspended"}]
+    job = msgspec.convert({"metadata": {}, "status": {"conditions": conditions}}, Job)
+    assert [job.is_so(each) for each in ("Failed", "Complete", "Suspended", "Other")] == [False, True, False, False]
+    bare = msgspec.convert({"metadata": {}}, Job)
+    assert not bare.is_so("Complete")
+    assert bare.says("anything") == ""
+    assert (bare.spec.parallelism, bare.spec.completions, bare.spec.suspend) == (1, 1, None)
+
+
+FIRST, LAST = "2026-11-23T12:00:00Z", "2026-11-23T12:00:05Z"
+LAST_MS = 1_795_435_205_000
+
+
+@pytest.mark.parametrize(
+    ("states", "started_ms"),
+    [
+        (None, 0),
+        ([], 0),
+        ([None, {}, {"waiting": {}}], 0),
+        ([{"running": {"startedAt": None}}, {"terminated": {}}], 0),
+        ([{"running": {"startedAt": LAST}}, {"running": {"startedAt": FIRST}}, {}], LAST_MS),
+        ([{"running": {"startedAt": FIRST}}, {"terminated": {"startedAt": LAST}}, None], LAST_MS),
+    ],
+)
+def test_a_pod_has_started_when_its_last_container_has(states: list[Any] | None, started_ms: int) -> None:
+    statuses = None if states is None else [{"state": state} for state in states]
+    pod = msgspec.convert({"metadata": {}, "status": {"containerStatuses": statuses}}, GangPod, strict=False)
+    assert (pod.started_ms, pod.job, pod.is_over) == (started_ms, "", False)
