@@ -19,7 +19,7 @@ from deploy.certificates import Authority
 from events.envelope import MalformedCommit, decode
 from events.homes import open_log
 from events.jetstream import JetStreamLog
-from events.lease import Lease
+from events.lease import Lease, Watch, holder_of
 from events.log import Unavailable
 from events.server import EmbeddedServer
 from services import settings
@@ -242,6 +242,35 @@ async def test_a_service_that_loses_its_lease_steps_down(nats: str, monkeypatch:
     assert await serving == launch.STEPPED_DOWN
     assert ended == ["feed"]
     await log.close()
+
+
+@pytest.mark.parametrize("role", ["feed", "binder"])
+async def test_a_service_that_ends_hands_its_lease_over(nats: str, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and not when its time is over; then nothing of the process is on the server any more."""
+    chosen = settings.read({"nats_url": nats, "cluster": "test", "lease_s": 60})
+    health, seats = Health(), []
+
+    async def run(role: str, settings: object, log: JetStreamLog, seat: launch.Seat) -> None:
+        if seat.turn is not None:
+            await seat.turn()
+        seats.append((health.ready, seat, log))
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(launch, "_collect_seldom", lambda: None)
+    serving = asyncio.create_task(launch._hold_and_run(role, chosen, asyncio.Event(), health))
+    await until(lambda: seats, "the seat")
+    ((ready, seat, log),) = seats
+    assert ready
+    assert (seat.writer, isinstance(seat.leases, Watch), seat.turn is not None) == (role, *[role == "binder"] * 2)
+    other = await open_log(nats, "test")
+    assert isinstance(other, JetStreamLog)
+    assert (await holder_of(other.connection, "test", role)) == chosen.holder
+    serving.cancel()
+    await asyncio.wait({serving})
+    assert (await holder_of(other.connection, "test", role)) == ""
+    assert log.connection.client.is_closed
+    await other.close()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from events.connection import Connection
 from events.homes import open_log
 from events.server import EmbeddedServer
 from events.server_cluster import ServerCluster, TlsFiles
-from events.tls import Untrusted
+from events.tls import HANG_UPS, InTheClear, Trust, Untrusted
 from tests.waiting import until
 
 HOST = "127.0.0.1"
@@ -166,6 +166,26 @@ async def test_servers_trust_each_other_by_certificate(files: Files, tmp_path: P
         log = await open_log(servers.url, cluster, create=True, replicas=2, ca_file=files.ca)
         assert await log.end() == 0
         await log.close()
+
+
+def test_the_verdict_waits_until_each_server_had_its_turn() -> None:
+    trust = Trust(2, used=True)
+    for round_ in range(2):
+        assert trust.failed(OSError("nobody is there")) == ""
+        assert trust.failed(InTheClear()) == "", f"round {round_}: the other one may be better"
+        assert trust.failed(OSError("nobody is there")) == "", "which says nothing about trust"
+        assert trust.failed(ConnectionResetError()).startswith("the NATS server offers no TLS")
+        trust.restored()
+
+
+def test_servers_that_hang_up_time_and_again_refuse_the_certificate() -> None:
+    """The alert that said so was lost. Without TLS a server that hangs up is only one that hangs up."""
+    trust, plain = Trust(2, certificate_file="own.pem", used=True), Trust(2)
+    ends = [ConnectionResetError(), BrokenPipeError()] * HANG_UPS
+    assert [trust.failed(end) for end in ends[:-1]] == [""] * (2 * HANG_UPS - 1)
+    assert trust.failed(TimeoutError()) == ""
+    assert "certificate (own.pem): it hangs up behind the handshake" in trust.failed(ends[-1])
+    assert {plain.failed(end) for end in ends} == {""}
 
 
 PATIENCE_OF_ASYNCIO_S = 30.0
