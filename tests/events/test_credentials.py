@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from events.connection import Connection
-from events.credentials import InvalidCredentials, read
+from events.credentials import File, InvalidCredentials, read
 from events.server import EmbeddedServer
 
 OPERATOR, ACCOUNT, USER = 14 << 3, 0, 20 << 3
@@ -97,6 +97,7 @@ async def test_a_server_of_accounts_takes_the_user(file: Path, tmp_path: Path) -
         (None, "No such file"),
         ("", "expected a .creds file of NATS, with a user's JWT and the seed of his key"),
         (creds("a.b.c", ""), "expected a .creds file of NATS"),
+        (creds("", user.seed), "expected a .creds file of NATS"),
         (creds("a.b.c", "SU?"), "the seed is damaged, or none of a user"),
         (creds("a.b.c", user.seed[:-1]), "the seed is damaged"),
         (creds("a.b.c", user.seed.replace("OV", "OW")), "the seed is damaged"),
@@ -111,6 +112,21 @@ async def test_what_is_no_credentials_file_is_named_before_anything_is_sent(
         file.write_text(text)
     with pytest.raises(InvalidCredentials, match=f"{file}: .*{said}"):
         await Connection("nats://127.0.0.1:1").connect(user_credentials=str(file))
+
+
+def test_a_file_that_is_renewed_counts_from_the_next_connection_on(file: Path) -> None:
+    """One that is gone, or half written, counts as it was: the client never stops reconnecting."""
+    asked = File(str(file))
+    first, jwt = asked.sign("nonce"), asked.jwt()
+    renewed = Key(USER, b"n" * 32)
+    file.write_text(creds("a.new.one", renewed.seed))
+    second = asked.sign("nonce")
+    assert second != first
+    assert (asked.jwt(), jwt != b"a.new.one") == (b"a.new.one", True)
+    file.write_text(creds("a.newer.one", ""))
+    assert (asked.sign("nonce"), asked.jwt()) == (second, b"a.new.one")
+    file.unlink()
+    assert (asked.sign("nonce"), asked.jwt()) == (second, b"a.new.one")
 
 
 def test_the_seed_is_read_as_nats_writes_it(file: Path) -> None:

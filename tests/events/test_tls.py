@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,6 +177,25 @@ def test_the_verdict_waits_until_each_server_had_its_turn() -> None:
         assert trust.failed(OSError("nobody is there")) == "", "which says nothing about trust"
         assert trust.failed(ConnectionResetError()).startswith("the NATS server offers no TLS")
         trust.restored()
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (
+            "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+            "refuses this client's certificate (none): certificate required; expected",
+        ),
+        ("WRONG_VERSION_NUMBER", ""),
+        (None, ""),
+    ],
+)
+def test_an_alert_is_the_servers_word(reason: str | None, said: str) -> None:
+    error = ssl.SSLError(1, "as the library has it")
+    error.reason = reason  # type: ignore[assignment]
+    told = Trust(used=True).failed(error)
+    assert said in told
+    assert bool(told) is bool(said)
 
 
 def test_servers_that_hang_up_time_and_again_refuse_the_certificate() -> None:
