@@ -197,10 +197,10 @@ def _bundled() -> tuple[str, Version] | None:
 def _version_of(binary: str) -> Version:
     """(0,) for what does not answer as a nats-server does."""
     try:
-        answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+        answer = subprocess.run([binary, "--version"], capture_output=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return (0,)
-    return _version(answer)
+    return _version(answer.decode(errors="replace"))
 
 
 def _version(text: str) -> Version:

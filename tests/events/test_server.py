@@ -130,7 +130,7 @@ def test_a_newer_one_on_path_is_taken(
     assert (find_binary()[0] == str(other)) is taken
 
 
-@pytest.mark.parametrize(("version", "good"), [("2.11.0", True), ("2.10.9", False), ("none", False)])
+@pytest.mark.parametrize(("version", "good"), [("2.11.0", True), ("2.10.9", False), ("none", False), ("\\0377", False)])
 def test_without_a_bundled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, good: bool) -> None:
     other = fake_binary(tmp_path, version)
     monkeypatch.setenv("PATH", str(tmp_path))
