@@ -229,8 +229,11 @@ class Watch:
         self._heard: dict[str, tuple[float, Held]] = {}
         """subject → when its last message came, and what it said."""
         self._listening: Subscription | None = None
+        self._since_s = float("inf")
+        """When it began to listen. What the server forgot while it hung, its holder claims within a lease's time."""
 
     async def __aenter__(self) -> Watch:
+        self._since_s = asyncio.get_running_loop().time()
         self._listening = await self._connection.client.subscribe(subject(self._cluster, self._roles), cb=self._hear)
         return self
 
@@ -240,10 +243,14 @@ class Watch:
                 await self._listening.unsubscribe()
 
     async def is_free(self, role: str) -> bool:
-        """Whether nobody holds it. False while the server does not answer: somebody might. Raises Denied, Refused."""
+        """Whether nobody holds it. False while the server does not answer, and until this has listened for a lease's
+        time: somebody might. Raises Denied, Refused."""
+        now_s = asyncio.get_running_loop().time()
         heard_s, held = self._heard.get(subject(self._cluster, role), (float("-inf"), _NOBODY))
-        if asyncio.get_running_loop().time() - heard_s < self._ttl_s / 2:
+        if now_s - heard_s < self._ttl_s / 2:
             return held == _NOBODY
+        if now_s - self._since_s < self._ttl_s:
+            return False
         with suppress(Unanswered):
             holder = await holder_of(self._connection, self._cluster, role)
             return holder == "" and self._connection.answers_for_s() >= self._ttl_s

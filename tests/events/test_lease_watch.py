@@ -79,7 +79,8 @@ async def test_an_observer_finds_a_dead_holders_lease_run_out(server: EmbeddedSe
 async def test_a_lease_that_nobody_ever_held_is_free(server: EmbeddedServer, cluster: str) -> None:
     async with connected(server.url) as connection, Lease(connection, cluster, "binder", "me") as held:
         async with Watch(connection, cluster, "planner.*", TTL_S) as watch:
-            assert await watch.is_free("planner.7")
+            assert not await watch.is_free("planner.7"), "a holder would be heard within a lease's time"
+            await answered(lambda: watch.is_free("planner.7"), "nobody to be heard")
         assert not held.lost.is_set()
 
 
@@ -103,6 +104,7 @@ async def test_after_a_silence_a_lease_that_is_not_there_is_its_holders_for_one_
         Lease(connection, cluster, "binder", "me"),
         Watch(connection, cluster, "planner.*", TTL_S) as watch,
     ):
+        await answered(lambda: watch.is_free("planner.0"), "nobody to be heard")
         monkeypatch.setattr(connection, "answers_for_s", lambda: TTL_S - 0.1)
         assert not await watch.is_free("planner.0")
         monkeypatch.setattr(connection, "answers_for_s", lambda: TTL_S)
