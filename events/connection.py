@@ -217,14 +217,14 @@ class Connection:
         """Until the connection is made, and its inbox heard, or it is known that it cannot be. Raises as `connect`."""
         refused = self._refused = asyncio.get_running_loop().create_future()
         await self._first_of({connecting, refused})
-        if not connecting.done() and not refused.done():
-            raise Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s{self._why()}")
+        if not connecting.done():
+            silent = Unavailable(f"{self.url}: no NATS server answered within {CONNECT_WITHIN_S:.0f} s{self._why()}")
+            raise refused.result() if refused.done() else silent
         try:
-            if connecting.done():
-                connecting.result()
-                self._inbox = self.client.new_inbox()
-                await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-                await self.client.flush()
+            connecting.result()
+            self._inbox = self.client.new_inbox()
+            await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+            await self.client.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
             raise Unavailable(f"{self.url}: {error}") from error
         except (AttributeError, LookupError, TypeError) as error:  # nats-py takes what it is told for what it expects

@@ -85,6 +85,23 @@ def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:
     return WriteBehind(decider, client, holder="test", busy=lambda: False, rates=rates), outcomes  # type: ignore[arg-type]
 
 
+def notice(writer: WriteBehind, world: World, since: int = 0) -> None:
+    """What the log says, but for so many commits."""
+    for stored in world.log.commits[since:]:
+        writer.notice(decode(stored))
+
+
+def running(size: int) -> World:
+    """A gang of so many pods, ``default/train``, that is bound to one node."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", size)
+    for number in range(size):
+        world.pod(f"train-{number}", "train")
+    world.settle()
+    return world
+
+
 def said(log: MemoryLog) -> list[ev.Event]:
     return [event for stored in log.commits for event in decode(stored).events]
 
@@ -103,8 +120,7 @@ class Reader:
         self.seen = 0
 
     def notice(self) -> None:
-        for stored in self.world.log.commits[self.seen :]:
-            self.writer.notice(decode(stored))
+        notice(self.writer, self.world, self.seen)
         self.seen = len(self.world.log.commits)
 
     async def round(self, *, logged: bool = True) -> None:

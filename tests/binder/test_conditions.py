@@ -11,7 +11,7 @@ import pytest
 import events as ev
 from events.envelope import decode
 from services.binder.service.write_behind import Rate
-from tests.binder.behind import Client, Reader, behind, told
+from tests.binder.behind import Client, Reader, behind, notice, told
 from tests.world import World
 
 
@@ -21,8 +21,7 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     client = Client()
     client.elsewhere = "4711"
     writer, outcomes = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     await told(writer)
     assert not outcomes
     assert (client.conditions, list(writer._pods)) == ([], ["waits"])
@@ -48,8 +47,7 @@ async def test_a_pod_that_is_another_or_bound_by_now_is_not_told_that_it_waits(w
 
     client.get_pod = get_pod  # type: ignore[method-assign]
     writer, outcomes = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     await told(writer)
     assert not writer._pods
     assert not outcomes
@@ -66,8 +64,7 @@ async def test_a_pod_that_comes_to_a_gang_that_was_refused_is_told_what_it_waits
     before = len(world.log.commits)
     world.pod("train-1", "train")
     world.settle()
-    for stored in world.log.commits[before:]:
-        writer.notice(decode(stored))
+    notice(writer, world, before)
     await writer._round(Rate(1_000.0), writer._due_conditions)
     assert client.conditions == ["train-1"]
     assert [one["reason"] for one in client.said] == ["WaitingForMembers"]
@@ -84,8 +81,7 @@ async def test_pods_that_wait_are_told_when_their_pod_group_comes_and_cannot_be_
     for event in (ev.DeclarationRejected(**about, resource_version="1", **what), ev.RejectionEnded(**about)):
         before = len(world.log.commits)
         world.facts(event)
-        for stored in world.log.commits[before:]:
-            writer.notice(decode(stored))
+        notice(writer, world, before)
         await writer._round(Rate(1_000.0), writer._due_conditions)
         writer._report_conditions()
     rejected, waits = (one["message"] for one in client.said)
@@ -101,8 +97,7 @@ async def test_a_condition_whose_write_had_no_answer_is_not_taken_for_the_one_be
     world.pod("waits", cpu=200)
     world.settle()
     writer, outcomes = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     await told(writer)
     world.append("binder", outcomes, cause="outcome")
     first = world.state.cohorts[world.state.groups["pod/default/waits"].cohort]
@@ -123,8 +118,7 @@ async def test_a_condition_whose_write_had_no_answer_is_not_taken_for_the_one_be
 async def test_after_a_start_conditions_are_said_again_that_a_binder_before_may_have_changed(world: World) -> None:
     """The simulator of faults found it, seed 8091: it had told the pod something else, and ended before the log knew."""
     before, outcomes = behind(world, Client())
-    for stored in world.log.commits:
-        before.notice(decode(stored))
+    notice(before, world)
     await told(before)
     world.append("binder", outcomes, cause="outcome")
     client = Client()
@@ -175,8 +169,7 @@ async def test_a_word_of_which_the_log_hears_late_is_taken_back_if_it_is_not_tru
 async def test_a_pod_that_is_placed_before_its_write_begins_is_not_told_that_it_waits(world: World) -> None:
     client = Client()
     writer, _ = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     chosen = list(writer._due_conditions(10))
     world.node("n1", cpu=400)
     world.pass_s(20)
@@ -192,8 +185,7 @@ async def test_a_condition_says_since_when_and_keeps_that_when_only_its_message_
     writer, _ = behind(world, client)
     for reason in ("", "InsufficientRoom"):
         world.state.pods["waits"].reported = reason
-        for stored in world.log.commits:
-            writer.notice(decode(stored))
+        notice(writer, world)
         await writer._round(Rate(1_000.0), writer._due_conditions)
     first, again = client.said
     assert datetime.fromisoformat(first["lastTransitionTime"]).tzinfo is not None
@@ -204,8 +196,7 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
     client = Client()
     client.elsewhere = "4711"
     writer, _ = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     await writer._round(Rate(1_000.0), writer._due_conditions)
     assert list(writer._versions) == ["waits"]
     assert writer._in_doubt == {"waits"}

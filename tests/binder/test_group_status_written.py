@@ -11,7 +11,7 @@ from events.envelope import decode
 from services.binder.report import scheduled
 from services.binder.service.write_behind import Rate
 from services.kubernetes.errors import Unreachable
-from tests.binder.behind import Client, Reader, behind
+from tests.binder.behind import Client, Reader, behind, notice, running
 from tests.world import World
 
 
@@ -50,12 +50,7 @@ async def test_a_pod_group_that_somebody_else_wrote_is_looked_at_now_and_written
 @pytest.mark.parametrize("resumed", [False, True])
 async def test_a_pod_that_is_gone_at_once_counts_no_longer_in_the_status_of_its_pod_group(resumed: bool) -> None:
     """Deleted by force, or while nobody looked: no fact says before that it is on its way out."""
-    world = World()
-    world.node("n0")
-    world.pod_group("train", 2)
-    for name in ("train-0", "train-1"):
-        world.pod(name, "train")
-    world.settle()
+    world = running(2)
     reader = Reader(world)
     if resumed:
         reader.writer.resume()
@@ -92,11 +87,7 @@ async def test_a_gang_runs_once_its_binding_has_an_answer() -> None:
     ],
 )
 async def test_a_gang_says_what_became_of_its_pod(happens: Callable[[World], None], phase: str) -> None:
-    world = World()
-    world.node("n0")
-    world.pod_group("train", 1)
-    world.pod("train-0", "train")
-    world.settle()
+    world = running(1)
     reader = Reader(world)
     await reader.round()
     happens(world)
@@ -124,8 +115,7 @@ async def test_no_more_is_written_at_a_time_than_may_be_and_the_oldest_first() -
         world.pod(f"{name}-0", name)
     world.plan()
     writer, _ = behind(world, Client())
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     for name in ("a", "b", "c"):
         writer._events.append(scheduled(ev.PodBound(uid=name, namespace="default", name=name, node="n0"), 1))
     for due in (writer._due_gangs, writer._due_conditions, writer._due_events):
@@ -215,11 +205,7 @@ async def test_a_gang_that_a_pod_left_for_another_says_so() -> None:
 
 
 async def test_what_has_finished_stays_finished_when_its_pods_are_removed() -> None:
-    world = World()
-    world.node("n0")
-    world.pod_group("train", 1)
-    world.pod("train-0", "train")
-    world.settle()
+    world = running(1)
     world.finished("train-0")
     reader = Reader(world)
     await reader.round()
@@ -232,11 +218,7 @@ async def test_what_has_finished_stays_finished_when_its_pods_are_removed() -> N
 @pytest.mark.parametrize("stands", ["Finished", "Failed", "Completed", "Running"])
 async def test_what_has_ended_has_ended_after_a_takeover_too(stands: str) -> None:
     """Its pods are gone, so that the log says no more than that it has none."""
-    world = World()
-    world.node("n0")
-    world.pod_group("train", 1)
-    world.pod("train-0", "train")
-    world.settle()
+    world = running(1)
     world.finished("train-0", succeeded=stands != "Failed")
     world.deleted("train-0")
     reader = Reader(world)
@@ -255,12 +237,7 @@ async def test_what_has_ended_has_ended_after_a_takeover_too(stands: str) -> Non
 
 async def test_a_gang_that_failed_and_was_removed_failed_and_does_not_run() -> None:
     """The simulator of faults found it: it said Failed, and that its other pods ran, when they had been evicted."""
-    world = World()
-    world.node("n0")
-    world.pod_group("train", 2)
-    for name in ("train-0", "train-1"):
-        world.pod(name, "train")
-    world.settle()
+    world = running(2)
     reader = Reader(world)
     world.finished("train-0", succeeded=False)
     await reader.round()
@@ -273,13 +250,7 @@ async def test_a_gang_that_failed_and_was_removed_failed_and_does_not_run() -> N
 async def test_a_gang_that_failed_is_pending_again_when_too_few_pods_come() -> None:
     """The simulator of faults found it, seed 311: that was due already while how it had ended was left, so that it seemed
     to have been written."""
-    world = World()
-    world.node("n0")
-    world.pod_group("train", 3)
-    pods = ["train-0", "train-1", "train-2"]
-    for name in pods:
-        world.pod(name, "train")
-    world.settle()
+    world, pods = running(3), ["train-0", "train-1", "train-2"]
     world.finished(pods[0], succeeded=False)
     reader = Reader(world)
     await reader.round()
@@ -315,8 +286,7 @@ async def test_what_was_written_to_a_pod_group_is_forgotten_with_it(world: World
     writer, _ = behind(world, Client())
 
     async def rounds() -> None:
-        for stored in world.log.commits[seen:]:
-            writer.notice(decode(stored))
+        notice(writer, world, seen)
         await writer._round(Rate(1_000.0), writer._due_gangs)
 
     seen = 0

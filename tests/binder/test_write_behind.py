@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 import events as ev
-from events.envelope import decode
 from services.binder.service import write_behind
 from services.binder.service.write_behind import Rate, Write
 from services.kubernetes.errors import Forbidden, NotFound
-from tests.binder.behind import Client, Reader, behind, said
+from tests.binder.behind import Client, Reader, behind, notice, said
 from tests.waiting import until
 from tests.world import World
 
@@ -24,8 +23,7 @@ from tests.world import World
 async def test_a_burst_of_events_keeps_no_pod_from_hearing_why_it_waits(world: World) -> None:
     client = Client()
     writer, outcomes = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     running = asyncio.create_task(writer.run())
     while not outcomes:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
@@ -39,8 +37,7 @@ async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: Worl
     """The simulator of faults found it, seed 462: the write begins a turn of the loop after it was chosen."""
     client = Client()
     writer, _ = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     chosen = list(writer._due_conditions(10))
     world.deleted("waits")
     assert [await write.make() for write in chosen] == [0]
@@ -50,8 +47,7 @@ async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: Worl
 async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_unawaited(world: World) -> None:
     """The simulator of faults warned of it, now and then: a binder that ends in the middle of a round."""
     writer, _ = behind(world, Client())
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         running = asyncio.create_task(writer._round(Rate(1_000.0), writer._due_conditions))
@@ -76,8 +72,7 @@ async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monke
     world.pod("waits", cpu=200)
     world.settle()
     writer, outcomes = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     client.away = True
     running = asyncio.create_task(writer.run())
     while len(writer._failed) < 3:  # noqa: ASYNC110
@@ -149,8 +144,7 @@ async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) 
         return bindings
 
     writer._busy = busy
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     running = asyncio.create_task(writer.run())
     while looks < 6:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
@@ -241,11 +235,9 @@ async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(
     world.settle()
     writer, outcomes = behind(world, client)
     running = asyncio.create_task(writer.run())
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     await asked.wait()
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     while not (client.conditions == ["waits"] and len(client.events) > 50 and outcomes):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     running.cancel()
@@ -268,14 +260,12 @@ async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: 
     monkeypatch.setattr(write_behind, "EVENTS_KEPT", 5)
     client = Client()
     writer, _ = behind(world, client)
-    for stored in world.log.commits:
-        writer.notice(decode(stored))
+    notice(writer, world)
     client.away = True
     for _ in range(2):
         await writer._round(Rate(1_000.0), writer._due_events)
         assert len(writer._failed) == 5
-        for stored in world.log.commits:
-            writer.notice(decode(stored))
+        notice(writer, world)
     client.away = False
     await writer._round(Rate(1_000.0), writer._due_events)
     assert client.events == [one.name for one in said(world.log) if isinstance(one, ev.PodBound)][-5:]
