@@ -7,6 +7,9 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
+# The processes that demo and tests start, these by the hundred, compile nothing anew, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test tests check lint types e2e chaos fuzz bench faults schema lock
 
 # uv takes seconds for what takes pip half a minute; pip may be told of a registry that uv is not.
@@ -33,9 +36,6 @@ types: $(READY)
 
 # Twice as many as CI has cores: while some wait for servers, the others compute.
 WORKERS := -n 4
-
-# The processes that tests start by the hundred compile nothing anew, whatever the shell says.
-test: export PYTHONDONTWRITEBYTECODE :=
 
 # mypy keeps one core busy for half a minute, so tests begin beside it.
 test: lint  ## everything that needs neither Go nor a cluster
