@@ -137,13 +137,13 @@ class EmbeddedServer:
         return self.store / "nats-server.log"
 
     def _configuration(self, version: Version) -> str:
-        """Text in nats-server's own format; its strings are quoted as JSON's are."""
+        """Text in nats-server's own format."""
         lines = [
             "host: 127.0.0.1",
             f"port: {self.port or -1}",
             f"max_payload: {MAX_PAYLOAD_BYTES}",
-            f"ports_file_dir: {json.dumps(str(self.store))}",
-            f"jetstream {{ store_dir: {json.dumps(str(self.store))}, sync_interval: always",
+            f"ports_file_dir: {quoted(self.store)}",
+            f"jetstream {{ store_dir: {quoted(self.store)}, sync_interval: always",
             f"{self.jetstream} }}",
         ]
         if version >= FEATURE_FLAGS_SINCE:
@@ -164,6 +164,12 @@ class EmbeddedServer:
 
     def _log_end(self) -> str:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
+
+
+def quoted(path: Path) -> str:
+    """As nats-server's configuration has a path, whatever its bytes are. What JSON writes as ``\\u00fc`` it does not know."""
+    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in os.fsencode(path))
+    return f'"{"".join(plain)}"'
 
 
 def find_binary() -> tuple[str, Version]:

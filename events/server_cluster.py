@@ -7,13 +7,12 @@ take it while its server is down.
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from events.server import EmbeddedServer
+from events.server import EmbeddedServer, quoted
 
 NAMES = ("one", "two", "three", "four", "five")
 
@@ -27,8 +26,8 @@ class TlsFiles(NamedTuple):
 
     def block(self, more: str = "") -> str:
         """nats-server's ``tls`` block."""
-        quoted = {"ca_file": self.authority, "cert_file": self.certificate, "key_file": self.key}
-        return "tls { " + ", ".join(f"{name}: {json.dumps(str(path))}" for name, path in quoted.items()) + f"{more} }}"
+        files = {"ca_file": self.authority, "cert_file": self.certificate, "key_file": self.key}
+        return "tls { " + ", ".join(f"{name}: {quoted(path)}" for name, path in files.items()) + f"{more} }}"
 
 
 class ServerCluster:

@@ -52,6 +52,14 @@ def test_it_is_ready_when_start_returns_and_gone_when_stop_does(tmp_path: Path) 
         _ = server.pid
 
 
+@pytest.mark.parametrize("name", ["Jörg", "日本", 'a "b" \\c', "a\nb", os.fsdecode(b"\xff")])
+def test_its_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """As it was: `muster demo` below a home with an umlaut ended with a parse error of the server's configuration."""
+    with EmbeddedServer(tmp_path / name) as server:
+        assert answers(server.port)
+    assert (tmp_path / name / "jetstream").is_dir()
+
+
 def test_two_servers_have_two_ports(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path / "a") as first, EmbeddedServer(tmp_path / "b") as second:
         assert first.port != second.port
