@@ -61,7 +61,7 @@ def serve(role: str, settings: Settings) -> int:
         logger.error("OTEL_…: %s", error)
         return USAGE
     try:
-        if wrong := _no_log(role, settings.nats_url) or (_unusable(settings) if role == FEDERATOR else ""):
+        if wrong := _no_log(role, settings.nats_url):
             logger.error("%s", wrong)
             return USAGE
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
@@ -80,23 +80,21 @@ def _no_log(role: str, location: str) -> str:
     return ""
 
 
-def _unusable(settings: Settings) -> str:
-    """What is wrong with the federator's files."""
+def _federation(settings: Settings) -> tuple[Any, Any]:
+    """What the federator's files say: its clusters, and the cipher of its bodies. Raises InvalidSetting, AccessError."""
     from services.federator.backends import opening
     from services.federator.bodies import Cipher, InvalidKey
     from services.federator.clusters import InvalidClusters
 
     for flag, file in (("--clusters", settings.clusters_file), ("--keys", settings.body_keys_file)):
         if not file:
-            return f"{flag}: missing; expected a file (docs/federation.md)"
+            raise InvalidSetting(f"{flag}: missing; expected a file (docs/federation.md)")
     try:
-        opening.load(Path(settings.clusters_file))
-        Cipher(opening.read_keys(Path(settings.body_keys_file)))
+        return opening.usable(Path(settings.clusters_file)), Cipher(opening.read_keys(Path(settings.body_keys_file)))
     except InvalidClusters as error:
-        return str(error)
+        raise InvalidSetting(str(error)) from error
     except InvalidKey as error:
-        return f"{settings.body_keys_file}: {error}"
-    return ""
+        raise InvalidSetting(f"{settings.body_keys_file}: {error}") from error
 
 
 def _collect_seldom() -> None:
@@ -201,8 +199,7 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
     _collect_seldom()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
-        if role == "ingest":
-            _check_access(settings)
+        _check_files(role, settings)
         log = await open_log(
             settings.nats_url, settings.cluster, create=True, replicas=settings.log_replicas, **settings.nats_options()
         )
@@ -327,8 +324,7 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
     from services.federator import bodies, service
     from services.federator.backends import opening
 
-    clusters = opening.load(Path(settings.clusters_file))
-    keys = opening.read_keys(Path(settings.body_keys_file))
+    clusters, cipher = _federation(settings)
     bucket = Bucket(log.connection, bodies_bucket(settings.cluster), settings.log_replicas)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         reaches = opening.reaches(clusters, Path(settings.clusters_file).parent, log.connection)
@@ -337,7 +333,7 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
         federator = service.Federator(
             log,
             reaches,
-            bodies.Bodies(bodies.BucketBlobs(bucket), bodies.Cipher(keys)),
+            bodies.Bodies(bodies.BucketBlobs(bucket), cipher),
             holder=settings.holder,
             clock_offset_ms=settings.clock_offset_ms,
             snapshots=_taking(settings),
@@ -351,12 +347,15 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
             await running
 
 
-def _check_access(settings: Settings) -> None:
-    """It is read again when it is this process's turn, as it may change until then; but a standby that could not take
-    over says so now. Raises AccessError."""
-    from services.kubernetes import access
+def _check_files(role: str, settings: Settings) -> None:
+    """They are read again when it is this process's turn, as they may change until then; but a standby that could not
+    take over says so now. Raises AccessError, InvalidSetting."""
+    if role == "ingest":
+        from services.kubernetes import access
 
-    access.load(settings.kubeconfig or None)
+        access.load(settings.kubeconfig or None)
+    elif role == FEDERATOR:
+        _federation(settings)
 
 
 def _client(settings: Settings, connections: int = 16) -> Any:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -295,12 +296,15 @@ def test_which_seats_a_process_may_take(role: str, shard: str, writers: list[str
         ("federator", "feed", "federation"),
     ],
 )
-async def test_nobody_writes_into_a_log_of_the_other_kind(tmp_path: Path, writer: str, role: str, kind: str) -> None:
+async def test_nobody_writes_into_a_log_of_the_other_kind(
+    tmp_path: Path, writer: str, role: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As it was: of a cluster's log that a federator had taken `verify` said that all was reproduced, and saw nothing."""
     chosen = settings.read({"nats_url": str(tmp_path / "log.db"), "cluster": "test"})
     log = await open_log(chosen.nats_url, chosen.cluster, create=True)
     await append(log, writer, [ev.Ticked(time_ns=0, jumped_ns=0)])
     await log.close()
+    monkeypatch.setattr(launch, "_check_files", lambda *_: None)
     with pytest.raises(settings.InvalidSetting, match=f"--cluster test: .*: this is the log of a {kind}$") as refused:
         async with asyncio.timeout(60):
             await launch._hold_and_run(role, chosen, asyncio.Event(), Health())
@@ -313,4 +317,43 @@ async def test_an_ingest_without_access_to_its_cluster_is_never_ready(tmp_path: 
     health = Health()
     with pytest.raises(AccessError, match="none: expected a kubeconfig file"):
         await launch._hold_and_run("ingest", chosen, asyncio.Event(), health)
+    assert not health.ready
+
+
+GOOD = "clusters: {a: {uri: http://h, user: u, token: {env: T}}}"
+NO_AUTHORITY = "clusters: {a: {uri: http://h, user: u, token: {env: T}, ca_file: none.pem}}"
+NO_KUBECONFIG = "clusters: {a: {kind: kubernetes, uri: http://h, user: u, kubeconfig: none}}"
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize(
+    ("clusters", "keys", "said", "code"),
+    [
+        ("", "", "--clusters: missing; expected a file", launch.USAGE),
+        (GOOD, "", "--keys: missing; expected a file", launch.USAGE),
+        ("clusters: {}", "k", "clusters.yaml: expected a mapping", launch.USAGE),
+        (NO_AUTHORITY, "k", r"clusters.yaml: clusters.a.ca_file: expected certificates in PEM", launch.USAGE),
+        (NO_KUBECONFIG, "k", r"clusters.a.kubeconfig: .*none: expected a kubeconfig file", launch.UNREACHABLE),
+        (GOOD, "k", "keys: expected at least one key", launch.USAGE),
+    ],
+)
+async def test_a_federator_whose_files_cannot_be_used_is_never_ready(
+    clusters: str, keys: str, said: str, code: int, tmp_path: Path
+) -> None:
+    """Nor when they became so while it waited for its turn. As it was: a standby took over and ended with a traceback."""
+    for name, text in (("clusters.yaml", clusters), ("keys", keys)):
+        (tmp_path / name).write_text(text)
+    given = {
+        "clusters_file": clusters and str(tmp_path / "clusters.yaml"),
+        "body_keys_file": keys and str(tmp_path / "keys"),
+    }
+    chosen, health = settings.read({"nats_url": "nats://127.0.0.1:1", **given}, {}), Health()
+    log: Any = None
+    for beginning in (
+        launch._hold_and_run("federator", chosen, asyncio.Event(), health),
+        launch._run("federator", chosen, log, launch.Seat("federator", asyncio.Event())),
+    ):
+        with pytest.raises((settings.InvalidSetting, AccessError), match=said) as told:
+            await beginning
+        assert launch._exit_code(told.value) == code
     assert not health.ready

@@ -30,6 +30,21 @@ def load(file: Path) -> tuple[Cluster, ...]:
         raise InvalidClusters([f"{file}: expected a clusters file: {reason}"]) from None
 
 
+def usable(file: Path) -> tuple[Cluster, ...]:
+    """Its clusters, and that the files which they name can be read. Raises InvalidClusters, which names the file, and
+    AccessError."""
+    clusters = load(file)
+    for cluster in clusters:
+        try:
+            if isinstance(cluster, OpenPaiCluster):
+                _trusting(cluster, file.parent)
+            else:
+                _access(cluster, file.parent)
+        except InvalidClusters as error:
+            raise InvalidClusters([f"{file}: {problem}" for problem in error.problems]) from error
+    return clusters
+
+
 def reaches(clusters: Iterable[Cluster], directory: Path, connection: Connection | None = None) -> dict[str, Reach]:
     """By account, as jobs name it. `connection`: over which clusters' own logs are read. Raises as `open_backend`."""
     return {
@@ -59,12 +74,11 @@ def open_backend(cluster: Cluster, directory: Path) -> Backend:
                 lists_per_minute=cluster.limits.lists_per_minute,
                 submissions_per_hour=cluster.limits.submissions_per_hour,
             ),
-            ssl_context=_trusting(cluster, _path(directory, cluster.ca_file)),
+            ssl_context=_trusting(cluster, directory),
             timeout_s=timeout_s,
         )
     placing = Placing(scheduler=cluster.scheduler, dialect=cluster.dialect, gpu=cluster.gpu)
-    reached = access.load(_path(directory, cluster.kubeconfig) or None)
-    return Kubernetes(reached, cluster.namespace, placing, timeout_s=timeout_s)
+    return Kubernetes(_access(cluster, directory), cluster.namespace, placing, timeout_s=timeout_s)
 
 
 def read_keys(file: Path) -> list[str]:
@@ -80,11 +94,18 @@ def _path(directory: Path, path: str) -> str:
     return str(directory / os.path.expanduser(path)) if path else ""  # not Path.expanduser, which may raise
 
 
-def _trusting(cluster: OpenPaiCluster, ca_file: str) -> ssl.SSLContext | None:
-    if not ca_file:
+def _trusting(cluster: OpenPaiCluster, directory: Path) -> ssl.SSLContext | None:
+    if not cluster.ca_file:
         return None
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        return ssl.create_default_context(cafile=_path(directory, cluster.ca_file))
     except OSError as error:  # SSLError is one
         said = f"clusters.{cluster.alias}.ca_file: expected certificates in PEM: {error}"
         raise InvalidClusters([said]) from error
+
+
+def _access(cluster: KubernetesCluster, directory: Path) -> access.Access:
+    try:
+        return access.load(_path(directory, cluster.kubeconfig) or None)
+    except access.AccessError as error:
+        raise access.AccessError(f"clusters.{cluster.alias}.kubeconfig: {error}") from error
