@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Thread
 from typing import Any
 
 from opentelemetry.context import Context
@@ -21,8 +24,11 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags,
 from opentelemetry.trace.propagation import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+SENT_WITHIN_S = 5.0
+"""What no collector has taken by then is lost: whoever runs a service does not wait for it, nor does its standby."""
 Attributes = Mapping[str, str | int | float | bool]
 
+_logger = logging.getLogger("muster.telemetry")
 _propagator = TraceContextTextMapPropagator()
 _fixed: ContextVar[SpanContext | None] = ContextVar("fixed", default=None)
 
@@ -106,8 +112,15 @@ class Sdk:
         return SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
 
     def shutdown(self) -> None:
-        self._traces.shutdown()
-        self._metrics.shutdown()
+        """Sends what is pending. OpenTelemetry's own goes on for a minute where no collector takes it."""
+        sending = [Thread(target=provider.shutdown, daemon=True) for provider in (self._traces, self._metrics)]
+        for each in sending:
+            each.start()
+        until_s = time.monotonic() + SENT_WITHIN_S
+        for each in sending:
+            each.join(max(0.0, until_s - time.monotonic()))
+        if any(each.is_alive() for each in sending):
+            _logger.warning("no collector took what was pending within %g s: it is lost", SENT_WITHIN_S)
 
 
 def exporters(environment: Mapping[str, str]) -> tuple[list[SpanProcessor], list[MetricReader]]:

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -211,6 +211,24 @@ def test_otlp_over_http_reaches_the_collector() -> None:
             thread.join()
     assert b"judge" in received["/v1/traces"]
     assert b"muster.log.commits" in received["/v1/metrics"]
+
+
+def test_a_collector_that_hangs_keeps_no_process_from_ending(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: a service that was told to end, or was replaced, waited for 20 s behind its end."""
+    monkeypatch.setattr("services.telemetry.sdk.SENT_WITHIN_S", 0.01)
+    answered, sent = threading.Event(), []
+
+    class Hanging(SpanProcessor):
+        def shutdown(self) -> None:
+            sent.append(answered.wait(60))
+
+    telemetry.attach(Sdk("binder", "prod", [Hanging()], []))
+    telemetry.shutdown()
+    assert not sent
+    answered.set()
+    assert "no collector took what was pending" in caplog.text
 
 
 def _run_with_a_span(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
