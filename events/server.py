@@ -168,7 +168,9 @@ class EmbeddedServer:
 
 def quoted(path: Path) -> str:
     """As nats-server's configuration has a path, whatever its bytes are. It does not know JSON's ``\\u00fc``."""
-    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in os.fsencode(path))
+    plain = (
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in os.fsencode(path)
+    )
     return f'"{"".join(plain)}"'
 
 

@@ -6,6 +6,8 @@ import base64
 import binascii
 import hashlib
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from events.connection import Connection
 from events.credentials import File, InvalidCredentials, read
 from events.server import EmbeddedServer
+from tests.waiting import until
 
 OPERATOR, ACCOUNT, USER = 14 << 3, 0, 20 << 3
 
@@ -26,8 +29,9 @@ class Key:
         self.seed = _written(bytes([0x90 | kind >> 5, (kind & 0x1F) << 3]) + seed)
         self.public = _written(bytes([kind]) + self._key.public_key().public_bytes_raw())
 
-    def jwt(self, subject: str, kind: str, **claims: object) -> str:
-        said = {"iat": 1_700_000_000, "iss": self.public, "sub": subject, "name": kind, "jti": ""}
+    def jwt(self, subject: str, kind: str, until_s: int = 0, **claims: object) -> str:
+        said: dict[str, object] = {"iat": 1_700_000_000, "iss": self.public, "sub": subject, "name": kind, "jti": ""}
+        said |= {"exp": until_s} if until_s else {}
         said["jti"] = hashlib.sha256(json.dumps(said).encode()).hexdigest()
         head = {"typ": "JWT", "alg": "ed25519-nkey"}
         text = f"{_part(head)}.{_part({**said, 'nats': {'type': kind, 'version': 2, **claims}})}"
@@ -67,28 +71,53 @@ def creds(jwt: str, seed: str) -> str:
     )
 
 
+def sign(file: Path, until_s: int = 0) -> None:
+    """The user may come, with this file, until then; 0: for good."""
+    file.write_text(creds(account.jwt(user.public, "user", until_s, subs=-1, data=-1, payload=-1), user.seed))
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "user.creds"
-    path.write_text(creds(account.jwt(user.public, "user", subs=-1, data=-1, payload=-1), user.seed))
+    sign(path)
     return path
 
 
-async def test_a_server_of_accounts_takes_the_user(file: Path, tmp_path: Path) -> None:
-    """As it was: the package that nats-py signs with was not installed, and every start ended with a traceback."""
+@pytest.fixture
+def of_accounts(tmp_path: Path) -> Iterator[EmbeddedServer]:
     accounts = {key.public: operator.jwt(key.public, "account", limits=LIMITS) for key in (account, system)}
     extra = (
         f"operator: {operator.jwt(operator.public, 'operator')}\nsystem_account: {system.public}\n"
         f"resolver: MEMORY\nresolver_preload: {json.dumps(accounts)}\n"
     )
     with EmbeddedServer(tmp_path / "nats", extra=extra) as server:
-        connection = await Connection(server.url).connect(user_credentials=str(file))
-        try:
-            heard = await connection.client.subscribe("greetings")
-            await connection.client.publish("greetings", b"hello")
-            assert (await heard.next_msg(30)).data == b"hello"
-        finally:
-            await connection.close()
+        yield server
+
+
+async def test_a_server_of_accounts_takes_the_user(file: Path, of_accounts: EmbeddedServer) -> None:
+    """As it was: the package that nats-py signs with was not installed, and every start ended with a traceback."""
+    connection = await Connection(of_accounts.url).connect(user_credentials=str(file))
+    try:
+        heard = await connection.client.subscribe("greetings")
+        await connection.client.publish("greetings", b"hello")
+        assert (await heard.next_msg(30)).data == b"hello"
+    finally:
+        await connection.close()
+
+
+async def test_whose_time_is_over_comes_back_with_what_the_file_says_then(
+    file: Path, of_accounts: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: the client closed for good, and the service ended for a connection that was closed."""
+    sign(file, until_s=int(time.time()) + 4)
+    connection = await Connection(of_accounts.url).connect(user_credentials=str(file))
+    sign(file)
+    try:
+        await until(lambda: connection.generation, "the connection with the renewed file")
+        await connection.client.flush()
+    finally:
+        await connection.close()
+    assert "user authentication expired" in caplog.text
 
 
 @pytest.mark.parametrize(
