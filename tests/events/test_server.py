@@ -73,6 +73,7 @@ def test_it_comes_back_at_the_same_port(tmp_path: Path) -> None:
     server.start()
     assert server.port == port
     assert answers(port)
+    assert len(list(tmp_path.glob("*.ports"))) == 1, "what the one that was killed left might be read for this one's"
     server.stop()
 
 
@@ -82,6 +83,35 @@ def test_a_stopped_process_can_be_ended(tmp_path: Path) -> None:
     os.kill(pid, signal.SIGSTOP)
     server.stop()
     assert not alive(pid)
+    assert "Server Exiting" in server.log_path.read_text(), "in order, and not by SIGKILL"
+
+
+def test_one_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "STOPPED_WITHIN_S", 0.01)
+    deaf = subprocess.Popen(["sh", "-c", "trap '' TERM; echo; exec sleep 600"], stdout=subprocess.PIPE)
+    with deaf:
+        assert deaf.stdout is not None
+        deaf.stdout.readline()
+        server = EmbeddedServer(tmp_path)
+        server._process = deaf
+        server.stop()
+        assert not alive(deaf.pid)
+
+
+def test_one_that_never_becomes_ready_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "READY_WITHIN_S", 0.05)
+    asked: list[int] = []
+    monkeypatch.setattr(servers, "_port_of", lambda directory, pid: asked.append(pid))
+    server = EmbeddedServer(tmp_path)
+    with pytest.raises(ServerError, match="did not become ready"):
+        server.start()
+    assert not server.alive
+    assert not alive(asked[0])
+
+
+def test_an_interrupt_at_the_terminal_is_its_parents(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server:
+        assert os.getsid(server.pid) == server.pid
 
 
 def test_starting_twice_is_refused(tmp_path: Path) -> None:
@@ -95,7 +125,7 @@ def test_it_syncs_always(tmp_path: Path) -> None:
 
 
 def test_the_log_tells_why_it_did_not_start(tmp_path: Path) -> None:
-    with pytest.raises(ServerError, match="Parse error"):
+    with pytest.raises(ServerError, match=r"ended with status 1:\n.*Parse error"):
         EmbeddedServer(tmp_path, extra="nonsense: {").start()
 
 
@@ -136,6 +166,13 @@ def test_a_newer_one_on_path_is_taken(
     other = fake_binary(tmp_path, version)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert (find_binary()[0] == str(other)) is taken
+
+
+def test_what_is_no_program_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = fake_binary(tmp_path, "")
+    other.write_bytes(b"\x7fELF")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert find_binary()[0] != str(other)
 
 
 @pytest.mark.parametrize(("version", "good"), [("2.11.0", True), ("2.10.9", False), ("none", False), ("\\0377", False)])
