@@ -17,8 +17,10 @@ from services.console.demo.cluster_view import bar, picture
 from services.console.demo.command import acts_of
 from services.console.demo.workload import nodes, workload
 from services.simulator.kubelet import DURATION
+from services.simulator.traces import DLRM
 from tests.console.test_simulate import GANG, node, pod, pod_group
 from tests.console.test_simulate import workload as owner
+from tests.dialects.trace import drawn, write
 from tests.world import World
 
 runner = CliRunner()
@@ -89,6 +91,19 @@ def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
         check=True,
     )
     assert json.loads(again.stdout)["digest"] == found["digest"]
+
+
+def test_a_trace_brings_its_nodes_and_its_gang_groups(tmp_path: Path) -> None:
+    services = list(drawn(3))
+    write(tmp_path / DLRM, services)
+    trace = ["--trace", "dlrm", "--dir", str(tmp_path), "--gang-groups", "strict", "--limit", str(len(services) - 1)]
+    kept = ["--keep", str(tmp_path / "kept")]
+    done = subprocess.run([*DEMO, *trace, *kept, "--json"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    of_two = sum(row["app_name"] != "app_2" for row in services)
+    assert (found["pods_bound"], found["gangs_bound"], found["waiting"]) == (of_two, 4, 0)
+    assert found["verified"] is found["settled"] is True
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -20,9 +20,10 @@ from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
 from services.simulator.manifests import load_yaml
 from services.state.validate import validate_state
+from tests import shared
 from tests.manifests import GANG, pod_group
 
-SHARED = Path(__file__).parents[3] / "shared" / "manifests" / "coscheduling"
+SHARED = shared.SHARED / "manifests" / "coscheduling"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"
 GOLDEN = Path(__file__).parent / "golden"
 

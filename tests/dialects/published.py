@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from services.simulator.manifests import load_yaml
+from tests import shared
 
 Object = dict[str, Any]
 
-SHARED = Path(__file__).parents[3] / "shared" / "manifests"
+SHARED = shared.SHARED / "manifests"
 DIRECTORIES = ("coscheduling", "koordinator", "kube-batch", "kubeflow", "native", "volcano")
 there = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is not there")
 K = "gang.scheduling.koordinator.sh/"

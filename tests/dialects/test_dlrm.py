@@ -68,7 +68,9 @@ async def test_services_of_two_roles_are_placed_whole_or_wait_for_a_reason(
 
 @pytest.mark.skipif(not TRACE.is_file(), reason="../shared is not there")
 @pytest.mark.parametrize("mode", MODES)
-def test_the_services_of_a_real_cluster(mode: str) -> None:
-    fates = check(*run(TRACE, mode, "binpack"))
+async def test_the_services_of_a_real_cluster(mode: str) -> None:
+    simulation, objects = run(TRACE, mode, "binpack")
+    fates = check(simulation, objects)
     assert fates.total() == 156
     assert fates["bound"] >= 150
+    assert (await verify(simulation.log)).verified

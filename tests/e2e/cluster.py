@@ -30,7 +30,6 @@ from services.state.records import BOUND_CLAIM, FAILED, PERMITTED, SUCCEEDED
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "deploy" / "manifests"
-SHARED = ROOT.parent / "shared"
 COMMAND = Path(sys.executable).with_name("muster")
 NAMESPACE = "muster-system"
 WITH_ACCOUNT = ("ingest", "binder")

@@ -8,7 +8,8 @@ from deploy.e2e.api import Api, ApiError
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import gangs, node, nodes, pod
-from tests.e2e.cluster import SHARED, check_gangs, check_room, documents, until
+from tests.e2e.cluster import check_gangs, check_room, documents, until
+from tests.shared import SHARED
 
 
 async def test_a_bound_pod_runs_on_a_node_that_kwok_keeps(api: Api, kubelets: Process) -> None:

@@ -7,7 +7,8 @@ import pytest
 from deploy.e2e.api import Api, Object, path_of
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import gang, gangs, node, nodes, pod, pod_group
-from tests.e2e.cluster import SHARED, Muster, documents, until
+from tests.e2e.cluster import Muster, documents, until
+from tests.shared import SHARED
 
 COSCHEDULING = SHARED / "manifests" / "coscheduling"
 AS_THEY_ARE = {"MUSTER_SCHEDULER_NAMES": "muster,default-scheduler"}

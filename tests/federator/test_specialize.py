@@ -17,9 +17,10 @@ from services.documents import load_all
 from services.federator.backends import MARKER, Owner
 from services.federator.mcc import InvalidJob, load, parse
 from services.federator.specialize import name_on, specialize, to_yaml
+from tests import shared
 from tests.federator.jobs import EXAMPLE, document, federated
 
-SHARED = Path(__file__).parents[3] / "shared" / "manifests" / "openpai"
+SHARED = shared.SHARED / "manifests" / "openpai"
 A1 = Owner(federation="fed", job="u1", cluster="a1")
 
 

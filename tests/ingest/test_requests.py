@@ -83,6 +83,51 @@ def test_a_resize_counts_for_the_most_that_it_may_take(
     assert found["cpu_milli"] == milli
 
 
+def test_a_resize_that_is_deferred_counts_as_it_was_asked_for() -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    actual = {"name": "c", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}
+    found = requests_of(
+        containers=[container(cpu="2")], status={"conditions": [condition], "containerStatuses": [actual]}
+    )
+    assert found["cpu_milli"] == 2000
+
+
+@pytest.mark.parametrize(("always", "milli"), [(True, 4000), (False, 1000)])
+def test_of_init_containers_sidecars_alone_are_resized(always: bool, milli: int) -> None:
+    actual = {"name": "i", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "2"}}
+    found = requests_of(
+        containers=[container(cpu="1")],
+        initContainers=[container("i", always=always, cpu="1")],
+        status={"initContainerStatuses": [actual]},
+    )
+    assert found["cpu_milli"] == milli
+
+
+@pytest.mark.parametrize(
+    ("infeasible", "actuated", "milli"), [(False, "1", 2000), (False, "3", 3000), (True, "1", 1500), (True, "3", 3000)]
+)
+def test_requests_of_the_pod_itself_are_resized_alike(infeasible: bool, actuated: str, milli: int) -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    found = requests_of(
+        containers=[container(cpu="1")],
+        resources={"requests": {"cpu": "2"}},
+        status={
+            "conditions": [condition] if infeasible else [],
+            "resources": {"requests": {"cpu": actuated}},
+            "allocatedResources": {"cpu": "1500m"},
+        },
+    )
+    assert found["cpu_milli"] == milli
+
+
+def test_of_the_pod_itself_huge_pages_count_and_other_resources_do_not() -> None:
+    found = requests_of(
+        containers=[container(**{"hugepages-2Mi": "2Mi"})],
+        resources={"requests": {"hugepages-2Mi": "6Mi", "ephemeral-storage": "1Gi"}},
+    )
+    assert found == {"hugepages-2Mi": 6 << 20, "pods": 1}
+
+
 @pytest.mark.parametrize("quantity", ["abc", "-1", "1Ei"])
 def test_what_cannot_be_counted_is_named_and_counts_as_more_than_any_node_has(quantity: str) -> None:
     problems: list[Any] = []

@@ -34,7 +34,7 @@ from events.log import EventLog
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from services.ingest import service
-from services.ingest.decoding import POD
+from services.ingest.decoding import POD, Kind
 from services.ingest.differ import Ingest
 from services.kubernetes import discovery
 from services.kubernetes.access import direct
@@ -165,6 +165,36 @@ async def test_a_watch_that_is_cut_resumes_without_a_list(cluster: SimulatedClus
         await running.says(lambda: running.agrees_with(cluster))
         assert listing.hits == 0
         assert len(running.seen(PodObserved)) == 12
+
+
+async def test_bookmarks_keep_the_place_of_a_watch_fresh_in_which_nothing_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes are quiet for hours while pods come and go; by then the history does not reach back to the last node."""
+    marked = {"Node": 0}
+    line = Kind.line
+
+    def noted(kind: Kind[Any], raw: bytes) -> tuple[str, Any]:
+        happened, seen = line(kind, raw)
+        if happened == "BOOKMARK":
+            marked[kind.name] = int(seen.metadata.resource_version)
+        return happened, seen
+
+    monkeypatch.setattr(Kind, "line", noted)
+    async with (
+        SimulatedCluster(kubelet=False, bookmark_every_s=0.02) as cluster,
+        ingesting(MemoryLog("test"), cluster) as running,
+    ):
+        await until(lambda: marked["Node"], "the nodes to be watched")
+        listing = cluster.faults.plan(verb="list", resource="nodes", times=0)
+        cluster.create(pod("c"))
+        cluster.drop_history()
+        begins = cluster.api.store.revision
+        await until(lambda: marked["Node"] >= begins, "a bookmark behind the beginning of the history")
+        assert cluster.cut_watches("nodes") == 1
+        cluster.create(node("n3"))
+        await running.says(lambda: running.agrees_with(cluster))
+        assert listing.hits == 0
 
 
 async def test_a_watch_too_far_behind_lists_again(cluster: SimulatedCluster, log: EventLog) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from events import envelope
-from events.objects import HostPort, PreferredTerm, SelectorRequirement, SelectorTerm, Taint
+from events.objects import HostPort, PreferredTerm, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.planner.core import decide_now
 from services.planner.placement import CHUNK_PODS, Placed, Room
 from services.state import snapshot
@@ -318,6 +318,19 @@ def test_prefer_no_schedule_comes_last() -> None:
         world.pod(name)
         world.settle()
     assert world.where("a", "b", "c") == ["n1", "n1", "n0"]
+
+
+def test_prefer_no_schedule_is_nothing_to_who_tolerates_it() -> None:
+    world = World()
+    world.node("n0", cpu=64, taints=(Taint(key="x", value="", effect="PreferNoSchedule"),))
+    world.node("n1", cpu=2)
+    world.pod("plain")
+    fact = world.state.classes[world.scheduling_class()].fact
+    exists = Toleration(key="x", operator="Exists", value="", effect="PreferNoSchedule")
+    world.facts(msgspec.structs.replace(fact, digest="tolerant", tolerations=(exists,)))
+    world.pod("tolerant", of="tolerant")
+    world.settle()
+    assert world.where("plain", "tolerant") == ["n1", "n0"]
 
 
 # ------------------------------------------------------------------------------------------- the same on every machine

@@ -9,8 +9,9 @@ import pytest
 
 from services.simulator.manifests import ManifestError, load_yaml, read_yaml
 from services.simulator.offline import served
+from tests import shared
 
-SHARED = Path(__file__).parents[3] / "shared" / "manifests"
+SHARED = shared.SHARED / "manifests"
 
 GOOD = """
 # a comment, an empty document, two objects

@@ -20,8 +20,9 @@ from services.simulator.traces import (
     openb_nodes,
     openb_pods,
 )
+from tests import shared
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
+SHARED = shared.SHARED / "traces"
 real = pytest.mark.skipif(not SHARED.is_dir(), reason="the traces are not here")
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
