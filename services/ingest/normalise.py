@@ -219,7 +219,8 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def _unsupported(spec: PodSpec, affinity: Affinity) -> tuple[str, ...]:
-    """The hard constraints that this version does not honour."""
+    """The hard constraints that this version does not honour. Of disks that pods name by themselves: that two pods on one
+    node may not share one (VolumeRestrictions)."""
     volumes = spec.volumes or ()
     spreads = spec.topology_spread_constraints or ()
     found = {
@@ -232,6 +233,10 @@ def _unsupported(spec: PodSpec, affinity: Affinity) -> tuple[str, ...]:
             spread.when_unsatisfiable == "DoNotSchedule" for spread in spreads
         ),
         "resourceClaims": bool(spec.resource_claims),
+        "gcePersistentDisk": any(volume.gce_persistent_disk is not None for volume in volumes),
+        "awsElasticBlockStore": any(volume.aws_elastic_block_store is not None for volume in volumes),
+        "iscsi": any(volume.iscsi is not None for volume in volumes),
+        "rbd": any(volume.rbd is not None for volume in volumes),
     }
     return tuple(name for name, present in found.items() if present)
 

@@ -95,9 +95,15 @@ class Container(Object):
 
 
 class Volume(Object):
+    """The last four are disks by themselves, which pods on one node may not share."""
+
     name: str = ""
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = None
+    iscsi: Present | None = None
+    rbd: Present | None = None
 
 
 class NodeSelectorRequirement(Object):

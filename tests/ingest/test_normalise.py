@@ -170,6 +170,10 @@ def test_host_ports_count_for_containers_sidecars_and_the_hosts_network() -> Non
             "topologySpreadConstraints DoNotSchedule",
         ),
         ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
+        ({"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}, "gcePersistentDisk"),
+        ({"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "d"}}]}, "awsElasticBlockStore"),
+        ({"volumes": [{"name": "v", "iscsi": {"iqn": "d", "lun": 0}}]}, "iscsi"),
+        ({"volumes": [{"name": "v", "rbd": {"image": "d"}}]}, "rbd"),
     ],
 )
 def test_hard_constraints_that_are_not_honoured_are_named(spec: dict[str, Any], named: str) -> None:
