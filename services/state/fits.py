@@ -23,6 +23,7 @@ _OF_TAINTS = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 """What a toleration compares: a decimal integer (KEP-5471), not ``007``."""
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 """Who tolerates this goes to unschedulable nodes, whether they have the taint or not."""
+_WERE_UNSCHEDULABLE = "node(s) were unschedulable"
 _EVERY_ADDRESS = "0.0.0.0"
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
@@ -61,7 +62,7 @@ def turned_away(tainted: Taints, tolerations: tuple[Toleration, ...]) -> str:
     """Why nodes that are tainted like this turn the pod away; empty: they do not."""
     unschedulable, taints = tainted
     if unschedulable and untolerated((_UNSCHEDULABLE,), tolerations):
-        return "node(s) were unschedulable"
+        return _WERE_UNSCHEDULABLE
     taint = untolerated(taints, tolerations)
     return "" if taint is None else f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
 
@@ -271,12 +272,29 @@ def _holders(table: NodeTable, port: HostPort) -> list[int]:
 # ------------------------------------------------------------------------------------------------------- and why not
 
 
+MOST_TAINTS = 16
+"""That a refusal names. It stands on each pod that waits, and each node may have a taint of its own name."""
+_OTHER_TAINTS = "node(s) had untolerated taint(s)"
+"""The kube-scheduler's words for all of them, from v1.35 on."""
 RESOURCE_WORDS = {
     "cpu_milli": "Insufficient cpu",
     "memory_bytes": "Insufficient memory",
     "ephemeral_storage_bytes": "Insufficient ephemeral-storage",
     "pods": "Too many pods",
 }
+
+
+def _turned_away(table: NodeTable, rows: Mask, info: ClassInfo) -> Counter[str]:
+    """Reason → number of these rows, where nodes are unschedulable or tainted; of the taints, those of most nodes."""
+    nodes = np.bincount(table.taint_codes[rows], minlength=len(table.taint_sets)).tolist()
+    away: Counter[str] = Counter()
+    for tainted, here in zip(table.taint_sets, nodes, strict=True):
+        if here and (reason := turned_away(tainted, info.fact.tolerations)):
+            away[reason] += here
+    named = sorted(away.keys() - {_WERE_UNSCHEDULABLE}, key=lambda reason: (-away[reason], reason))
+    for reason in named[MOST_TAINTS:]:
+        away[_OTHER_TAINTS] += away.pop(reason)
+    return away
 
 
 def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -> dict[str, int]:
@@ -299,11 +317,9 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -
         word = "node(s) didn't satisfy plugin(s) [NodeAffinity]" if only else "pod affinity terms conflict"
         count(word, int(others.sum()))
         left &= ~others
-    for code, tainted in enumerate(table.taint_sets):
-        if reason := turned_away(tainted, info.fact.tolerations):
-            away = left & (table.taint_codes == code)
-            count(reason, int(away.sum()))
-            left &= ~away
+    for reason, nodes in _turned_away(table, left, info).items():
+        count(reason, nodes)
+    left &= _tolerated(table, info)
     selected = _selected(table, info)
     count("node(s) didn't match Pod's node affinity/selector", int((left & ~selected).sum()))
     left &= selected

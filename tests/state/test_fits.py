@@ -271,6 +271,23 @@ def test_an_unschedulable_node_and_one_with_the_taint_are_told_apart(order: tupl
     }
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_refusal_names_the_taints_of_most_nodes_and_counts_the_others_together(backwards: bool) -> None:
+    """Each node may have a taint of its own name: what is said of thousands stands on each pod that waits."""
+    world = World()
+    world.node("off", unschedulable=True)
+    taints = [f"{number:02}" for number in range(20)] + ["common", "common"]
+    for at, value in sorted(enumerate(taints), reverse=backwards):
+        world.node(f"n{at}", taints=(Taint(key="of", value=value, effect="NoSchedule"),))
+    named = {f"node(s) had untolerated taint {{of: {number:02}}}": 1 for number in range(15)}
+    assert why_not(world, world.scheduling_class()) == {
+        **named,
+        "node(s) had untolerated taint {of: common}": 2,
+        "node(s) had untolerated taint(s)": 5,
+        "node(s) were unschedulable": 1,
+    }
+
+
 def test_nodes_that_the_affinity_does_not_name_are_counted_as_such() -> None:
     """As the kube-scheduler: when each term names nodes, it looks at no other node, whatever is wrong with it."""
     world = World()
