@@ -56,6 +56,8 @@ STREAM_NOT_FOUND = 10059
 NOT_NOW = (10005, 10118, 10119)
 """No suitable peers: nothing of several replicas is made while a server is away, or has just come back. Stream or
 consumer is offline: all servers that have it are away, be it one that was made for a first request a moment ago."""
+NO_ROOM = 10023
+"""The server's storage is full. Somebody may make room."""
 STREAM_NAME_IN_USE = 10058
 NO_MESSAGE_FOUND = 10037
 MESSAGE_TOO_LARGE = 10054
@@ -88,6 +90,10 @@ def api(domain: str = "") -> str:
 
 class Unanswered(Unavailable):
     """The request may or may not have been carried out: its answer did not come."""
+
+
+class NoRoom(Unanswered):
+    """The server stores nothing more. It may do so later."""
 
 
 class Denied(LogError):
@@ -289,7 +295,8 @@ class Connection:
             answer: bytes = (await self.request(subject, payload, headers, within_s)).data
             error = decoded(_decode_answer, subject, answer).error
             if error is not None and (error.code == 503 or error.err_code in NOT_NOW):
-                raise Unanswered(f"{subject}: {error.description}")
+                not_now = NoRoom if error.err_code == NO_ROOM else Unanswered
+                raise not_now(f"{subject}: {error.description}")
         except Unanswered:
             self._answers_since_s = None
             raise

@@ -15,10 +15,21 @@ import base64
 import hashlib
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import msgspec
 
-from events.connection import MESSAGE_ID, STREAM_NOT_FOUND, Connection, Message, Refused, decoded, patiently
+from events.connection import (
+    MESSAGE_ID,
+    STREAM_NOT_FOUND,
+    Connection,
+    Message,
+    NoRoom,
+    Refused,
+    Unanswered,
+    decoded,
+    patiently,
+)
 from events.log import LogError
 from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
@@ -77,17 +88,25 @@ class Bucket:
         self._stream = stream_of(name)
 
     async def put(self, name: str, data: bytes, headers: dict[str, str] | None = None) -> None:
-        """A crash in between leaves chunks that nothing names, until `sweep`."""
+        """Where there is no room for all of it, what is there of it goes at once: it has the last room of the log.
+
+        A crash in between leaves chunks that nothing names, until `sweep`.
+        """
         await patiently(self._connection.create_stream, self._configuration())
         named = Object(name=name, bucket=self.name, nuid=secrets.token_hex(11), size=len(data), digest=_digest(data))
         named.headers = {key: [value] for key, value in (headers or {}).items()}
-        for start in range(0, len(data), CHUNK_BYTES):
-            named.chunks += 1
-            part = data[start : start + CHUNK_BYTES]
-            identity = {MESSAGE_ID: f"{named.nuid}.{named.chunks}"}
-            await patiently(self._connection.publish, self._chunks(named.nuid), part, identity)
-        meta = msgspec.json.encode(named)
-        await patiently(self._connection.publish, self._meta(name), meta, {"Nats-Rollup": "sub"})
+        try:
+            for start in range(0, len(data), CHUNK_BYTES):
+                named.chunks += 1
+                part = data[start : start + CHUNK_BYTES]
+                identity = {MESSAGE_ID: f"{named.nuid}.{named.chunks}"}
+                await patiently(self._publish, self._chunks(named.nuid), part, identity)
+            await patiently(self._publish, self._meta(name), msgspec.json.encode(named), {"Nats-Rollup": "sub"})
+        except LogError as error:
+            if not isinstance(error, Unanswered):
+                with suppress(LogError):
+                    await self._purge(self._chunks(named.nuid))
+            raise
 
     async def find(self, name: str) -> Object | None:
         try:
@@ -143,6 +162,13 @@ class Bucket:
             yield message
             after = message.seq
 
+    async def _publish(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
+        """Asked again, what finds no room would take whatever becomes free, before the log does. Raises LogError."""
+        try:
+            await self._connection.publish(subject, data, headers)
+        except NoRoom as full:
+            raise LogError(str(full)) from full
+
     async def _purge(self, subject: str) -> None:
         await patiently(self._connection.ask, f"$JS.API.STREAM.PURGE.{self._stream}", {"filter": subject})
 
@@ -178,9 +204,11 @@ class ObjectStore:
         self._bucket = Bucket(connection, bucket(cluster), replicas)
 
     async def put(self, kept: Kept, data: bytes) -> None:
-        """What an earlier `put` left unfinished is cleared away."""
-        await self._bucket.put(f"{kept.sequence:020}", data, {DIGEST: kept.digest, STATE: str(kept.state)})
-        await self._bucket.sweep()
+        """What an earlier `put` left unfinished is cleared away, even if this one fails: for want of that room, perhaps."""
+        try:
+            await self._bucket.put(f"{kept.sequence:020}", data, {DIGEST: kept.digest, STATE: str(kept.state)})
+        finally:
+            await self._bucket.sweep()
 
     async def listed(self) -> list[Kept]:
         return [kept for kept, _ in await self._snapshots()]

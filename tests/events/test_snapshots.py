@@ -10,13 +10,14 @@ import pytest
 from msgspec import structs
 
 from events import object_store
+from events.connection import Unanswered
 from events.homes import open_log
 from events.jetstream import JetStreamLog
-from events.log import EventLog
+from events.log import EventLog, LogError
 from events.object_store import CHUNK_BYTES, ObjectStore
 from events.server import EmbeddedServer
 from events.snapshots import BrokenSnapshot, Kept
-from tests.events.writing import fill
+from tests.events.writing import append, fill
 
 
 def kept(sequence: int, data: bytes) -> Kept:
@@ -175,6 +176,35 @@ async def test_a_put_that_was_cut_off_leaves_nothing_for_long(log: JetStreamLog)
     two = await put(log, 9, b"x" * 2 * CHUNK_BYTES)
     assert await log.snapshots.listed() == [two, one]
     assert await chunks(log) == 3
+
+
+A_USER = 'accounts { A { jetstream: { max_file: 4MB }, users: [{ user: u, password: p }] } }'
+
+
+@pytest.mark.parametrize(
+    ("server", "user", "said"),
+    [
+        ({"jetstream": "max_file_store: 4MB"}, {}, "insufficient resources"),
+        ({"extra": A_USER}, {"user": "u", "password": "p"}, "resource limits exceeded"),
+    ],
+    ids=["the server's", "the account's"],
+)
+async def test_one_for_which_there_is_no_room_leaves_the_log_its_own(
+    tmp_path: Path, server: dict[str, str], user: dict[str, str], said: str
+) -> None:
+    """It is given up at once, with what crashes left before: while the storage is full nobody can append."""
+    with EmbeddedServer(tmp_path / "small", **server) as small:
+        log = await JetStreamLog.open(small.url, "c", **user)
+        last = await fill(log, "binder", 1)
+        one = await put(log, 1, b"small")
+        await log.connection.publish(f"$O.{object_store.bucket(log.cluster)}.C.orphan", b"y")
+        with pytest.raises(LogError, match=said) as refused:
+            await put(log, 7, secrets.token_bytes(12 * CHUNK_BYTES))
+        assert not isinstance(refused.value, Unanswered)
+        assert await chunks(log) == 1
+        assert await log.snapshots.listed() == [one]
+        assert await append(log, "binder", 2, last) == last + 1
+        await log.close()
 
 
 async def test_a_deleted_one_takes_its_chunks_along(log: JetStreamLog) -> None:
