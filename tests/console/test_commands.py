@@ -55,6 +55,16 @@ def test_verify_shows_both_sides_of_a_difference(log: Path) -> None:
     assert '"n1"' in said.output
 
 
+def test_a_snapshot_gives_way_to_everything_else_on_the_machine(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the binder's child, beside services whose decisions people wait for."""
+    nicer: list[int] = []
+    monkeypatch.setattr(os, "nice", nicer.append)
+    said = runner.invoke(app, ["snapshot", str(log), "--json"])
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout)["sequence"] > 0
+    assert [by > 0 for by in nicer] == [True]
+
+
 def test_replay_at_a_place(log: Path) -> None:
     found = json.loads(runner.invoke(app, ["replay", str(log), "--at", "3", "--json"]).stdout)
     assert (found["sequence"], found["pods"]) == (3, {})

@@ -16,8 +16,13 @@ from events.memory import MemoryLog
 from services import writer as writing
 from services.console.verify import verify
 from services.decider import Decider
+from services.ingest import service as ingest
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
 from services.planner import core
+from services.simulator.cluster import SimulatedCluster
 from services.writer import SteppedDown, Writer
+from tests.federator.processes import Processes
 from tests.homes import put_snapshot
 from tests.waiting import until
 from tests.world import World
@@ -87,6 +92,26 @@ async def test_an_idle_planner_renews_and_its_log_is_verified(monkeypatch: pytes
     running.cancel()
     await ended(running)
     assert (await verify(log)).verified
+
+
+async def test_an_idle_ingest_renews(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a loop that decides: it may hear nothing from its cluster for longer than the retention."""
+    monkeypatch.setattr(writing, "RENEW_AFTER_S", 0.005)
+    log = MemoryLog("test")
+    async with SimulatedCluster(kubelet=False) as cluster, Client(direct(cluster.url)) as client:
+        running = asyncio.create_task(ingest.run(log, client, holder="test"))
+        await until(lambda: running.done() or renewals(log, "ingest") >= 3, "renewals")
+        running.cancel()
+        await ended(running)
+
+
+async def test_an_idle_federator_renews_and_its_log_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "RENEW_AFTER_S", 0.005)
+    field = Processes()
+    await field.begin({})
+    await field.until(lambda: renewals(field.log, "federator") >= 3, "renewals")
+    await field.kill()
+    assert (await verify(field.log)).verified
 
 
 async def test_a_reader_whose_place_was_purged_ends(log: EventLog) -> None:
