@@ -109,11 +109,11 @@ async def copy(source: EventLog, target: EventLog) -> int:
 
 async def _copy_base(source: EventLog, target: EventLog) -> None:
     """The oldest snapshot from which what `target` holds can be folded, unless it has one or begins at 1."""
-    first = await target.first()
-    if first == 1 or any(kept.sequence >= first - 1 for kept in await target.snapshots.listed()):
+    first, end = await target.first(), await target.end()
+    if first == 1 or any(first - 1 <= kept.sequence <= end for kept in await target.snapshots.listed()):
         return
     for kept in reversed(await source.snapshots.listed()):
-        if kept.sequence >= first - 1:
+        if first - 1 <= kept.sequence <= end:
             with suppress(BrokenSnapshot):  # then the next one; what lies before it can be read, not folded
                 await target.snapshots.put(kept, await source.snapshots.get(kept))
                 return

@@ -35,7 +35,7 @@ from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
 
 CHUNK_BYTES = 512 * 1024
-DIGEST, STATE = "Muster-State-Digest", "Muster-State-Version"
+DIGEST, STATE, PLACE = "Muster-State-Digest", "Muster-State-Version", "Muster-Commit-Id"
 _OF_BYTES = "SHA-256="
 
 
@@ -204,9 +204,10 @@ class ObjectStore:
         self._bucket = Bucket(connection, bucket(cluster), replicas)
 
     async def put(self, kept: Kept, data: bytes) -> None:
-        """What an earlier `put` left unfinished is cleared away, even if this one fails: for want of that room, perhaps."""
+        """What an earlier `put` left unfinished is cleared away, even if this one fails: maybe for want of that room."""
+        headers = {DIGEST: kept.digest, STATE: str(kept.state)} | ({PLACE: kept.commit} if kept.commit else {})
         try:
-            await self._bucket.put(f"{kept.sequence:020}", data, {DIGEST: kept.digest, STATE: str(kept.state)})
+            await self._bucket.put(f"{kept.sequence:020}", data, headers)
         finally:
             await self._bucket.sweep()
 
@@ -250,8 +251,8 @@ def _object(meta: bytes) -> Object | None:
 def _kept(found: Object) -> Kept | None:
     """None for what is no snapshot."""
     try:
-        (digest,), (state,) = found.headers[DIGEST], found.headers[STATE]
-        return Kept(sequence=int(found.name), digest=digest, state=int(state), bytes=found.size)
+        (digest,), (state,), (commit,) = found.headers[DIGEST], found.headers[STATE], found.headers.get(PLACE, [""])
+        return Kept(sequence=int(found.name), digest=digest, state=int(state), bytes=found.size, commit=commit)
     except (KeyError, ValueError):
         return None
 

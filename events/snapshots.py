@@ -29,6 +29,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """The version of the fold that made it."""
     bytes: int
     """As it is kept."""
+    commit: str = ""
+    """The message id of that commit, by which the log knows its own; empty where it is not known."""
 
 
 class Snapshots(Protocol):

@@ -40,6 +40,8 @@ _SELECT = "SELECT sequence, subject, message_id, header, payload, traceparent FR
 _SNAPSHOTS = """CREATE TABLE IF NOT EXISTS snapshots (
     sequence INTEGER PRIMARY KEY, digest TEXT NOT NULL, state INTEGER NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL
 )"""
+_COMMIT = "ALTER TABLE snapshots ADD COLUMN commit_id TEXT NOT NULL DEFAULT ''"
+"""A column that came later."""
 _INSERT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -232,14 +234,21 @@ class SqliteSnapshots:
     async def put(self, kept: Kept, data: bytes) -> None:
         with self._log.transaction() as cursor:
             cursor.execute(_SNAPSHOTS)
-            row = kept.sequence, kept.digest, kept.state, kept.bytes, data
-            cursor.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", row)
+            if not self._has_commits():
+                cursor.execute(_COMMIT)
+            row = kept.sequence, kept.digest, kept.state, kept.bytes, data, kept.commit
+            cursor.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
 
     async def listed(self) -> list[Kept]:
         if not self._has_table():
             return []
-        rows = self._log.rows("SELECT sequence, digest, state, bytes FROM snapshots ORDER BY sequence DESC")
-        return [Kept(sequence=row[0], digest=row[1], state=row[2], bytes=row[3]) for row in rows if _is_kept(row)]
+        commit = "commit_id" if self._has_commits() else "''"
+        rows = self._log.rows(f"SELECT sequence, digest, state, bytes, {commit} FROM snapshots ORDER BY sequence DESC")
+        return [
+            Kept(sequence=row[0], digest=row[1], state=row[2], bytes=row[3], commit=row[4])
+            for row in rows
+            if _is_kept(row)
+        ]
 
     async def get(self, kept: Kept) -> bytes:
         query = "SELECT data FROM snapshots WHERE sequence = ? AND digest = ? AND bytes = ? AND length(data) = bytes"
@@ -252,6 +261,9 @@ class SqliteSnapshots:
         if self._has_table():
             with self._log.transaction() as cursor:
                 cursor.execute("DELETE FROM snapshots WHERE sequence = ?", (kept.sequence,))
+
+    def _has_commits(self) -> bool:
+        return bool(self._log.rows("SELECT 1 FROM pragma_table_info('snapshots') WHERE name = 'commit_id'"))
 
     def _has_table(self) -> bool:
         return bool(self._log.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'snapshots'"))
@@ -296,7 +308,7 @@ def _check_place(path: Path, new: bool) -> None:
 
 def _is_kept(row: Any) -> bool:
     """Not what somebody else put there."""
-    return tuple(map(type, row)) == (int, str, int, int) and row[0] > 0
+    return tuple(map(type, row)) == (int, str, int, int, str) and row[0] > 0
 
 
 def _row(commit: Stored) -> tuple[int, str, str, bytes, bytes, str]:

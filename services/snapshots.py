@@ -22,7 +22,7 @@ import msgspec
 from events import Event, SnapshotTaken
 from events.log import EventLog, LogError
 from events.snapshots import Kept
-from services.start import restored, state_at
+from services.start import commit_at, is_of_another, restored, state_at
 from services.state.form import Folded, Form
 from services.state.snapshot import FORM
 
@@ -51,7 +51,8 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
         return started.base
     data, digest = await asyncio.to_thread(form.pack, started.state)
     del started  # room for the one that is read back
-    kept = Kept(sequence=sequence, digest=digest, state=version, bytes=len(data))
+    of = await commit_at(log, sequence)
+    kept = Kept(sequence=sequence, digest=digest, state=version, bytes=len(data), commit=of)
     await log.snapshots.put(kept, data)
     if await restored(log, kept, form) is None:
         await log.snapshots.delete(kept)
@@ -61,8 +62,12 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
 
 
 async def _drop_old(log: EventLog) -> None:
-    """All but the last few, and the one on which a purged log's beginning stands."""
-    listed = await log.snapshots.listed()
+    """All but the last few, and the one on which a purged log's beginning stands; those of another log before."""
+    listed, end = await log.snapshots.listed(), await log.end()
+    for kept in list(listed):
+        if kept.sequence > end or await is_of_another(log, kept):
+            listed.remove(kept)
+            await log.snapshots.delete(kept)
     first = await log.first()
     standing = [kept.sequence for kept in listed if kept.sequence >= first - 1]
     for kept in listed[KEPT:]:

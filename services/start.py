@@ -1,10 +1,10 @@
 """The state at a place of a log: the newest snapshot that is good, and what was committed since.
 
 Everybody who needs a state begins here: services when they start, the process that takes the next snapshot, the
-console. A snapshot is good when it can be read, is of a state version that this code has, has the digest under which it
-is kept, and the log behind it does not say otherwise. One that is not is told and left out, and the one before it is
-tried; a log that still begins at 1 can always be folded from there. Restoring and folding go in slices, so that a large
-state does not cost its service the lease.
+console. A snapshot is good when it can be read, is of this log and of a state version that this code has, has the digest
+under which it is kept, and the log behind it does not say otherwise. One that is not is told and left out, and the one
+before it is tried; a log that still begins at 1 can always be folded from there. Restoring and folding go in slices, so
+that a large state does not cost its service the lease.
 
 A snapshot of an earlier state version than the one in force is as good as any other: it is the state at its place, and
 the switch stands behind it, in the tail that is folded.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, suppress
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from events.envelope import Stored
@@ -60,7 +61,7 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
     place = end if until is None else min(until, end)
     first = await log.first()
     for kept in await log.snapshots.listed():
-        if first - 1 <= kept.sequence <= place and (state := await restored(log, kept, form)) is not None:
+        if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
             tail_bytes = await fold(log, state, place)
             if _confirmed(state, kept):
                 return Start(state, kept, tail_bytes)
@@ -82,10 +83,34 @@ async def beginning(log: EventLog, form: Form[Any] = FORM) -> Start[Any]:
     first = await log.first()
     if first == 1:
         return Start(form.empty(), None, 0)
+    end = await log.end()
     for kept in reversed(await log.snapshots.listed()):
-        if first - 1 <= kept.sequence and (state := await restored(log, kept, form)) is not None:
+        if first - 1 <= kept.sequence <= end and (state := await _own(log, kept, form)) is not None:
             return Start(state, kept, 0)
     raise NoStart(f"the log begins at {first}, and none of its snapshots can be used")
+
+
+async def _own(log: EventLog, kept: Kept, form: Form[S]) -> S | None:
+    """`restored`, unless it is another log's."""
+    if await is_of_another(log, kept):
+        _left_out(kept, "it is of another log of this name")
+        return None
+    return await restored(log, kept, form)
+
+
+async def is_of_another(log: EventLog, kept: Kept) -> bool:
+    """Whether its commit is another than this log's at that place, as far as both say. Snapshots outlive a log that is
+    deleted to begin anew, or to be brought back from an archive. Raises LogError."""
+    return bool(kept.commit) and await commit_at(log, kept.sequence) not in ("", kept.commit)
+
+
+async def commit_at(log: EventLog, sequence: int) -> str:
+    """The message id there; empty for what was purged, and for what nobody known wrote. Raises LogError."""
+    with suppress(Purged):
+        async with aclosing(log.read(sequence - 1, sequence)) as batches:  # type: ignore[type-var]
+            async for batch in batches:
+                return batch[0].message_id if batch[0].sequence == sequence else ""
+    return ""
 
 
 async def restored(log: EventLog, kept: Kept, form: Form[S]) -> S | None:

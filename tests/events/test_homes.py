@@ -314,10 +314,11 @@ async def test_a_copy_stands_on_the_next_snapshot_when_one_is_broken(tmp_path: P
 async def test_a_purged_archive_is_imported_with_its_snapshot(log: JetStreamLog, tmp_path: Path) -> None:
     file = SqliteLog(tmp_path / "a.db", log.cluster, create=True)
     file.append_stored([stored(sequence, log.cluster) for sequence in range(41, 50)])
-    one = Kept(sequence=40, digest="d", state=1, bytes=1)
+    one, later = (Kept(sequence=sequence, digest="d", state=1, bytes=1) for sequence in (40, 90))
     await file.snapshots.put(one, b"x")
+    await log.snapshots.put(later, b"y")  # of the log that was deleted, to be brought back from this archive
     assert await copy(file, log) == 9
-    assert (await log.first(), await log.snapshots.listed()) == (41, [one])
+    assert (await log.first(), await log.snapshots.listed()) == (41, [later, one])
     await file.close()
 
 

@@ -44,6 +44,13 @@ async def test_what_is_put_comes_back(each_home: EventLog, size: int) -> None:
     assert await each_home.snapshots.get(one) == data
 
 
+async def test_of_which_commit_it_is_comes_back(each_home: EventLog) -> None:
+    one = structs.replace(kept(7, b"data"), commit="1a2b")
+    await each_home.snapshots.put(one, b"data")
+    assert await each_home.snapshots.listed() == [one]
+    assert await each_home.snapshots.get(one) == b"data"
+
+
 async def test_the_newest_comes_first_and_each_can_go(each_home: EventLog) -> None:
     snapshots = each_home.snapshots
     all_of_them = [await put(each_home, sequence, f"{sequence}".encode() * 1000) for sequence in (9, 1000, 10, 1)]
@@ -86,6 +93,21 @@ async def test_a_file_that_never_had_snapshots_may_be_read_only(tmp_path: Path) 
     path.chmod(0o400)
     log = await open_log(str(path))
     assert await log.snapshots.listed() == []
+    await log.close()
+
+
+async def test_a_table_of_before_goes_on(tmp_path: Path) -> None:
+    """It does not say of which commit a snapshot is."""
+    path = tmp_path / "a.db"
+    log = await open_log(str(path), "one", create=True)
+    old = structs.replace(await put(log, 7, b"old"), commit="of 7")
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE snapshots DROP COLUMN commit_id")
+    connection.close()
+    assert await log.snapshots.listed() == [structs.replace(old, commit="")]
+    new = structs.replace(kept(8, b"new"), commit="of 8")
+    await log.snapshots.put(new, b"new")
+    assert await log.snapshots.listed() == [new, structs.replace(old, commit="")]
     await log.close()
 
 
@@ -178,7 +200,7 @@ async def test_a_put_that_was_cut_off_leaves_nothing_for_long(log: JetStreamLog)
     assert await chunks(log) == 3
 
 
-A_USER = 'accounts { A { jetstream: { max_file: 4MB }, users: [{ user: u, password: p }] } }'
+A_USER = "accounts { A { jetstream: { max_file: 4MB }, users: [{ user: u, password: p }] } }"
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,22 @@ async def test_one_of_which_the_log_says_otherwise_is_left_out(caplog: pytest.Lo
     assert "the log says of the true one" in caplog.text
 
 
+async def test_one_of_another_log_of_this_name_is_left_out(
+    log: EventLog, commits: list[Stored], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log was deleted to begin anew, or to be brought back from an archive; the bucket of its snapshots was not."""
+    walk = Walk(12)
+    walk.walk(60)
+    await put_commits(log, commits)
+    before = walk.world.log.commits[: len(commits) // 2]
+    of_before = await put_snapshot(log, folded(before, len(before)), commit=before[-1].message_id)
+    assert of_before.sequence < len(commits)
+    state, base, _ = await state_at(log)
+    assert base is None
+    assert snapshot.digest(state) == snapshot.digest(folded(commits, len(commits)))
+    assert f"snapshot {of_before.sequence} is left out: it is of another log of this name" in caplog.text
+
+
 # ------------------------------------------------------------------------------------------------------------- purged
 
 

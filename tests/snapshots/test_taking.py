@@ -26,7 +26,7 @@ from services.snapshots import KEPT, SnapshotKeeper, Taking, take
 from services.start import state_at
 from services.state import snapshot
 from services.writer import Writer
-from tests.homes import folded, put_commits
+from tests.homes import folded, put_commits, put_snapshot
 from tests.waiting import until
 from tests.world import World
 
@@ -90,6 +90,18 @@ async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored])
     await grow(log, commits, 20)
     taken.append(await take(log))
     assert await log.snapshots.listed() == taken[::-1][:KEPT]
+
+
+async def test_those_of_another_log_of_this_name_go_and_keep_nobody_out(log: EventLog, commits: list[Stored]) -> None:
+    """Of a log that was deleted: some are of places where this one has not come yet, and would be the newest for long."""
+    await grow(log, commits, 40)
+    later = [await put_snapshot(log, folded(commits, place)) for place in range(200, 200 + KEPT)]
+    for one in (later[0], await put_snapshot(log, folded(commits, 20), commit="of another")):
+        assert one in await log.snapshots.listed()
+    taken = [await take(log)]
+    await grow(log, commits, 20)
+    taken.append(await take(log))
+    assert await log.snapshots.listed() == taken[::-1]
 
 
 async def test_an_empty_log_has_no_state_to_keep(log: EventLog) -> None:
