@@ -7,7 +7,6 @@ its name stays taken. Every change says which object it means, by UID or by what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -17,7 +16,7 @@ from events.wire import UNDECODABLE
 from services.kubernetes import nesting
 from services.kubernetes.access import Access
 from services.kubernetes.errors import NotFound, Unreachable
-from services.kubernetes.objects import Identified, Int32, Listed, Metadata, Object
+from services.kubernetes.objects import Identified, Int32, Listed, Metadata, Object, Time
 from services.kubernetes.resources import Resource
 from services.kubernetes.transport import JSON, Answer, Transport, retrying
 
@@ -64,7 +63,7 @@ class Job(Object):
 
 
 class _Running(Object):
-    started_at: datetime | None = None
+    started_at: Time | None = None
 
 
 class _ContainerState(Object):

@@ -17,8 +17,9 @@ import msgspec
 import yaml
 
 import events as ev
-from events import client, cloudevents, connection, envelope, lease, object_store
+from events import client, cloudevents, connection, credentials, envelope, lease, object_store
 from events.cloudevents import FeedMessage, NoCloudEvent, PatternError
+from events.credentials import InvalidCredentials
 from events.envelope import Header, MalformedCommit, Stored
 from events.objects import MAX_QUANTITY
 from services.console import show
@@ -42,7 +43,7 @@ from services.state.fold import State
 from services.state.form import Damaged, UnknownCommit, at_once
 from tests.events import samples, stored
 from tests.events.writing import HEADER
-from tests.fuzz import federation
+from tests.fuzz import answers, federation
 from tests.fuzz.generate import SCALARS, TEXTS, encoded
 
 ROOT = Path(__file__).parents[2]
@@ -358,6 +359,18 @@ def kubeconfig(data: bytes) -> None:
     assert found.base_url.startswith(("http://", "https://"))
 
 
+def credentials_file(data: bytes) -> None:
+    """A user's JWT and seed, or InvalidCredentials that names the file."""
+    path = file("user.creds", data)
+    try:
+        found = credentials.read(str(path))
+    except InvalidCredentials as error:
+        assert str(path) in str(error)
+    else:
+        assert len(found.seed) == 32
+        assert found.jwt
+
+
 def packed(data: bytes) -> None:
     """A snapshot is what has this digest, or Damaged."""
     for digest in ("", snapshot.digest(State())):
@@ -434,6 +447,12 @@ def kubeconfigs() -> list[bytes]:
     return [encoded(document) for document in documents] + [yaml.dump(documents[0]).encode()]
 
 
+def credential_files() -> list[bytes]:
+    from tests.events.test_credentials import account, creds, user
+
+    return [creds(account.jwt(user.public, "user"), user.seed).encode(), creds("a.b.c", account.seed).encode()]
+
+
 def snapshots() -> list[bytes]:
     from tests.state.test_snapshot import busy
 
@@ -480,6 +499,10 @@ TARGETS: dict[str, Target] = {
     "status": Target(
         status, lambda: [encoded({"message": "no", "reason": "R", "code": 429, "details": {"retryAfterSeconds": 3}})]
     ),
+    "discovery": Target(answers.served, answers.discoveries),
+    "object": Target(answers.object_, answers.jobs_listed),
+    "jobs": Target(answers.jobs, answers.jobs_listed),
+    "OpenPAI's": Target(answers.openpai_s, answers.openpai_answers),
     "quantity": Target(quantity, texts),
     "headers": Target(headers, lambda: [b"NATS/1.0 100 Idle Heartbeat\r\nMuster-Commit: {}\r\nNats-Msg-Id: a\r\n\r\n"]),
     "lease": Target(held, lambda: [msgspec.json.encode(lease.Held("host", "claim"))]),
@@ -490,6 +513,7 @@ TARGETS: dict[str, Target] = {
     "manifests": Target(manifests, yamls),
     "trace": Target(trace, csvs),
     "kubeconfig": Target(kubeconfig, kubeconfigs),
+    "credentials": Target(credentials_file, credential_files),
     "packed snapshot": Target(packed, packs),
     "snapshot": Target(unpacked, snapshots),
     "multi-cluster job": Target(federation.job, federation.job_texts),
