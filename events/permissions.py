@@ -54,15 +54,15 @@ ROLES = (*(role for role in subjects.WRITES if role not in subjects.FEDERATION_R
 """The writers; the feed; who only reads the log (console, export); who purges it; who subscribes to the feed."""
 
 MAY = {
-    "ingest": "read restore write lease",
-    PLANNER: "read restore write lease",
-    "binder": "read restore write lease watch snapshot",
+    "ingest": "read restore create write lease",
+    PLANNER: "read restore create write lease",
+    "binder": "read restore create write lease watch snapshot",
     "admin": "read restore write",
     FEED: "read create lease publish",
     READER: "read restore look",
     KEEPER: "read restore purge",
     SUBSCRIBER: "subscribe",
-    FEDERATOR: "read restore write lease snapshot keep answer",
+    FEDERATOR: "read restore create write lease snapshot keep answer",
     JOBS: "request",
 }
 """What each role does. What that asks of the server stands in `PUBLISH` and `SUBSCRIBE`."""
@@ -84,7 +84,7 @@ PUBLISH = {
     "restore": ("$JS.API.STREAM.MSG.GET.{snapshots}",),
     "purge": ("$JS.API.STREAM.PURGE.{log}",),
     "create": ("$JS.API.STREAM.CREATE.{log}",),  # whoever starts first; as it is already, it changes nothing
-    "write": ("muster.{cluster}.{writer}", "$JS.API.STREAM.CREATE.{log}"),
+    "write": ("muster.{cluster}.{writer}",),
     "lease": (
         "muster-leases.{cluster}.{writer}",
         "$JS.API.STREAM.CREATE.{leases}",
