@@ -2,7 +2,7 @@
 
 A log is purged up to the least of three places: the older of the last two snapshots that the log confirms, so that a
 start has two to choose from; the last commit that is older than the days asked for; and what the archive holds, unless
-none is wanted. Both snapshots are restored and the archive is read back before anything goes.
+none is wanted. Both snapshots are restored, and what goes is read back from the archive, before anything does.
 
 Active writers are not hurt. They renew their subjects every six hours (`services.writer`), a purge leaves a day at least.
 A writer that is gone for longer may lose its last commit; then its subject is empty, its next ``…Taken`` expects nothing,
@@ -12,6 +12,7 @@ and whoever still expects the commit that is gone is refused (`events.log`).
 from __future__ import annotations
 
 from contextlib import aclosing
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
         bound = await _by_age(log, bound, now_ns - days * DAY_NS, days)
     found.because = bound.because
     if bound.place >= found.first:
+        if archive is not None:
+            await _check_archived(log, archive, found.first, bound.place)
         found.emptied = await _emptied(log, state, bound.place)
         await log.purge(bound.place + 1)
         found.purged, found.first = bound.place + 1 - found.first, bound.place + 1
@@ -136,14 +139,25 @@ async def _confirmed_end(log: EventLog, archive: EventLog) -> int:
         raise LogError(
             f"the archive begins at {await archive.first()}, the log at {await log.first()}: not all is in it"
         )
-    if await _at(log, end) != await _at(archive, end):
-        raise LogError(f"commit {end} of the archive is not the log's")
+    await _check_archived(log, archive, end, end)
     return end
 
 
-async def _at(log: EventLog, sequence: int) -> tuple[str, bytes, bytes] | None:
-    found: list[Stored] = [stored async for batch in log.read(sequence - 1, sequence) for stored in batch]
-    return (found[0].subject, found[0].header, found[0].payload) if found else None
+async def _check_archived(log: EventLog, archive: EventLog, first: int, last: int) -> None:
+    """These commits are in the archive as they are in the log: it has the only copy of what goes. Raises LogError."""
+    place = first - 1
+    async with aclosing(log.read(place, last)) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            again = [stored async for part in archive.read(place, batch[-1].sequence) for stored in part]
+            for here, there in zip_longest(batch, again):
+                if here is None or there is None or _said(here) != _said(there):
+                    place = (here or there).sequence
+                    raise LogError(f"commit {place} of the archive is not the log's")
+            place = batch[-1].sequence
+
+
+def _said(stored: Stored) -> tuple[int, str, bytes, bytes]:
+    return stored.sequence, stored.subject, stored.header, stored.payload
 
 
 async def _emptied(log: EventLog, state: Folded, until: int) -> list[str]:

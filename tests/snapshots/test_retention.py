@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -190,6 +191,25 @@ async def test_an_archive_that_does_not_give_back_what_it_was_given_purges_nothi
 
     monkeypatch.setattr("services.console.retention.copy", torn)
     with pytest.raises(LogError, match="commit 33 of the archive is not the log's"):
+        await retain(log, archive, days=1, now_ns=NOW_NS)
+    assert await log.first() == 1
+    await archive.close()
+
+
+@pytest.mark.parametrize("change", ["UPDATE commits SET payload = '[]'", "DELETE FROM commits"])
+async def test_an_archive_that_lost_something_in_between_purges_nothing(
+    archive: SqliteLog, cluster: str, change: str
+) -> None:
+    """It was archived by an earlier run, and is the only copy of what goes now."""
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    assert (await retain(log, archive, days=0, now_ns=NOW_NS)).archived == 33
+    with sqlite3.connect(archive.path) as connection:
+        connection.execute(f"{change} WHERE sequence = 5")
+    connection.close()
+    with pytest.raises(LogError, match=r"(commit 5 of the archive is not the log's|commits are missing)"):
         await retain(log, archive, days=1, now_ns=NOW_NS)
     assert await log.first() == 1
     await archive.close()
