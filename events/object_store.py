@@ -208,8 +208,11 @@ class ObjectStore:
         headers = {DIGEST: kept.digest, STATE: str(kept.state)} | ({PLACE: kept.commit} if kept.commit else {})
         try:
             await self._bucket.put(f"{kept.sequence:020}", data, headers)
-        finally:
-            await self._bucket.sweep()
+        except LogError:
+            with suppress(LogError):  # why it failed is what counts
+                await self._bucket.sweep()
+            raise
+        await self._bucket.sweep()
 
     async def listed(self) -> list[Kept]:
         return [kept for kept, _ in await self._snapshots()]
