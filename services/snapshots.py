@@ -13,7 +13,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -45,6 +45,7 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
     """
     started = await state_at(log, form=form)
     sequence, version = started.state.sequence, started.state.state_version
+    confirmed = frozenset(started.state.snapshots)
     if not sequence:
         raise LogError("the log is empty: there is no state to keep")
     if started.base is not None and started.base.sequence == sequence:
@@ -57,12 +58,13 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
     if await restored(log, kept, form) is None:
         await log.snapshots.delete(kept)
         raise LogError(f"snapshot {sequence} did not come back as it was stored")
-    await _drop_old(log)
+    await _drop_old(log, confirmed)
     return kept
 
 
-async def _drop_old(log: EventLog) -> None:
-    """All but the last few, and the one on which a purged log's beginning stands; those of another log before."""
+async def _drop_old(log: EventLog, confirmed: Collection[int]) -> None:
+    """All but the last few, those that the log confirms, without which nothing is purged, and the one on which a purged
+    log's beginning stands; those of another log before."""
     listed, end = await log.snapshots.listed(), await log.end()
     for kept in list(listed):
         if kept.sequence > end or await is_of_another(log, kept):
@@ -71,7 +73,7 @@ async def _drop_old(log: EventLog) -> None:
     first = await log.first()
     standing = [kept.sequence for kept in listed if kept.sequence >= first - 1]
     for kept in listed[KEPT:]:
-        if first == 1 or kept.sequence != standing[-1]:
+        if kept.sequence not in confirmed and (first == 1 or kept.sequence != standing[-1]):
             await log.snapshots.delete(kept)
 
 

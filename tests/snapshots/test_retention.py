@@ -25,7 +25,7 @@ from events.subjects import subject
 from services.cli.muster import app
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
-from services.snapshots import take
+from services.snapshots import KEPT, take
 from services.start import state_at
 from services.state import snapshot
 from services.writer import SteppedDown, Writer
@@ -143,6 +143,19 @@ async def test_nothing_goes_without_two_snapshots_that_are_good(fault: str) -> N
         else "the log confirms 1 snapshots: 2 have to be there, as binder or federator take them "
         "(MUSTER_SNAPSHOT_AFTER_BYTES)"
     )
+
+
+async def test_snapshots_that_people_take_keep_nothing_from_being_purged() -> None:
+    """They help a start. The log does not confirm them, and those that it does outlive any number of them."""
+    log = MemoryLog("test")
+    for _ in range(2):
+        await write(log, 10)
+        await tell_snapshot(log)
+    for _ in range(KEPT + 1):
+        await write(log, 2)
+        await take(log)
+    found = await retain(log, None, days=1, now_ns=NOW_NS)
+    assert (found.purged, found.because) == (10, "the snapshot of 10 is the older of the last 2")
 
 
 async def test_what_nobody_known_wrote_goes_with_the_rest() -> None:
