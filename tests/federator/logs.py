@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-import msgspec
-
 import events as ev
 from events import Event, SnapshotTaken, envelope
 from events.envelope import Header, Stored
@@ -46,7 +44,8 @@ async def written(commits: Iterable[Sequence[Event]], snapshots: Container[int] 
         await append(log, commit)
         if number in snapshots:
             kept = await take(log, FORM)
-            await append(log, [SnapshotTaken(**msgspec.structs.asdict(kept))])
+            taken = SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=kept.state)
+            await append(log, [taken])
     return log
 
 
