@@ -59,6 +59,8 @@ class SqliteLog:
         self.snapshots = SqliteSnapshots(self)
         try:
             with self.errors():
+                if create and subjects.valid_cluster(cluster or "") and not self._tables():
+                    self._make(cluster)
                 self.cluster = self._check(cluster)
         except LogError:
             self._connection.close()
@@ -146,10 +148,25 @@ class SqliteLog:
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
+    def _make(self, cluster: str | None) -> None:
+        """The tables, all or none: whoever ends meanwhile, or has no room, leaves a file of which a log can be made."""
+        from sqlite_utils import Database
+
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        with self.transaction():
+            if self._tables():  # another process was first
+                return
+            database = Database(self._connection)
+            database.table("commits").create(_COLUMNS, pk="sequence", not_null=set(_COLUMNS))
+            database.table("commits").create_index(["subject", "sequence"])
+            database.table("log").insert({"cluster": cluster, "format": FORMAT}, pk="cluster")
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
     def _check(self, cluster: str | None) -> str:
         """The cluster that the file is of."""
-        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not {"log", "commits"} <= tables:
+        if not {"log", "commits"} <= self._tables():
             raise LogError(f"{self.path}: an SQLite file, but no log: it has no tables 'log' and 'commits'")
         found, version = self._connection.execute("SELECT cluster, format FROM log").fetchone() or ("", 0)
         if version != FORMAT:
@@ -270,7 +287,7 @@ class SqliteSnapshots:
 
 
 def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
-    """A connection in WAL mode and autocommit; the tables are there if the file is new."""
+    """A connection in autocommit. Raises LogError."""
     new = not path.exists() or not (path.is_dir() or path.stat().st_size)
     if new and not create:
         what = "an empty file" if path.is_file() else "no such log"
@@ -280,20 +297,9 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
     _check_place(path, new)
     mode = "rwc" if new else "rw" if os.access(path, os.W_OK) else "ro&immutable=1"
     try:
-        connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_S, isolation_level=None
-        )
+        return sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_S, isolation_level=None)
     except sqlite3.Error as error:
         raise LogError(f"{path}: {error}") from error
-    if new:
-        from sqlite_utils import Database
-
-        connection.execute("PRAGMA journal_mode = WAL")
-        database = Database(connection)
-        database.table("commits").create(_COLUMNS, pk="sequence", not_null=set(_COLUMNS))
-        database.table("commits").create_index(["subject", "sequence"])
-        database.table("log").insert({"cluster": cluster, "format": FORMAT}, pk="cluster")
-    return connection
 
 
 def _check_place(path: Path, new: bool) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import sqlite3
-from contextlib import aclosing, suppress
+import subprocess
+import sys
+import threading
+from contextlib import AbstractContextManager, aclosing, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -223,6 +226,64 @@ async def test_export_and_import_keep_everything(server: EmbeddedServer, log: Je
     assert await append(back, "binder", 150, sequence) == 152
     await file.close()
     await back.close()
+
+
+async def test_a_log_is_made_of_what_another_left_who_began_to_make_one(tmp_path: Path) -> None:
+    """As it was: an SQLite file, but no log; an export that was begun again never went on."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+    for name, create in (("one", False), (None, True), ("a b", True)):
+        with pytest.raises(LogError, match="no log"):
+            SqliteLog(tmp_path / "a.db", name, create=create)
+    file = SqliteLog(tmp_path / "a.db", "one", create=True)
+    assert await append(file, "binder", 1, 0) == 1
+    await file.close()
+
+
+async def test_of_two_who_make_a_log_the_second_takes_what_the_first_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: a traceback."""
+    made = SqliteLog(tmp_path / "made.db", "one", create=True)
+    tables = [sql for (sql,) in made.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")]
+    await made.close()
+    saw_none, transaction = threading.Event(), SqliteLog.transaction
+
+    def begun(log: SqliteLog) -> AbstractContextManager[sqlite3.Cursor]:
+        saw_none.set()
+        return transaction(log)
+
+    async def second() -> str:
+        log = SqliteLog(tmp_path / "a.db", "one", create=True)
+        await log.close()
+        return log.cluster
+
+    monkeypatch.setattr(SqliteLog, "transaction", begun)
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as first:
+        first.execute("PRAGMA journal_mode = WAL")
+        first.execute("BEGIN IMMEDIATE")
+        for sql in tables:
+            first.execute(sql)
+        first.execute("INSERT INTO log VALUES ('one', 1)")
+        making = asyncio.create_task(asyncio.to_thread(asyncio.run, second()))
+        assert await asyncio.to_thread(saw_none.wait, 60)
+        first.execute("COMMIT")
+    assert await making == "one"
+
+
+@pytest.mark.parametrize("blocks", [0, 8, 16, 40])
+async def test_a_log_for_which_there_is_no_room_is_told_and_made_when_there_is(tmp_path: Path, blocks: int) -> None:
+    """As it was: a traceback, and a file of which nobody could make a log."""
+    make = "from events.sqlite import SqliteLog; import sys; SqliteLog(sys.argv[1], 'one', create=True)"
+    limited = f'ulimit -f {blocks}; exec "$0" -B -c "{make}" "$1"'
+    file = tmp_path / "a.db"
+    process = await asyncio.create_subprocess_exec("sh", "-c", limited, sys.executable, file, stderr=subprocess.PIPE)
+    _, said = await process.communicate()
+    last = said.decode().splitlines()[-1]
+    assert (process.returncode, last.partition(f"{file}: ")[0]) == (1, "events.log.Unavailable: ")
+    log = SqliteLog(file, "one", create=True)
+    assert await append(log, "binder", 1, 0) == 1
+    await log.close()
 
 
 async def test_a_copy_is_taken_up_where_it_ended(log: JetStreamLog, tmp_path: Path) -> None:
