@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from services.cli.muster import app
 from services.console.demo.cluster import Progress, scheduler_names
 from services.console.demo.cluster_view import bar, picture
-from services.console.demo.command import acts_of
+from services.console.demo.command import acts_of, clear
 from services.console.demo.workload import nodes, workload
 from services.simulator.kubelet import DURATION
 from services.simulator.traces import DLRM
@@ -123,6 +124,22 @@ def test_interrupted_it_leaves_no_process_behind(tiny: list[str], tmp_path: Path
         demo.kill()
         demo.wait()
     assert processes_of(keep / "") == []
+
+
+def test_interrupted_again_it_leaves_no_files_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: the second Ctrl-C left the server's store and the keys of the bodies."""
+    for name in ("a", "b"):
+        (tmp_path / "demo" / name / name).mkdir(parents=True)
+    (tmp_path / "demo" / "keys").touch()
+    rmtree = shutil.rmtree
+
+    def interrupted(path: Path) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    clear(tmp_path / "demo")
+    assert not (tmp_path / "demo").exists()
 
 
 @pytest.mark.parametrize(

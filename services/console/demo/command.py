@@ -65,7 +65,7 @@ def demo(
             good = [_ACTS[one](options, said, as_json) for one in acts]
         finally:
             if keep is None:
-                _clear(options.directory)
+                clear(options.directory)
     if as_json:
         show.json_line(said)
     return 0 if all(good) else 1
@@ -169,11 +169,17 @@ def _prepare(directory: Path) -> None:
             raise Unusable(f"{directory / name}: there is a log already; give another directory")
 
 
-def _clear(directory: Path) -> None:
-    for path in directory.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in LOGS:
-            path.unlink()
-    if not any(directory.iterdir()):
-        directory.rmdir()
+def clear(directory: Path) -> None:
+    """No interrupt ends it: who presses Ctrl-C twice is left with nothing either."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for path in directory.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in LOGS:
+                path.unlink()
+        if not any(directory.iterdir()):
+            directory.rmdir()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
