@@ -6,6 +6,7 @@ the answer is no. Output that was closed (``>&-``) is not wanted, and goes nowhe
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -35,7 +36,8 @@ def ending(command: Callable[[], Any]) -> int:
     except BrokenPipeError:
         return _closed(BROKEN_PIPE)
     except OSError as error:
-        sys.stderr.write(f"error: {told(error)}\n")
+        with contextlib.suppress(OSError):  # stderr may be on the same full disk
+            sys.stderr.write(f"error: {told(error)}\n")
         return _closed(UNWRITTEN)
     return code if isinstance(code, int) else 0
 

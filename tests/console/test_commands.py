@@ -237,6 +237,14 @@ def test_a_full_disk_is_one_line(log: Path, arguments: str) -> None:
     assert (process.returncode, said) == (2, b"error: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", ["verify {log} > /dev/full", "verify nowhere.db", "verify --no-such-option"])
+def test_what_cannot_be_told_either_keeps_its_exit_code(log: Path, arguments: str) -> None:
+    """As it was: 1, which says that the answer is no."""
+    process = _muster(f"{arguments.format(log=log)} 2> /dev/full")
+    assert process.wait(timeout=120) == 2
+
+
 def test_who_closes_the_input_gives_none() -> None:
     """As it was: a traceback."""
     process = _muster("simulate -f - <&-", stderr=subprocess.PIPE)
