@@ -30,11 +30,11 @@ def read_place(text: str) -> tuple[int | None, int | None]:
         return int(text), None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # in UTC it may lie in another year, which no calendar has
         raise BadPlace(
             f"--at {text or repr(text)}: expected a sequence, or a time such as 2026-11-21T19:05:00Z"
         ) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000
 
 
