@@ -38,6 +38,17 @@ def test_a_pod_group_is_of_the_version_that_was_asked_for(kind: Kind[PodGroup]) 
     assert found == [kind.resource.api_version] * 3
 
 
+def test_an_object_of_a_watch_that_fits_no_type_costs_itself_only() -> None:
+    """It is known by its metadata: nobody else's watch, and no other line of this one, ends for it."""
+    odd = pod("p") | {"spec": {"priority": "high"}}
+    odd["metadata"] |= {"uid": "u", "resourceVersion": "9"}
+    happened, seen = POD.line(encode({"type": "MODIFIED", "object": odd}))
+    assert happened == "MODIFIED"
+    assert isinstance(seen, Malformed)
+    assert (seen.metadata.name, seen.metadata.uid, seen.metadata.resource_version) == ("p", "u", "9")
+    assert (seen.rejected.kind, seen.rejected.name, seen.rejected.field) == ("Pod", "p", "spec.priority")
+
+
 def test_what_a_rejection_expects_is_said_without_the_decoders_marks() -> None:
     odd = pod("p")
     odd["spec"]["priority"] = "high"

@@ -24,6 +24,7 @@ from events import (
     PodGroupDeleted,
     PodGroupObserved,
     PodObserved,
+    Renewed,
     VersionsAnnounced,
     envelope,
 )
@@ -33,6 +34,7 @@ from events.jetstream import JetStreamLog
 from events.log import EventLog
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
+from services import writer as writing
 from services.ingest import service
 from services.ingest.decoding import POD, Kind
 from services.ingest.differ import Ingest
@@ -282,6 +284,16 @@ async def test_an_ingest_that_is_replaced_writes_no_more(cluster: SimulatedClust
             assert len(second.seen(PodObserved)) == 3
         finally:
             await second.end()
+
+
+async def test_an_ingest_that_has_nothing_to_write_renews_its_subject(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a purge of the log would take its last commit, behind which it writes, and one that was replaced while
+    nothing happens in its cluster would never hear of it."""
+    monkeypatch.setattr(writing, "RENEW_AFTER_S", 0.01)
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        await running.says(lambda: len(running.seen(Renewed)) >= 2, "renewals")
 
 
 async def test_bad_input_costs_its_own_object_only(cluster: SimulatedCluster, log: EventLog) -> None:

@@ -92,6 +92,17 @@ def test_finished_pods_do_not_run() -> None:
     assert of_type(world.judge(), ev.GangHeld)
 
 
+def test_a_pod_that_has_done_its_work_started_with_its_gang() -> None:
+    """Where the text is silent: the last pods of a Job come when the first are done, and would wait for ever."""
+    world, uids = world_with(4, 3, cpu=3)
+    world.settle()
+    for uid in uids[:3]:
+        world.finished(uid)
+    world.propose("default/train", {uids[3]: "n0"})
+    (permitted,) = of_type(world.judge(), ev.GangPermitted)
+    assert bound_pods(permitted) == [uids[3]]
+
+
 def test_waiting_pods_of_another_group_do_not_count() -> None:
     """WaitingPods […] that belong to the same PodGroup."""
     world, uids = world_with(2, 2)
