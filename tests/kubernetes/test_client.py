@@ -333,6 +333,8 @@ async def test_pod_group_status(cluster: SimulatedCluster, client: Client) -> No
     assert after["spec"] == {"minMember": 3}
     with pytest.raises(Conflict):
         await client.patch_pod_group_status(POD_GROUPS, "default", "g", uid, {"phase": "x"}, resource_version="1")
+    with pytest.raises(Conflict):  # a server looks at the UID where the object itself is patched
+        await client.patch_pod_group_status(POD_GROUPS, "default", "g", "another", {"phase": "x"}, subresource=False)
 
 
 async def test_annotating_only_that_pod_as_it_was(cluster: SimulatedCluster, client: Client) -> None:
