@@ -384,7 +384,7 @@ class Connection:
 
     async def _on_disconnect(self) -> None:
         if not self.client.is_closed:
-            _logger.warning("disconnected from NATS at %s: %s", self.url, self.last_error)
+            _logger.warning("disconnected from NATS at %s%s", self.url, self._why())
         for subject, answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(Unanswered(f"{subject}: the connection to {self.url} broke"))
