@@ -74,7 +74,8 @@ class Client(nats.aio.client.Client):
             s.last_attempt = time.monotonic()
             await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
         else:
-            await super()._connect_to_server(s)
+            async with asyncio.timeout(self.options["connect_timeout"]):  # what aiohttp is told is for the end alone
+                await super()._connect_to_server(s)
 
     def _connect_command(self) -> bytes:
         assert self._current_server is not None

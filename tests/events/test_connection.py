@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import nats.errors
 import pytest
@@ -166,6 +168,27 @@ async def test_what_is_no_nats_server_is_told(
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(Unavailable, match=told):
             await Connection(f"nats://127.0.0.1:{port}").connect()
+
+
+@pytest.mark.filterwarnings("ignore:parameter 'timeout'")
+@pytest.mark.parametrize("scheme", ["nats", "ws"])
+async def test_a_server_that_never_greets_does_not_keep_a_client_from_the_others(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: over websockets, five minutes."""
+    monkeypatch.setattr("events.connection.random.shuffle", lambda servers: None)
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+        writer.close()
+
+    with EmbeddedServer(tmp_path, extra="websocket { host: 127.0.0.1, port: -1, no_tls: true }") as server:
+        (ports,) = tmp_path.glob("*.ports")
+        (good,) = {"nats": [server.url], "ws": json.loads(ports.read_text())["websocket"]}[scheme]
+        async with await asyncio.start_server(hang, "127.0.0.1", 0) as hanging:
+            port = hanging.sockets[0].getsockname()[1]
+            async with connected(f"{scheme}://127.0.0.1:{port},{good}") as connection:
+                await connection.ask("$JS.API.INFO")
 
 
 @pytest.mark.usefixtures("impatient")

@@ -161,6 +161,22 @@ async def test_one_servers_expired_certificate_does_not_keep_a_client_from_the_o
     assert "eof_received" not in caplog.text, "asyncio warns of an end that TLS does not have"
 
 
+async def test_a_server_whose_handshake_never_ends_does_not_keep_a_client_from_the_others(
+    secured: EmbeddedServer, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections.random, "shuffle", lambda servers: None)
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"tls_required": true}\r\n')
+        await reader.read(-1)
+        writer.close()
+
+    async with await asyncio.start_server(hang, HOST, 0) as hanging:
+        url = f"nats://{HOST}:{hanging.sockets[0].getsockname()[1]},{secured.url}"
+        connection = await Connection(url).connect(ca_file=files.ca)
+        await connection.close()
+
+
 async def test_servers_trust_each_other_by_certificate(files: Files, tmp_path: Path, cluster: str) -> None:
     paths = TlsFiles(Path(files.ca), *map(Path, files.good))
     with ServerCluster(tmp_path, size=2, tls=paths) as servers:
