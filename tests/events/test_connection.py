@@ -17,6 +17,7 @@ from events.client import Client
 from events.connection import Connection, Unanswered, patiently
 from events.log import Unavailable
 from events.server import EmbeddedServer
+from events.tls import Transport
 from tests.nats_server import connected
 from tests.waiting import until
 
@@ -45,14 +46,61 @@ async def test_a_flush_that_was_cancelled_keeps_nobody_from_hearing_what_comes_b
     ending services while they start."""
     async with connected(own_server.url) as connection:
         own_server.pause()
-        flushing = asyncio.create_task(connection.client.flush())
+        before = asyncio.all_tasks()
+        flushing = asyncio.create_task(connection.client.flush(timeout=600))
         await until(lambda: connection.client._pongs, "it to be asked for")
         flushing.cancel()
         await asyncio.wait({flushing})
+        await until(lambda: asyncio.all_tasks() <= before, "what asked to end with it")
         own_server.resume()
         await connection.ask("$JS.API.INFO")
         assert connection.generation == 0
     assert caplog.messages == []
+
+
+async def test_a_flush_is_answered_behind_what_was_sent(
+    own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for the connection to take more does not go behind the question."""
+    async with connected(own_server.url) as connection:
+        client, written, takes = connection.client, bytearray(), asyncio.Event()
+        transport = client._transport
+        assert isinstance(transport, Transport)
+        assert transport._io_writer is not None
+        write = transport._io_writer.write
+
+        def heard(data: bytes) -> None:
+            written.extend(data)
+            write(data)
+
+        monkeypatch.setattr(transport._io_writer, "write", heard)
+        monkeypatch.setattr(transport._io_writer, "writelines", lambda lines: heard(b"".join(lines)))
+        monkeypatch.setattr(transport._io_writer, "drain", takes.wait)
+        own_server.pause()
+        await client.publish("first", b"")
+        await until(lambda: b"first" in written, "the first")
+        await client.publish("second", b"")
+        flushing = asyncio.create_task(client.flush())
+        await until(lambda: b"PING" in written, "the question")
+        takes.set()
+        await until(lambda: b"second" in written, "what had waited")
+        own_server.resume()
+        await flushing
+        assert b"second" in written.rpartition(b"PING")[0]
+    with pytest.raises(nats.errors.ConnectionClosedError):
+        await client.flush()
+
+
+async def test_a_server_that_is_tried_again_has_one_connection(own_server: EmbeddedServer) -> None:
+    """Who is refused tries again for as long as it takes, ten times a second."""
+    async with connected(own_server.url) as connection:
+        client = connection.client
+        assert client._current_server is not None
+        assert isinstance(client._transport, Transport)
+        first = client._transport._io_writer
+        await client._connect_to_server(client._current_server)
+        assert first is not None
+        assert first.is_closing()
 
 
 async def test_who_is_told_that_nobody_answers_leaves_no_connection_behind(
@@ -170,6 +218,12 @@ async def test_what_is_no_nats_server_is_told(
             await Connection(f"nats://127.0.0.1:{port}").connect()
 
 
+def url_of(server: EmbeddedServer, scheme: str) -> str:
+    (ports,) = server.store.glob("*.ports")
+    (url,) = {"nats": [server.url], "ws": json.loads(ports.read_text())["websocket"]}[scheme]
+    return str(url)
+
+
 @pytest.mark.filterwarnings("ignore:parameter 'timeout'")
 @pytest.mark.parametrize("scheme", ["nats", "ws"])
 async def test_a_server_that_never_greets_does_not_keep_a_client_from_the_others(
@@ -183,8 +237,7 @@ async def test_a_server_that_never_greets_does_not_keep_a_client_from_the_others
         writer.close()
 
     with EmbeddedServer(tmp_path, extra="websocket { host: 127.0.0.1, port: -1, no_tls: true }") as server:
-        (ports,) = tmp_path.glob("*.ports")
-        (good,) = {"nats": [server.url], "ws": json.loads(ports.read_text())["websocket"]}[scheme]
+        good = url_of(server, scheme)
         async with await asyncio.start_server(hang, "127.0.0.1", 0) as hanging:
             port = hanging.sockets[0].getsockname()[1]
             async with connected(f"{scheme}://127.0.0.1:{port},{good}") as connection:
