@@ -12,9 +12,10 @@ from services.kubernetes import group_status
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import served
-from services.kubernetes.errors import Conflict, NotFound
+from services.kubernetes.errors import Conflict, NotFound, Unreachable
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import POD_GROUPS, Resource
+from services.kubernetes.transport import Answer
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
 from tests.manifests import pod_group
@@ -51,6 +52,29 @@ def test_an_older_server_names_its_groups_alone() -> None:
     found = served(b'{"kind":"APIGroupList","groups":[{"name":"scheduling.x-k8s.io","versions":' + versions + b"}]}")
     assert found.has(POD_GROUPS, "status"), "only asking for it tells"
     assert not found.has(WITHOUT)
+
+
+def test_an_answer_may_have_holes_and_what_nobody_reads() -> None:
+    nothing = b'{"metadata":{"name":"empty.example","creationTimestamp":null},"versions":null}'
+    older = b'{"version":"v1","resources":null}'
+    newer = b'{"version":"v1alpha1","resources":[{"resource":"podgroups","subresources":null}]}'
+    group = b'{"metadata":{"name":"scheduling.x-k8s.io"},"versions":[' + older + b"," + newer + b"]}"
+    deep = b"[" * 100_000 + b"]" * 100_000
+    found = served(b'{"items":[' + nothing + b"," + group + b'],"odd":' + deep + b"}")
+    assert (found.has(POD_GROUPS), found.has(POD_GROUPS, "status")) == (True, False)
+    assert not found.has(Resource.custom("scheduling.x-k8s.io/v1", "podgroups"))
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"items":[{"metadata":{"name":"\xff"}}]}', b"[" * 100_000, b""])
+async def test_what_is_no_discovery_is_no_answer(client: Client, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked again; whoever runs the service is told."""
+
+    async def answer(*_: object, **__: object) -> Answer:
+        return Answer(200, body)
+
+    monkeypatch.setattr(client, "_repeated", answer)
+    with pytest.raises(Unreachable, match="get /apis"):
+        await client.discover()
 
 
 def volcanos(name: str) -> dict[str, Any]:

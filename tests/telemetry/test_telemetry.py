@@ -59,6 +59,29 @@ def test_each_gang_has_a_trace_of_its_own_and_a_later_one_of_that_name_another(
     assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 3
 
 
+def test_a_gangs_ids_are_those_of_its_root_alone(process: Process, spans: InMemorySpanExporter) -> None:
+    """What comes behind it in the same process has ids of its own, and so has the same gang of another cluster."""
+    process("binder")
+    telemetry.gang_span("gang", "default/a", 17, 1, 2, root=True)
+    with telemetry.span("judge"):
+        pass
+    root, judge = spans.get_finished_spans()
+    assert judge.context.trace_id != root.context.trace_id
+    assert judge.context.span_id != root.context.span_id
+    of = [Sdk("binder", cluster, [], []).gang_context("default/a", 17) for cluster in ("prod", "other")]
+    assert of[0].trace_id == root.context.trace_id
+    assert len({(each.trace_id, each.span_id) for each in of}) == 2
+
+
+def test_a_service_without_traces_hands_on_what_it_was_given(metrics: InMemoryMetricReader) -> None:
+    """The trace goes on behind it."""
+    telemetry.attach(Sdk("planner", "prod", [], [metrics]))
+    with telemetry.span("plan", PARENT) as traceparent:
+        telemetry.gang_span("plan", "default/a", 17, 1, 2)
+    telemetry.attach(None)
+    assert traceparent == PARENT
+
+
 def test_a_gangs_span_links_to_the_commit_that_carried_it(process: Process, spans: InMemorySpanExporter) -> None:
     process("planner")
     with telemetry.span("plan cycle", writer="planner.0") as traceparent:
@@ -179,8 +202,9 @@ print(repr(traceparent), [name for name in sys.modules if name.startswith("opent
 
 
 def test_the_console_exporter_keeps_to_stderr() -> None:
-    answer = _run_with_a_span({"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none"})
+    answer = _run_with_a_span({"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "console"})
     assert '"name": "judge"' in answer.stderr
+    assert '"name": "muster.log.commits"' in answer.stderr
     assert answer.stdout == ""
 
 
