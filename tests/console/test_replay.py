@@ -72,7 +72,9 @@ async def test_a_time_ends_before_the_first_younger_commit() -> None:
     assert (await replay(log, "2200-01-01")).sequence == 3
 
 
-@pytest.mark.parametrize("text", ["yesterday", "-1", "12:00", "1.5", "9999-12-31T23:59:59-01:00"])
+@pytest.mark.parametrize(
+    "text", ["yesterday", "-1", "12:00", "1.5", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+23:59"]
+)
 def test_what_is_no_place_says_what_was_expected(text: str) -> None:
     with pytest.raises(BadPlace, match="expected a sequence, or a time such as"):
         read_place(text)
