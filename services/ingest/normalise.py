@@ -218,9 +218,17 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     return tuple(HostPort(host_ip=ip, protocol=protocol, port=number) for ip, protocol, number in sorted(ports))
 
 
+_DISKS = {
+    "gcePersistentDisk": "gce_persistent_disk",
+    "awsElasticBlockStore": "aws_elastic_block_store",
+    "iscsi": "iscsi",
+    "rbd": "rbd",
+}
+"""Volumes that are disks by themselves: two pods on one node may not share one (VolumeRestrictions)."""
+
+
 def _unsupported(spec: PodSpec, affinity: Affinity) -> tuple[str, ...]:
-    """The hard constraints that this version does not honour. Of disks that pods name by themselves: that two pods on one
-    node may not share one (VolumeRestrictions)."""
+    """The hard constraints that this version does not honour."""
     volumes = spec.volumes or ()
     spreads = spec.topology_spread_constraints or ()
     found = {
@@ -233,12 +241,9 @@ def _unsupported(spec: PodSpec, affinity: Affinity) -> tuple[str, ...]:
             spread.when_unsatisfiable == "DoNotSchedule" for spread in spreads
         ),
         "resourceClaims": bool(spec.resource_claims),
-        "gcePersistentDisk": any(volume.gce_persistent_disk is not None for volume in volumes),
-        "awsElasticBlockStore": any(volume.aws_elastic_block_store is not None for volume in volumes),
-        "iscsi": any(volume.iscsi is not None for volume in volumes),
-        "rbd": any(volume.rbd is not None for volume in volumes),
     }
-    return tuple(name for name, present in found.items() if present)
+    disks = [name for name, field in _DISKS.items() for volume in volumes if getattr(volume, field) is not None]
+    return *(name for name, present in found.items() if present), *dict.fromkeys(disks)
 
 
 # ------------------------------------------------------------------------------------------------ groups and priorities

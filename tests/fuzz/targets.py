@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
-import yaml
 
 import events as ev
 from events import client, cloudevents, connection, credentials, envelope, lease, object_store
@@ -41,10 +40,9 @@ from services.simulator.traces import TraceError
 from services.state import snapshot
 from services.state.fold import State
 from services.state.form import Damaged, UnknownCommit, at_once
-from tests.events import samples, stored
 from tests.events.writing import HEADER
-from tests.fuzz import answers, federation
-from tests.fuzz.generate import SCALARS, TEXTS, encoded
+from tests.fuzz import answers, federation, seeds
+from tests.fuzz.generate import encoded
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,18 +141,13 @@ def observe(kind: Kind[Any], objects: list[Any]) -> list[ev.Event]:
     facts = [fact for seen in objects for fact in core.observe(seen)]
     assert all(seen.rejected.expected for seen in objects if isinstance(seen, Malformed))
     written = envelope.encode_events(facts)
-    assert envelope.decode(commit_of("ingest", written)).events == facts
+    assert envelope.decode(seeds.commit_of("ingest", written)).events == facts
     for fact in facts:
         again.fold(fact)
     assert (again.pods, again.named, again.rejected) == (core.pods, core.named, core.rejected)
-    state.apply_stored(commit_of("ingest", written))
+    state.apply_stored(seeds.commit_of("ingest", written))
     assert all(fact.kind == kind.name for fact in facts if type(fact) is ev.DeclarationRejected)
     return facts
-
-
-def commit_of(writer: str, data: bytes, sequence: int = 1) -> Stored:
-    made = envelope.encode_header(Header(writer=writer, epoch=0, basis=0, time_ns=1, cause="facts"))
-    return Stored(sequence=sequence, subject=f"muster.c.{writer}", message_id="", header=made, payload=data)
 
 
 def status(data: bytes) -> None:
@@ -392,110 +385,11 @@ def unpacked(data: bytes) -> None:
         assert snapshot.digest(snapshot.decode(snapshot.encode(found))) == snapshot.digest(found)
 
 
-# ---------------------------------------------------------------------------------------------------------------- seeds
-
-
-def events_stored() -> list[bytes]:
-    return stored.STORED.read_bytes().splitlines() + [envelope.encode_events([event]) for event in samples.samples()]
-
-
-def pages() -> list[bytes]:
-    return [encoded({"metadata": {"resourceVersion": "1"}, "items": [obj]}) for obj in kubernetes_objects()]
-
-
-def lines() -> list[bytes]:
-    found = [encoded({"type": "ADDED", "object": obj}) for obj in kubernetes_objects()]
-    return [*found, encoded({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}})]
-
-
-@cache
-def kubernetes_objects() -> list[dict[str, Any]]:
-    """What the simulated API server makes of the repository's own manifests."""
-    from services.simulator.offline import served
-
-    documents = load_yaml(sorted((ROOT / "examples" / "simulate").glob("*.yaml")))
-    return served(documents)[:40]
-
-
-def yamls() -> list[bytes]:
-    paths = [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "deploy" / "manifests").glob("*.yaml")]
-    return [path.read_bytes() for path in sorted(paths)] + [
-        b"apiVersion: v1\nkind: Pod\nmetadata: &a {name: p, labels: {a: b}}\nspec:\n  containers:\n  - name: c\n",
-        b"- &x [1, 0x1f, 0b1, 1_0, 0o7, 1:30, .inf, .nan, ~, yes, 2026-01-02, !!binary aGk=]\n- *x\n",
-    ]
-
-
-def csvs() -> list[bytes]:
-    from tests.simulator.test_traces import DLRM, NODES, PODS
-
-    return [text.encode() for text in (NODES, PODS, DLRM)]
-
-
-def kubeconfigs() -> list[bytes]:
-    from tests.kubernetes.test_access import CLUSTERS, USERS
-
-    documents = [
-        {
-            "current-context": "there",
-            "contexts": [{"name": "there", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": user}],
-        }
-        for cluster in CLUSTERS.values()
-        for user in USERS.values()
-    ]
-    return [encoded(document) for document in documents] + [yaml.dump(documents[0]).encode()]
-
-
-def credential_files() -> list[bytes]:
-    from tests.events.test_credentials import account, creds, user
-
-    return [creds(account.jwt(user.public, "user"), user.seed).encode(), creds("a.b.c", account.seed).encode()]
-
-
-def snapshots() -> list[bytes]:
-    from tests.state.test_snapshot import busy
-
-    return [snapshot.encode(State()), snapshot.encode(busy().state)]
-
-
-def packs() -> list[bytes]:
-    return [snapshot.pack(State())[0]]
-
-
-def texts() -> list[bytes]:
-    said = ["a=b,c!=d", "app in (x, y),!z", "a notin (b)", "metadata.name=x,spec.nodeName!=", "GangPermitted.default.*"]
-    said += [
-        ">",
-        "*.a.>",
-        "NodeObserved.-.n%2Ea",
-        "100",
-        "2026-11-21T19:05:00Z",
-        "7.1.2",
-        "1Gi",
-        "100m",
-        "1.5e3",
-        ".5E-2",
-    ]
-    return [text.encode() for text in (*said, *TEXTS)] + [str(scalar).encode() for scalar in SCALARS]
-
-
-def feed_messages() -> list[bytes]:
-    commits = [commit_of("binder", data) for data in events_stored()]
-    return [message.body for commit in commits for message in feed.messages(commit, "c")]
-
-
-def metas() -> list[bytes]:
-    found = object_store.Object(name=f"{7:020}", bucket="b", nuid="n", size=3, chunks=1, digest="SHA-256=x")
-    found.headers = {object_store.DIGEST: ["d"], object_store.STATE: ["1"]}
-    return [msgspec.json.encode(found)]
-
-
 TARGETS: dict[str, Target] = {
     "header": Target(header, lambda: [envelope.encode_header(HEADER)]),
-    "payload": Target(payload, events_stored),
-    "page": Target(page, pages),
-    "line": Target(line, lines),
+    "payload": Target(payload, seeds.events_stored),
+    "page": Target(page, seeds.pages),
+    "line": Target(line, seeds.lines),
     "status": Target(
         status, lambda: [encoded({"message": "no", "reason": "R", "code": 429, "details": {"retryAfterSeconds": 3}})]
     ),
@@ -503,19 +397,19 @@ TARGETS: dict[str, Target] = {
     "object": Target(answers.object_, answers.jobs_listed),
     "jobs": Target(answers.jobs, answers.jobs_listed),
     "OpenPAI's": Target(answers.openpai_s, answers.openpai_answers),
-    "quantity": Target(quantity, texts),
+    "quantity": Target(quantity, seeds.texts),
     "headers": Target(headers, lambda: [b"NATS/1.0 100 Idle Heartbeat\r\nMuster-Commit: {}\r\nNats-Msg-Id: a\r\n\r\n"]),
     "lease": Target(held, lambda: [msgspec.json.encode(lease.Held("host", "claim"))]),
-    "meta": Target(meta, metas),
-    "feed message": Target(feed_message, feed_messages),
-    "words": Target(words, texts),
-    "selector": Target(selector, texts),
-    "manifests": Target(manifests, yamls),
-    "trace": Target(trace, csvs),
-    "kubeconfig": Target(kubeconfig, kubeconfigs),
-    "credentials": Target(credentials_file, credential_files),
-    "packed snapshot": Target(packed, packs),
-    "snapshot": Target(unpacked, snapshots),
+    "meta": Target(meta, seeds.metas),
+    "feed message": Target(feed_message, seeds.feed_messages),
+    "words": Target(words, seeds.texts),
+    "selector": Target(selector, seeds.texts),
+    "manifests": Target(manifests, seeds.yamls),
+    "trace": Target(trace, seeds.csvs),
+    "kubeconfig": Target(kubeconfig, seeds.kubeconfigs),
+    "credentials": Target(credentials_file, seeds.credential_files),
+    "packed snapshot": Target(packed, seeds.packs),
+    "snapshot": Target(unpacked, seeds.snapshots),
     "multi-cluster job": Target(federation.job, federation.job_texts),
     "clusters file": Target(federation.clusters_file, federation.cluster_texts),
     "federation's payload": Target(federation.commit, federation.commits),

@@ -19,7 +19,7 @@ from services.kubernetes import nesting
 from services.kubernetes.objects import Pod
 from tests.fuzz import examples
 from tests.fuzz.generate import DEEP, encoded, jsons, scalars, spoiled, texts
-from tests.fuzz.targets import kubernetes_objects
+from tests.fuzz.seeds import kubernetes_objects
 from tests.ingest.objects import metadata
 
 POD_GROUP = next(kind for kind in KINDS if kind.resource.path == "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")

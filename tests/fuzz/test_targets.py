@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz import examples
 from tests.fuzz.generate import RAW, TEXTS, encoded, mangled, spoiled
-from tests.fuzz.targets import TARGETS, kubernetes_objects
+from tests.fuzz.seeds import kubernetes_objects
+from tests.fuzz.targets import TARGETS
 
 OBJECTS = ("page", "line")
 """Targets whose documents are worth spoiling as documents."""

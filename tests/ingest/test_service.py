@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,114 +18,28 @@ from events import (
     NodeObserved,
     PodAssigned,
     PodDeleted,
-    PodGroupDeleted,
     PodGroupObserved,
     PodObserved,
     Renewed,
     VersionsAnnounced,
     envelope,
 )
-from events.dialects import POD_GROUPS
 from events.envelope import Header, Stored
-from events.jetstream import JetStreamLog
 from events.log import EventLog
 from events.memory import MemoryLog
-from events.server import EmbeddedServer
 from services import writer as writing
 from services.ingest import service
 from services.ingest.decoding import POD, Kind
 from services.ingest.differ import Ingest
-from services.kubernetes import discovery
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import Expired, Forbidden, Unreachable
 from services.simulator.cluster import SimulatedCluster
-from services.simulator.resources import pod_groups_crd
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
 from tests import facts
+from tests.ingest.running import Running, ingesting
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
-
-
-class Running:
-    """An ingest with the log that it writes, read back."""
-
-    def __init__(self, log: EventLog, url: str) -> None:
-        self.log = log
-        self.events: list[Event] = []
-        self.state = Ingest(["muster"])
-        self._reading = asyncio.create_task(self._read())
-        self.task = asyncio.create_task(self._run(url))
-
-    async def _run(self, url: str) -> None:
-        async with Client(direct(url)) as client:
-            await service.run(self.log, client, holder="test", discovery_s=0.02)
-
-    async def _read(self) -> None:
-        async for batch in self.log.follow():
-            for stored in batch:
-                for event in envelope.decode(stored).events:
-                    self.events.append(event)
-                    self.state.fold(event)
-
-    def seen(self, kind: type[Event]) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    async def says(self, condition: Callable[[], object], what: str = "the log to say so") -> None:
-        """Waits for what the log says; raises what ended the ingest, if that came first."""
-        await until(lambda: condition() or self.task.done(), what)
-        if self.task.done():
-            self.task.result()
-        assert condition(), what
-
-    async def synced(self, times: int = 1) -> None:
-        await self.says(lambda: len(self.seen(ClusterSynced)) >= times, "ClusterSynced")
-
-    async def end(self) -> None:
-        self.task.cancel()
-        self._reading.cancel()
-        await asyncio.gather(self.task, self._reading, return_exceptions=True)
-
-    def agrees_with(self, cluster: SimulatedCluster) -> bool:
-        """Whether the log's pods and nodes are the cluster's."""
-        pods = {
-            (each["metadata"]["name"], each["metadata"]["uid"], each["spec"].get("nodeName", ""))
-            for each in cluster.list("Pod")
-            if each["status"].get("phase") not in ("Succeeded", "Failed")
-        }
-        nodes = {each["metadata"]["name"] for each in cluster.list("Node")}
-        unfinished = [each for each in self.state.pods.values() if each.status not in ("succeeded", "failed")]
-        return pods == {(each.name, each.uid, each.node) for each in unfinished} and nodes == {
-            name for _, name in self.state.named["Node"]
-        }
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[SimulatedCluster]:
-    async with SimulatedCluster(kubelet=False) as running:
-        running.load([node("n1"), node("n2"), pod("a"), pod("b")])
-        yield running
-
-
-@pytest.fixture(params=["memory", "jetstream"])
-async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventLog]:
-    if request.param == "memory":
-        yield MemoryLog("test")
-        return
-    with EmbeddedServer(tmp_path / "nats") as server:
-        opened = await JetStreamLog.open(server.url, f"test-{secrets.token_hex(4)}", create=True)
-        yield opened
-        await opened.close()
-
-
-@contextlib.asynccontextmanager
-async def ingesting(log: EventLog, cluster: SimulatedCluster) -> AsyncIterator[Running]:
-    running = Running(log, cluster.url)
-    try:
-        await running.synced()
-        yield running
-    finally:
-        await running.end()
 
 
 async def test_a_start_takes_over_lists_everything_and_closes_with_cluster_synced(
@@ -313,90 +224,6 @@ async def test_bad_input_costs_its_own_object_only(cluster: SimulatedCluster, lo
         }
         assert {each.name for each in running.seen(NodeObserved)} == {"n1", "n2"}
         assert {each.name for each in running.seen(PodObserved)} == {"a", "b", "fine"}
-
-
-async def test_pod_groups_that_come_and_go(log: EventLog) -> None:
-    async with SimulatedCluster(podgroups=False) as cluster, ingesting(log, cluster) as running:
-        assert running.seen(PodGroupObserved) == []
-        cluster.install()
-        cluster.create(pod_group("g", 2))
-        await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup")
-        cluster.uninstall()
-        await running.says(lambda: running.seen(PodGroupDeleted), "its end")
-        cluster.install()
-        cluster.create(pod_group("h", 2))
-        await running.says(lambda: len(running.seen(PodGroupObserved)) == 2, "another one")
-
-
-VERSIONS = sorted({version for version in POD_GROUPS.values() if not version.startswith("scheduling.k8s.io/")})
-
-
-@pytest.mark.parametrize("api_version", VERSIONS)
-async def test_every_kind_of_pod_groups_may_come_and_go(api_version: str) -> None:
-    crd, group = pod_groups_crd(api_version), pod_group("g", 2) | {"apiVersion": api_version}
-    async with SimulatedCluster(podgroups=False) as cluster, ingesting(MemoryLog("test"), cluster) as running:
-        for times in (1, 2):
-            cluster.install(crd)
-            cluster.create(group)
-            await running.says(lambda times=times: len(running.seen(PodGroupObserved)) == times, "the PodGroup")
-            cluster.uninstall(crd["metadata"]["name"])
-            await running.says(lambda times=times: len(running.seen(PodGroupDeleted)) == times, "its end")
-        assert {POD_GROUPS[event.dialect] for event in running.seen(PodGroupObserved)} == {api_version}
-
-
-async def test_kinds_that_are_absent_cost_one_request_together(cluster: SimulatedCluster) -> None:
-    async with ingesting(MemoryLog("test"), cluster) as running:
-        lists = [cluster.faults.plan(verb=verb, resource="podgroups", times=0) for verb in ("list", "get")]
-        before = cluster.server.requests
-        await until(lambda: cluster.server.requests >= before + 5, "five rounds of discovery")
-        assert [fault.hits for fault in lists] == [0, 0]
-        cluster.create(pod_group("g", 2))
-        await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup")
-
-
-async def test_a_kind_that_is_not_granted_costs_its_own_gangs_only(cluster: SimulatedCluster) -> None:
-    cluster.install(pod_groups_crd("scheduling.volcano.sh/v1beta1"))
-    cluster.create(pod_group("v", 2) | {"apiVersion": "scheduling.volcano.sh/v1beta1"})
-    forbidding = cluster.faults.plan(verb="list", resource="podgroups", status=403, times=0)
-    async with ingesting(MemoryLog("test"), cluster) as running:
-        assert running.agrees_with(cluster)
-        assert running.seen(PodGroupObserved) == []
-        await until(lambda: forbidding.hits > 2, "another try")
-        cluster.faults.lift()
-        await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup, once it is granted")
-
-
-async def test_what_the_log_knows_is_asked_for_even_if_the_server_does_not_name_it_yet(
-    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An API server that starts may not know its kinds yet: nobody's PodGroup is gone for that."""
-    cluster.create(pod_group("g", 2))
-    log = MemoryLog("test")
-    async with ingesting(log, cluster) as before:
-        await before.end()
-    monkeypatch.setattr(discovery, "served", lambda body: discovery.Served({}))
-    async with ingesting(log, cluster) as running:
-        await running.synced(2)
-        assert running.seen(PodGroupDeleted) == []
-        assert len(running.seen(PodGroupObserved)) == 1
-
-
-async def test_kubernetes_own_gangs(log: EventLog) -> None:
-    async with SimulatedCluster(native_gangs=True) as cluster, ingesting(log, cluster) as running:
-        policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
-        group = pod_group("g", 2) | {"apiVersion": "scheduling.k8s.io/v1alpha2", "spec": policy}
-        cluster.create(group)
-        member = pod("c")
-        member["spec"]["schedulingGroup"] = {"podGroupName": "g"}
-        cluster.create(member)
-        await running.says(
-            lambda: running.seen(PodGroupObserved) and "c" in {p.name for p in running.state.pods.values()}
-        )
-        [declared] = running.seen(PodGroupObserved)
-        assert (declared.dialect, declared.declaration.min_member) == ("kubernetes/v1alpha2", 2)
-        [seen] = [p for p in running.state.pods.values() if p.name == "c"]
-        assert seen.gang is not None
-        assert seen.gang.gang == "default/g@kubernetes"
 
 
 async def test_an_api_server_that_is_away_for_a_while(log: EventLog) -> None:

@@ -166,6 +166,16 @@ def replay(world: World, writer: str, states: list[State] | None = None) -> Stat
     return state
 
 
+def planned(*names: str) -> World:
+    """A gang of which one member suffices, and that has a place for all of these."""
+    world = World()
+    world.node("n0")
+    for name in names:
+        world.pod(name, "train", minimum=1)
+    world.plan("a")
+    return world
+
+
 def test_members_that_come_later_are_bound_in_the_same_trace(spans: InMemorySpanExporter) -> None:
     world = World()
     world.node("n0")
@@ -196,10 +206,7 @@ def test_a_gang_that_comes_again_under_its_name_is_another_trace(spans: InMemory
 def test_a_gang_of_which_nothing_was_bound_has_no_root_yet(
     spans: InMemorySpanExporter, metrics: InMemoryMetricReader
 ) -> None:
-    world = World()
-    world.node("n0")
-    world.pod("a", "train", minimum=1)
-    world.plan("a")
+    world = planned("a")
     world.judge()
     failed = ev.BindingFailed(
         uid="a", namespace="default", name="a", node="n0", reason="Rejected", message="", assigned_node=""
@@ -211,10 +218,7 @@ def test_a_gang_of_which_nothing_was_bound_has_no_root_yet(
 
 
 def test_a_group_that_goes_before_its_verdict_is_forgotten(spans: InMemorySpanExporter) -> None:
-    world = World()
-    world.node("n0")
-    world.pod("a", "train", minimum=1)
-    world.plan("a")
+    world = planned("a")
     world.facts(ev.PodDeleted(uid="a", namespace="default", name="a"))
     state = State()
     telling = traces(state, "binder")
@@ -228,11 +232,7 @@ def test_a_group_that_goes_before_its_verdict_is_forgotten(spans: InMemorySpanEx
 
 def test_a_pod_that_went_before_its_permit_keeps_no_trace_open(spans: InMemorySpanExporter) -> None:
     """As it was: nobody told the end of this gang's binding, nor that of a later one of its name."""
-    world = World()
-    world.node("n0")
-    for name in ("a", "b"):
-        world.pod(name, "train", minimum=1)
-    world.plan("a")
+    world = planned("a", "b")
     verdicts = judging.decide(world.state)
     world.deleted("b")
     world.append("binder", verdicts, cause="decide")
@@ -244,11 +244,7 @@ def test_a_pod_that_went_before_its_permit_keeps_no_trace_open(spans: InMemorySp
 
 
 def test_a_pod_that_goes_while_it_is_bound_was_not_bound(spans: InMemorySpanExporter) -> None:
-    world = World()
-    world.node("n0")
-    for name in ("a", "b"):
-        world.pod(name, "train", minimum=1)
-    world.plan("a")
+    world = planned("a", "b")
     world.judge()
     world.deleted("b")
     world.bind()
