@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from typing import Any
 
@@ -12,9 +11,6 @@ import nats.errors
 from nats.aio.client import DEFAULT_BUFFER_SIZE, DEFAULT_FLUSH_TIMEOUT
 
 from events import credentials, tls
-
-_OVER = re.compile("authentication (expired|revoked)")
-"""What the server says of a user, or of his account, before it ends his connection."""
 
 
 class Client(nats.aio.client.Client):
@@ -49,13 +45,14 @@ class Client(nats.aio.client.Client):
         await super()._process_pong()
 
     async def _process_err(self, err_msg: str) -> None:
-        """Whose time is over comes back with what his file says now; nats-py would close for good, and not say why."""
-        if _OVER.search(err_msg):
+        """Whom the server puts out says why, and comes back: with what his file says now, or when he is let in again.
+        nats-py would close for good, and not say why."""
+        if "permissions violation" in err_msg:  # about one message; the connection stays
+            await super()._process_err(err_msg)
+        else:
             error = nats.errors.Error(f"nats: {err_msg}")
             await self._error_cb(error)
             await self._process_op_err(error)
-        else:
-            await super()._process_err(err_msg)
 
     async def close(self) -> None:
         """One that has not begun to connect is closed; nats-py expects it to have begun."""

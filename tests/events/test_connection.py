@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -20,6 +22,8 @@ from events.server import EmbeddedServer
 from events.tls import Transport
 from tests.nats_server import connected
 from tests.waiting import until
+
+USERS = 'authorization { users: [ { user: planner, password: "one" } ] }'
 
 
 async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +246,34 @@ async def test_a_server_that_never_greets_does_not_keep_a_client_from_the_others
             port = hanging.sockets[0].getsockname()[1]
             async with connected(f"{scheme}://127.0.0.1:{port},{good}") as connection:
                 await connection.ask("$JS.API.INFO")
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ('authorization { users: [ { user: planner, password: "another" } ] }', "refused the credentials"),
+        (f"{USERS}\nmax_connections: 0", "maximum connections exceeded"),
+    ],
+    ids=["another password", "too many connections"],
+)
+async def test_whom_a_server_puts_out_says_why_and_comes_back_when_he_may(
+    now: str, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: the client closed for good, and the service ended for a connection that was closed."""
+    with EmbeddedServer(tmp_path, extra=USERS) as server:
+
+        def reload(extra: str) -> None:
+            file = server.store / "nats-server.conf"
+            file.write_text(file.read_text().replace(server.extra, extra))
+            server.extra = extra
+            os.kill(server.pid, signal.SIGHUP)
+
+        async with connected(server.url.replace("//", "//planner:one@")) as connection:
+            reload(now)
+            await until(lambda: told in caplog.text, "the server's reason")
+            reload(USERS)
+            await until(lambda: connection.generation, "the connection that is made again")
+            await connection.ask("$JS.API.INFO")
 
 
 @pytest.mark.usefixtures("impatient")
