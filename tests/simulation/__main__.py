@@ -109,6 +109,8 @@ def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, 
         size = min(PORTION, begin + seeds - start)
         portion = run_many(start, size, told=told, workers=workers, extra=extra)
         tally.add(portion)
+        for seed in sorted(portion.failed):
+            print(f"seed {seed}: {portion.failed[seed].violation}", file=sys.stderr, flush=True)
         if workload == MIXED:
             counter.write(counter.read().after(portion, start, goes_on=first is None))
     print(tally.tables())

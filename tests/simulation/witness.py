@@ -361,11 +361,10 @@ class Witness:
     def _reached(self, key: str, commit: Commit, of_group: bool) -> None:
         """That so many of the gang run as must, or of one that counts only those that wait, are to be bound."""
         gang = self.state.gangs.get(key)
+        touched = any(self._touched.get(one, 0) > commit.header.basis for one in (key, *(gang.members if gang else ())))
         if gang is None:
-            touched = self._touched.get(key, 0) > commit.header.basis
             _require(touched, f"{commit.sequence} permits pods whose gang waits for {key}, which is not there (7.3)")
             return
-        touched = any(self._touched.get(uid, 0) > commit.header.basis for uid in gang.members)
         running, declared = [uid for uid in gang.members if self._runs(uid)], gang.declaration
         if declared is not None and of_group and declared.match_policy == dialects.ONLY_WAITING:
             running = [uid for uid in running if uid in self.state.permitted]
