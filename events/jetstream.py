@@ -287,7 +287,7 @@ class JetStreamLog:
             except Gap as gap:
                 gaps += 1
                 if gaps == GAP_ATTEMPTS:
-                    raise LogError(f"{self.stream}: {gap}, however often it is pulled") from gap
+                    raise LogError(f"{gap}, however often it is pulled") from gap
             except Unanswered:
                 pass  # made anew, behind what was read
             finally:
