@@ -166,6 +166,8 @@ class Connection:
         """Counts the reconnections: what a consumer had asked of the server in an earlier one is gone."""
         self.wake: set[asyncio.Event] = set()
         """Set at every reconnection, for those who wait for messages."""
+        self.denials: dict[str, Callable[[Denied], None]] = {}
+        """Who hears that his subject is denied, though he waits for no answer on it: by the subject."""
         self.last_error: Exception | None = None
         self._servers = [server if "://" in server else f"nats://{server}" for server in url.split(",")]
         random.shuffle(self._servers)
@@ -177,6 +179,8 @@ class Connection:
         self._tokens = itertools.count()
         self._answers_since_s: float | None = float("-inf")
         self._inbox = ""
+        self._deaf: Denied | None = None
+        """Why no answer can come any more: the inbox was taken away, and is not given back without a reconnection."""
 
     async def connect(
         self,
@@ -258,6 +262,8 @@ class Connection:
 
         Raises Unanswered, Denied, TooLarge, and Unavailable when this connection was closed.
         """
+        if self._deaf is not None:
+            raise self._deaf
         within_s = within_s or REQUEST_WITHIN_S
         size, limit = len(payload) + _size(headers or {}), self.client.max_payload
         if size > limit:  # a server that got it would end the connection
@@ -385,6 +391,7 @@ class Connection:
     async def _on_disconnect(self) -> None:
         if not self.client.is_closed:
             _logger.warning("disconnected from NATS at %s%s", self.url, self._why())
+        self._deaf = None
         for subject, answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(Unanswered(f"{subject}: the connection to {self.url} broke"))
@@ -403,15 +410,21 @@ class Connection:
     def _deny(self, verb: str, denied: str) -> None:
         """A denied publish is not answered: the requests on its subject end here. nats-py lowers the server's words."""
         if verb == "subscription" and self._inbox and denied.startswith(self._inbox.lower()):
-            self._refuse(
-                Denied(
-                    f"{self.url}: the NATS server denies this user the inbox {self._inbox}: expected a prefix that it "
-                    f"may subscribe to (MUSTER_NATS_INBOX_PREFIX)"
-                )
+            self._deaf = Denied(
+                f"{self.url}: the NATS server denies this user the inbox {self._inbox}: expected a prefix that it may "
+                f"subscribe to (MUSTER_NATS_INBOX_PREFIX)"
             )
+            self._refuse(self._deaf)
         for subject, answer in self._answers.values():
-            if verb == "publish" and subject.lower() == denied and not answer.done():
-                answer.set_exception(Denied(f"{subject}: the NATS server denies publishing to this subject"))
+            if not answer.done() and (self._deaf or (verb == "publish" and subject.lower() == denied)):
+                answer.set_exception(self._deaf or self._denied(subject))
+        for subject, tell in tuple(self.denials.items()):
+            if verb == "publish" and subject.lower() == denied:
+                tell(self._denied(subject))
+
+    @staticmethod
+    def _denied(subject: str) -> Denied:
+        return Denied(f"{subject}: the NATS server denies publishing to this subject")
 
     def _own_inbox(self, user: str | None) -> str:
         """Where answers come: each user has a place of its own, so that the server can keep others from listening."""

@@ -17,8 +17,9 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.connection import MESSAGE_ID, Connection, Unanswered, api
+from events.connection import MESSAGE_ID, Connection, Denied, Unanswered, api
 from events.envelope import Stored
+from events.log import LogError
 
 COMMIT = "Muster-Commit"
 TRACE = "traceparent"
@@ -49,40 +50,36 @@ class Consumer:
         self._next = first
         self._inbox = connection.client.new_inbox()
         self._name = "muster-" + self._inbox.rpartition(".")[2]
+        self._pulls = f"{self._api}.MSG.NEXT.{stream}.{self._name}"
+        self._heard = False
+        """Whether a message or a heartbeat has come."""
         self._subscription: Subscription | None = None
         self._arrived: list[Stored] = []
         self._requested = 0
         self._awake = asyncio.Event()
-        self._lost: Unanswered | None = None
+        self._lost: LogError | None = None
 
     async def open(self) -> None:
-        """Raises Unanswered, Denied, Refused."""
+        """Until the server says something of what is pulled: one that refuses it may be silent for ever, and who only
+        made the next consumer would be so, too. Raises Unanswered, Denied, Refused."""
         self._connection.wake.add(self._awake)
+        self._connection.denials[self._pulls] = self._on_denial
         try:
             self._subscription = await self._connection.client.subscribe(self._inbox, cb=self._on_message)
             await self._connection.ask(
                 f"{self._api}.CREATE.{self._stream}.{self._name}",
                 {"stream_name": self._stream, "config": self._configuration(), "action": "create"},
             )
-            await self._top_up()
+            while not self._heard:
+                await self._wait()
         except BaseException:
             await self.close()
             raise
 
     async def take(self) -> list[Stored]:
-        """Everything that has arrived since the last call, contiguous, never empty. Raises Unanswered, Gap."""
+        """Everything that has arrived since the last call, contiguous, never empty. Raises as `open`, and Gap."""
         while not self._arrived:
-            if self._lost is not None:
-                raise self._lost
-            if self._generation != self._connection.generation:
-                raise Unanswered(f"{self._stream}: the connection was made anew")
-            await self._top_up()
-            self._awake.clear()
-            try:
-                async with asyncio.timeout(SILENCE_S):
-                    await self._awake.wait()
-            except TimeoutError as error:
-                raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s") from error
+            await self._wait()
         taken, self._arrived = self._arrived, []
         await self._top_up()
         return taken
@@ -90,6 +87,7 @@ class Consumer:
     async def close(self) -> None:
         """Tells the server, without waiting for its answer: it forgets a consumer that nobody pulls from anyway."""
         self._connection.wake.discard(self._awake)
+        self._connection.denials.pop(self._pulls, None)
         try:
             if self._subscription is not None:
                 await self._subscription.unsubscribe()
@@ -111,13 +109,25 @@ class Consumer:
             "inactive_threshold": KEPT_S * 1_000_000_000,
         }
 
+    async def _wait(self) -> None:
+        """Until something came, or the flow has ended: then this raises why."""
+        if self._lost is not None:
+            raise self._lost
+        if self._generation != self._connection.generation:
+            raise Unanswered(f"{self._stream}: the connection was made anew")
+        await self._top_up()
+        self._awake.clear()
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                await self._awake.wait()
+        except TimeoutError as error:
+            raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s") from error
+
     async def _top_up(self) -> None:
         while self._requested <= PULL_MESSAGES:
             self._requested += PULL_MESSAGES
             try:
-                await self._connection.client.publish(
-                    f"{self._api}.MSG.NEXT.{self._stream}.{self._name}", _pull_request(), reply=self._inbox
-                )
+                await self._connection.client.publish(self._pulls, _pull_request(), reply=self._inbox)
             except nats.errors.Error as error:
                 raise Unanswered(f"{self._stream}: {error}") from error
 
@@ -129,6 +139,7 @@ class Consumer:
             if sequence == 0:
                 return  # not from JetStream
             self._requested -= 1
+            self._heard = True
             if sequence == self._next:
                 self._next += 1
                 self._arrived.append(stored(sequence, message.subject, message.headers or {}, message.data))
@@ -136,10 +147,15 @@ class Consumer:
                 self._lost = Gap(f"{self._stream}: commit {self._next} is missing before {sequence}")
         self._awake.set()
 
+    def _on_denial(self, denied: Denied) -> None:
+        self._lost = denied
+        self._awake.set()
+
     def _on_status(self, headers: dict[str, str]) -> None:
         """100: heartbeat. 404, 408 and a 409 about bytes end the pull request; another 409 and 503, the consumer."""
         status, description = headers.get("Status", ""), headers.get("Description", "")
         if status == "100":
+            self._heard = True
             return
         ended = status in ("404", "408") or description in ("Batch Completed", "Message Size Exceeds MaxBytes")
         pending = _PENDING.fullmatch(headers.get("Nats-Pending-Messages", ""))

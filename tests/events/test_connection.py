@@ -16,7 +16,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from events.client import Client
-from events.connection import Connection, Unanswered, patiently
+from events.connection import Connection, Denied, Unanswered, patiently
 from events.log import Unavailable
 from events.server import EmbeddedServer
 from events.tls import Transport
@@ -248,6 +248,14 @@ async def test_a_server_that_never_greets_does_not_keep_a_client_from_the_others
                 await connection.ask("$JS.API.INFO")
 
 
+def reload(server: EmbeddedServer, extra: str) -> None:
+    """With this instead of what stood behind the generated configuration."""
+    file = server.store / "nats-server.conf"
+    file.write_text(file.read_text().replace(server.extra, extra))
+    server.extra = extra
+    os.kill(server.pid, signal.SIGHUP)
+
+
 @pytest.mark.parametrize(
     ("now", "told"),
     [
@@ -261,19 +269,28 @@ async def test_whom_a_server_puts_out_says_why_and_comes_back_when_he_may(
 ) -> None:
     """As it was: the client closed for good, and the service ended for a connection that was closed."""
     with EmbeddedServer(tmp_path, extra=USERS) as server:
-
-        def reload(extra: str) -> None:
-            file = server.store / "nats-server.conf"
-            file.write_text(file.read_text().replace(server.extra, extra))
-            server.extra = extra
-            os.kill(server.pid, signal.SIGHUP)
-
         async with connected(server.url.replace("//", "//planner:one@")) as connection:
-            reload(now)
+            reload(server, now)
             await until(lambda: told in caplog.text, "the server's reason")
-            reload(USERS)
+            reload(server, USERS)
             await until(lambda: connection.generation, "the connection that is made again")
             await connection.ask("$JS.API.INFO")
+
+
+async def test_whose_inbox_is_taken_away_is_told_at_once(tmp_path: Path) -> None:
+    """As it was: it asked for half a minute, deaf, and then said that nobody had answered."""
+    deaf = USERS.replace(" } ] }", ', permissions: { subscribe: "else" } } ] }')
+    with EmbeddedServer(tmp_path, extra=USERS) as server:
+        async with connected(server.url.replace("//", "//planner:one@")) as connection:
+            reload(server, deaf)
+            async with asyncio.timeout(5):
+                with pytest.raises(Denied, match="denies this user the inbox _INBOX_planner"):
+                    await _ask_on(connection)
+
+
+async def _ask_on(connection: Connection) -> None:
+    while True:
+        await connection.ask("$JS.API.INFO")
 
 
 @pytest.mark.usefixtures("impatient")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from events import subjects
-from events.connection import Unanswered
+from events.connection import Denied, Unanswered
 from events.consumer import KEPT_S, PULL_MESSAGES, Consumer
 from events.jetstream import JetStreamLog
 from events.log import LogError
+from events.server import EmbeddedServer
 from tests.events.writing import HEADER, append, collect, fill, payload, sequences
 from tests.waiting import until
 
@@ -104,10 +106,42 @@ async def test_who_follows_never_gives_up_and_who_reads_does(
     assert sequences(await collect(log.follow(), 1)) == [1]
 
 
+async def test_who_may_not_pull_is_told(tmp_path: Path) -> None:
+    """As it was: the next consumer was made, for ever and without a word."""
+    denied = '{ publish: { deny: "$JS.API.CONSUMER.MSG.>" } }'
+    users = f"authorization {{ users: [ {{ user: planner, password: one, permissions: {denied} }} ] }}"
+    with EmbeddedServer(tmp_path, extra=users) as server:
+        log = await JetStreamLog.open(server.url, "deaf", user="planner", password="one")
+        await fill(log, "binder", 2)
+        for reading in (log.read, log.follow):
+            with pytest.raises(Denied, match=r"CONSUMER\.MSG\.NEXT"):
+                await asyncio.wait_for(collect(reading(), 1), 5)
+        await log.close()
+
+
+async def test_whose_pulls_the_server_refuses_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: a hundred consumers a second, and no word."""
+    for name in ("PATIENCE_S", "TOLD_AFTER_S"):
+        monkeypatch.setattr(f"events.connection.{name}", 0.2)
+    with EmbeddedServer(tmp_path, jetstream="limits { max_request_batch: 500 }") as server:
+        log = await JetStreamLog.open(server.url, "bounded")
+        await fill(log, "binder", 2)
+        with pytest.raises(Unanswered, match="Exceeded MaxRequestBatch of 500"):
+            await asyncio.wait_for(collect(log.read()), 5)
+        caplog.clear()
+        waiting = asyncio.ensure_future(collect(log.follow(), 1))
+        await until(lambda: "MaxRequestBatch of 500; asked again until it is answered" in caplog.text)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await log.close()
+
+
 async def test_a_commit_that_somebody_deleted_is_named(log: JetStreamLog) -> None:
     await fill(log, "binder", 5)
     await log.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 3})
-    with pytest.raises(LogError, match="commit 3 is missing"):
+    with pytest.raises(LogError, match=f"^{log.stream}: commit 3 is missing"):
         await collect(log.read())
     assert sequences(await collect(log.read(3))) == [4, 5]
 
