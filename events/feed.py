@@ -23,7 +23,7 @@ from events.cloudevents import CONTENT_TYPE, FeedMessage
 from events.connection import (
     EXPECTED_LAST,
     MESSAGE_ID,
-    STREAM_NAME_IN_USE,
+    STREAM_NOT_FOUND,
     Connection,
     Refused,
     Unanswered,
@@ -145,14 +145,15 @@ class Feed:
         }
         if replicas == 1:
             config["persist_mode"] = "async"
-        try:
-            await self._api(f"STREAM.CREATE.{self.stream}", config)
-        except Refused as refused:
-            if refused.number != STREAM_NAME_IN_USE:
-                raise
+        try:  # asked first: to make it again, the server wants its bytes once more, and may not have them
             found = (await self._info()).config
-            if any(found.get(name) != bound for name, bound in bounds.items()):
-                await self._api(f"STREAM.UPDATE.{self.stream}", {**found, **bounds})
+        except Refused as refused:
+            if refused.number != STREAM_NOT_FOUND:
+                raise
+            await patiently(self.connection.create_stream, config)
+            found = (await self._info()).config  # another feed may have been first
+        if any(found.get(name) != bound for name, bound in bounds.items()):
+            await self._api(f"STREAM.UPDATE.{self.stream}", {**found, **bounds})
 
     async def _info(self) -> _Info:
         return decoded(_decode_info, self.stream, await self._api(f"STREAM.INFO.{self.stream}"))

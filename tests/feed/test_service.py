@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -225,6 +226,15 @@ async def test_a_writers_commit_that_cannot_be_read_ends_the_service(server: Emb
     async with feeding(log, server.url) as task:
         with pytest.raises(MalformedCommit, match="commit 1"):
             await task
+
+
+async def test_a_feed_that_is_there_needs_no_room_for_another(tmp_path: Path) -> None:
+    """As it was: its stream was asked for again, and refused where there were not so many bytes once more."""
+    with EmbeddedServer(tmp_path, jetstream="max_file_store: 3MB") as server:
+        for max_bytes in (1 << 21, 1 << 21, 1 << 20):
+            feed = await Feed.open(server.url, "small", max_bytes=max_bytes)
+            assert (await feed.bounds())[1] == max_bytes
+            await feed.close()
 
 
 async def test_the_bounds_of_a_stream_that_is_there_are_changed(server: EmbeddedServer, cluster: str) -> None:
