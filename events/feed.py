@@ -90,12 +90,12 @@ class Feed:
 
         Raises LogError.
         """
+        self.sequence = (await self._info()).state.last_seq  # first: behind what somebody deleted, too
         message = await patiently(self.connection.last_message, self.stream, f"muster-feed.{self.cluster}.>")
         self._empty = message is None
         if message is None:
-            self.sequence = (await self._info()).state.last_seq
             return None
-        self.sequence = message.seq
+        self.sequence = max(self.sequence, message.seq)
         if found := message.headers.get(MESSAGE_ID):
             return found
         raise LogError(f"{self.stream}: message {message.seq} has no {MESSAGE_ID}: somebody else publishes here")

@@ -237,6 +237,20 @@ async def test_a_feed_that_is_there_needs_no_room_for_another(tmp_path: Path) ->
             await feed.close()
 
 
+async def test_a_feed_goes_on_behind_a_message_that_somebody_deleted(server: EmbeddedServer, cluster: str) -> None:
+    """As it was: if that was the last, it was interrupted twice a second, for ever."""
+    feed = await Feed.open(server.url, cluster)
+    subject = f"muster-feed.{cluster}.PodBound.a.b"
+    told = [FeedMessage(id=f"{place}.0", subject=subject, body=b"{}") for place in (1, 2, 3)]
+    assert await feed.position() is None
+    await feed.publish(told[:2])
+    await feed.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{feed.stream}", {"seq": 2})
+    assert await feed.position() == "1.0"
+    await feed.publish(told[2:])
+    assert await feed.position() == "3.0"
+    await feed.close()
+
+
 async def test_the_bounds_of_a_stream_that_is_there_are_changed(server: EmbeddedServer, cluster: str) -> None:
     await (await Feed.open(server.url, cluster, max_age_s=3600)).close()
     feed = await Feed.open(server.url, cluster, max_age_s=7200, max_bytes=1 << 21)
