@@ -20,7 +20,16 @@ from nats.aio.subscription import Subscription
 
 from events import cloudevents
 from events.cloudevents import FeedMessage
-from events.connection import MESSAGE_ID, STREAM_NOT_FOUND, Connection, Refused, Unanswered, decoded, retrying
+from events.connection import (
+    MESSAGE_ID,
+    STREAM_NOT_FOUND,
+    Connection,
+    Denied,
+    Refused,
+    Unanswered,
+    decoded,
+    retrying,
+)
 from events.log import LogError
 
 CONSUMER_NOT_FOUND = 10014
@@ -62,7 +71,7 @@ async def subscribe(
     subscriber: who comes back under its name goes on behind what it had taken. Without one the server gives the place
     up after an hour. A new subscriber begins with the oldest message that is kept, or, without `history`, with the next.
     Raises PatternError, Unavailable, Denied, and LogError for a name that is not fit or is in use with another pattern,
-    or a cluster without a feed.
+    a cluster without a feed, or a consumer that somebody deleted or bounded meanwhile.
     """
     filter_subject = cloudevents.pattern_subject(cluster, pattern)
     if durable is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", durable):
@@ -132,24 +141,31 @@ async def _find_or_create(
 
 
 async def _deliver(connection: Connection, stream: str, name: str) -> AsyncGenerator[Msg]:
-    """What the consumer has, and what it will have, as it comes. Raises LogError when somebody deleted the consumer.
+    """What the consumer has, and what it will have, as it comes.
+
+    Raises LogError when somebody deleted the consumer, or it may not be pulled from.
 
     One pull request after the other, answered into a plain subscription: nats-py's `fetch` would hold a message back
     until its batch is full.
     """
-    inbox = connection.client.new_inbox()
+    inbox, pulls = connection.client.new_inbox(), f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
     arrivals = await connection.client.subscribe(inbox)
     in_hand: Msg | None = None
+    denials: list[Denied] = []
+    connection.denials[pulls] = denials.append
     try:
         while True:
+            if denials:
+                raise denials[0]
             with suppress(nats.errors.Error):  # reconnecting: asked again after the silence
-                await connection.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", _PULL, reply=inbox)
+                await connection.client.publish(pulls, _PULL, reply=inbox)
             async for message in _answers(connection, arrivals, stream, name):
                 in_hand = message
                 yield message
                 await _acknowledge(connection, message, stream, name)
                 in_hand = None
     finally:
+        del connection.denials[pulls]
         with suppress(nats.errors.Error):
             await arrivals.unsubscribe()  # first: what is given back must not come here again
             if in_hand is not None:
@@ -171,8 +187,12 @@ async def _answers(connection: Connection, arrivals: Subscription, stream: str, 
             continue
         headers = message.headers or {}
         status = headers.get("Status", "")
-        if headers.get("Description") == "Consumer Deleted":
+        description = headers.get("Description", "")
+        if description == "Consumer Deleted":
             raise LogError(f"{stream}: the consumer {name!r} was deleted")
+        if description.startswith("Exceeded MaxRequest"):  # a limit of the consumer's, or of the server's
+            asked = f"{BATCH} messages within {PULL_EXPIRES_S} s"
+            raise LogError(f"{stream}: the consumer {name!r} may not be asked for {asked}: {description}")
         if status == "503":
             await _check_consumer(connection, stream, name)
         if status != "100":

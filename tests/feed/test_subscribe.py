@@ -17,6 +17,7 @@ from nats.aio.subscription import Subscription
 
 from events import GangPermitted
 from events.cloudevents import PatternError
+from events.connection import Denied
 from events.feed import Feed
 from events.log import LogError
 from events.memory import MemoryLog
@@ -171,6 +172,32 @@ async def test_a_deleted_consumer_ends_its_subscriber(server: EmbeddedServer, lo
     await feed.connection.ask(f"$JS.API.CONSUMER.DELETE.{feed.stream}.doomed")
     with pytest.raises(LogError, match="'doomed'"):
         await waiting
+    await feed.close()
+
+
+async def test_who_may_not_pull_is_told(tmp_path: Path) -> None:
+    """As it was: asked again every three seconds for ever, and without a word."""
+    denied = '{ publish: { deny: "$JS.API.CONSUMER.MSG.>" } }'
+    users = f"authorization {{ users: [ {{ user: reader, password: one, permissions: {denied} }} ] }}"
+    with EmbeddedServer(tmp_path, extra=users) as server:
+        login = {"user": "reader", "password": "one"}
+        await (await Feed.open(server.url, "deaf", **login)).close()
+        with pytest.raises(Denied, match=r"CONSUMER\.MSG\.NEXT"):
+            await asyncio.wait_for(anext(subscribe(server.url, "deaf", "*", **login)), 10)
+
+
+async def test_whose_pulls_are_refused_is_told(server: EmbeddedServer, log: MemoryLog) -> None:
+    """As it was: asked again at once, a thousand times a second, and without a word."""
+    cluster = log.cluster
+    await take(server.url, cluster, 1, "GangPermitted", durable="bounded")
+    feed = await Feed.open(server.url, cluster)
+    config = json.loads(await feed.connection.ask(f"$JS.API.CONSUMER.INFO.{feed.stream}.bounded"))["config"]
+    await feed.connection.ask(
+        f"$JS.API.CONSUMER.CREATE.{feed.stream}.bounded.{config['filter_subject']}",
+        {"stream_name": feed.stream, "config": {**config, "max_batch": 1}, "action": "update"},
+    )
+    with pytest.raises(LogError, match=r"'bounded' may not be asked for 256 .*: Exceeded MaxRequestBatch of 1"):
+        await asyncio.wait_for(anext(subscribe(server.url, cluster, "GangPermitted", durable="bounded")), 10)
     await feed.close()
 
 
