@@ -24,12 +24,14 @@ class LogError(Exception):
 
 
 class Conflict(LogError):
-    """Somebody else appended to this subject: the expected sequence is not the subject's last any more."""
+    """The expected sequence is not the subject's last any more: somebody else appended to it, or purged it."""
 
     def __init__(self, subject: str, expected: int, actual: int | None = None) -> None:
         self.subject, self.expected, self.actual = subject, expected, actual
         found = "another" if actual is None else str(actual)
-        super().__init__(f"{subject}: expected last sequence {expected}, found {found}: another writer has taken over")
+        gone = actual is not None and actual < expected
+        why = "what it wrote was purged or deleted" if gone else "another writer has taken over"
+        super().__init__(f"{subject}: expected last sequence {expected}, found {found}: {why}")
 
 
 class Unavailable(LogError):

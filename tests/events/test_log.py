@@ -263,6 +263,7 @@ async def test_a_writer_whose_last_commit_was_purged_begins_anew(log: EventLog) 
     with pytest.raises(Conflict) as conflict:
         await append(log, "planner.0", 5, 3)
     assert conflict.value.actual == 0
+    assert "expected last sequence 3, found 0: what it wrote was purged or deleted" in str(conflict.value)
     assert await append(log, "planner.0", 6, 0) == 5
     assert await append(log, "planner.0", 7, 5) == 6
     assert await append(log, "binder", 8, 4) == 7
