@@ -12,6 +12,9 @@ from nats.aio.client import DEFAULT_BUFFER_SIZE, DEFAULT_FLUSH_TIMEOUT
 
 from events import credentials, tls
 
+_STAYS = ("permissions violation", "maximum subscriptions exceeded")
+"""What a server says of one message or subscription; the connection stays."""
+
 
 class Client(nats.aio.client.Client):
     """nats-py's asks of each character in a header's name whether it is a space: a third of a replay of small commits."""
@@ -47,11 +50,9 @@ class Client(nats.aio.client.Client):
     async def _process_err(self, err_msg: str) -> None:
         """Whom the server puts out says why, and comes back: with what his file says now, or when he is let in again.
         nats-py would close for good, and not say why."""
-        if "permissions violation" in err_msg:  # about one message; the connection stays
-            await super()._process_err(err_msg)
-        else:
-            error = nats.errors.Error(f"nats: {err_msg}")
-            await self._error_cb(error)
+        error = nats.errors.Error(f"nats: {err_msg}")
+        await self._error_cb(error)
+        if not any(about in err_msg for about in _STAYS):
             await self._process_op_err(error)
 
     async def close(self) -> None:

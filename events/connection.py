@@ -380,6 +380,8 @@ class Connection:
             self._refuse(Denied(f"{self.url}: the NATS server refused the credentials"))
         elif denied := _DENIED.search(text):
             self._deny(denied[1], denied[2])
+        elif "maximum subscriptions exceeded" in text:  # who subscribed hears nothing, and does not know why
+            _logger.error("%s: the NATS server takes no more subscriptions: %s", self.url, error)
 
     def _refuse(self, why: LogError) -> None:
         """Ends `connect`. Later, when a lost connection cannot be made again, people must hear of it, but once."""

@@ -277,6 +277,19 @@ async def test_whom_a_server_puts_out_says_why_and_comes_back_when_he_may(
             await connection.ask("$JS.API.INFO")
 
 
+async def test_who_may_not_subscribe_any_more_is_told_and_keeps_his_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: put out and connected again several times a second, as the server refused it again each time."""
+    with EmbeddedServer(tmp_path, extra="max_subscriptions: 1") as server:
+        async with connected(server.url) as connection:
+            await connection.client.subscribe("news")
+            await until(lambda: "takes no more subscriptions" in caplog.text, "the server's reason")
+            await connection.ask("$JS.API.INFO")
+            assert connection.client.is_connected
+            assert not connection.generation
+
+
 async def test_whose_inbox_is_taken_away_is_told_at_once(tmp_path: Path) -> None:
     """As it was: it asked for half a minute, deaf, and then said that nobody had answered."""
     deaf = USERS.replace(" } ] }", ', permissions: { subscribe: "else" } } ] }')
