@@ -14,6 +14,7 @@ import pytest
 
 import events as ev
 from events import envelope
+from events.log import Unavailable
 from events.micro import Unfit
 from services.console.verify import verify
 from services.federator import observing, requests
@@ -396,6 +397,8 @@ async def test_a_replaced_federator_steps_down(field: Field) -> None:
     await other.ready.wait()
     with pytest.raises(SteppedDown):
         await federator.federate(field.text("second", a=0))
+    with pytest.raises(Unavailable, match="another federator took over: ask again"):
+        await federator.handlers()["cancel"](b'{"name": "first"}')
     running.cancel()
 
 

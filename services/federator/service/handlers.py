@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from events.log import Unavailable
 from events.micro import Unfit
 from events.wire import UNDECODABLE
 from services.federator import core, mcc, requests
 from services.federator.records import Job
+from services.writer import SteppedDown
 
 if TYPE_CHECKING:
     from services.federator.service import Federator
@@ -57,7 +59,20 @@ def handlers(federator: Federator) -> dict[str, Handler]:
             raise Unfit(404, f"there is no job {name!r}, or none any more: `muster job explain` reads the log")
         return job
 
-    return {"submit": submit, "status": status, "list": listed, "cancel": cancel, "give-up": give_up}
+    found = {"submit": submit, "status": status, "list": listed, "cancel": cancel, "give-up": give_up}
+    return {verb: _not_now(handler) for verb, handler in found.items()}
+
+
+def _not_now(handler: Handler) -> Handler:
+    """Who learns from a request that another process took over has done nothing of it; that one answers the next."""
+
+    async def answer(data: bytes) -> Any:
+        try:
+            return await handler(data)
+        except SteppedDown as error:
+            raise Unavailable(f"another federator took over: ask again: {error}") from error
+
+    return answer
 
 
 def _asked(data: bytes, of: type[T]) -> T:
