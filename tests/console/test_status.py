@@ -7,19 +7,26 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 import events as ev
+from events import envelope, subjects
+from events.envelope import Header, Stored
 from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease
+from events.log import LogError, Unavailable
+from events.memory import MemoryLog
 from services.cli.muster import app
 from services.console.status import Observer, picture, watch
-from tests.world import World
+from tests.waiting import until
+from tests.world import SECOND_NS, World
 
 runner = CliRunner()
 
@@ -74,6 +81,14 @@ async def test_lag_is_what_the_last_decision_had_not_seen() -> None:
     assert (await of(world))["writers"]["planner.a"]["lag"] == 3
 
 
+async def test_who_names_no_basis_has_no_lag() -> None:
+    """Ingest decides nothing."""
+    world = World()
+    fact = ev.PriorityClassObserved(name="c", uid="u", resource_version="1", value=1, preempts=True)
+    world.append("ingest", [fact], basis=0)
+    assert (await of(world))["writers"]["ingest"]["lag"] == 0
+
+
 async def test_who_has_something_to_say_and_says_nothing_lags_behind_the_logs_end() -> None:
     """A shard that hangs, or cannot read: its last decision had seen everything."""
     world = World(shards=("a", "b"))
@@ -90,6 +105,7 @@ async def test_who_has_something_to_say_and_says_nothing_lags_behind_the_logs_en
     assert writers["planner.b"]["lag"] > 6
     assert writers["planner.a"]["lag"] == 0
     assert writers["binder"]["lag"] > 0, "a proposal waits for it"
+    assert writers["admin"]["lag"] == 0, "nothing waits for it"
     world.settle(("a", "b"))
     assert {writer["lag"] for writer in (await of(world))["writers"].values()} == {0}
 
@@ -109,6 +125,30 @@ async def test_rates_are_of_the_last_seconds() -> None:
     assert found["conflicts_per_s"] == 1 / found["window_s"]
     assert round((found["decisions_per_s"] - before["decisions_per_s"]) * found["window_s"]) == 2
     assert found["open_intents"] == 1
+
+
+async def test_of_who_said_nothing_for_long_the_last_word_is_known_and_is_in_no_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.console.status.TAIL_COMMITS", 3)
+    log = MemoryLog("test")
+    for writer, second in (("admin", 0), ("ingest", 100), ("ingest", 101), ("ingest", 111)):
+        header = Header(writer=writer, epoch=0, basis=0, time_ns=second * SECOND_NS, cause="facts")
+        subject = subjects.subject("test", writer)
+        log.append_now(subject, header, envelope.encode_events([ev.Renewed()]), log._last.get(subject, 0))
+    found = await (await Observer.of(log)).status("test")
+    assert (found["writers"]["admin"]["last"], found["writers"]["admin"]["age_s"]) == (1, 111)
+    assert found["events_per_s"] == 2 / found["window_s"], "of the last ten seconds"
+
+
+async def test_leases_that_cannot_be_asked_for_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> str:
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr("services.console.status.holder_of", away)
+    leases = Mock(JetStreamLog, connection=None)
+    writers = (await Observer(World().state, leases).status("test"))["writers"]
+    assert writers["binder"]["lease"] is None
 
 
 async def test_objects_that_are_not_taken_as_they_are_are_counted() -> None:
@@ -171,9 +211,26 @@ async def test_watching_goes_on_with_the_log() -> None:
     looks = watch(world.log)
     assert (await anext(looks))["end"] == world.state.sequence
     world.node("n0")
-    while (await anext(looks))["end"] != world.state.sequence:
+    while (found := await anext(looks))["end"] != world.state.sequence:
         pass
+    assert found["writers"]["ingest"]["last"] == world.state.sequence
     await looks.aclose()
+    await until(lambda: len(asyncio.all_tasks()) == 1, "nobody to follow the log any more")
+
+
+class Lost(MemoryLog):
+    """It can be read, and not be followed."""
+
+    async def follow(self, after: int = 0) -> AsyncIterator[list[Stored]]:
+        for batch in ():
+            yield batch
+        raise LogError("commits are missing")
+
+
+async def test_a_log_that_cannot_be_followed_any_more_ends_the_watching_with_a_word() -> None:
+    with pytest.raises(LogError, match="commits are missing"):
+        async for _ in watch(Lost("test")):
+            pass
 
 
 def test_watching_as_json_is_one_object_a_line(log: Path) -> None:

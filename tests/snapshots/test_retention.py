@@ -13,7 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import events as ev
-from events import envelope
+from events import envelope, memory
 from events.envelope import FIRST_VERSION, Header, Stored
 from events.homes import copy, open_log
 from events.jetstream import JetStreamLog
@@ -82,6 +82,7 @@ async def test_up_to_the_older_of_the_last_two_snapshots(log: EventLog, archive:
     older = min(before.state.snapshots)
     found = await retain(log, archive, days=1, now_ns=NOW_NS)
     assert (found.first, found.purged, found.archived) == (older + 1, older, len(whole))
+    assert found.emptied == ["admin"]
     assert found.archive_end == len(whole)
     assert f"the snapshot of {older} is the older of the last 2" in found.because
     assert await log.first() == older + 1
@@ -209,7 +210,10 @@ async def test_an_archive_that_does_not_give_back_what_it_was_given_purges_nothi
     await archive.close()
 
 
-@pytest.mark.parametrize("change", ["UPDATE commits SET payload = '[]'", "DELETE FROM commits"])
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE commits SET payload = '[]'", "UPDATE commits SET header = '{}'", "DELETE FROM commits"],
+)
 async def test_an_archive_that_lost_something_in_between_purges_nothing(
     archive: SqliteLog, cluster: str, change: str
 ) -> None:
@@ -225,6 +229,18 @@ async def test_an_archive_that_lost_something_in_between_purges_nothing(
     with pytest.raises(LogError, match=r"(commit 5 of the archive is not the log's|commits are missing)"):
         await retain(log, archive, days=1, now_ns=NOW_NS)
     assert await log.first() == 1
+    await archive.close()
+
+
+async def test_in_whatever_batches_the_log_is_read_it_is_compared_with_its_archive(
+    archive: SqliteLog, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "BATCH", 4)
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    assert (await retain(log, archive, days=1, now_ns=NOW_NS)).purged == 21
     await archive.close()
 
 
@@ -302,6 +318,17 @@ async def test_a_writer_that_was_silent_for_long_begins_anew(log: EventLog) -> N
     sequence = await again.take(ev.PlannerTaken(shard="7", holder="back"))
     assert await again.append([ev.Renewed()], basis=sequence, cause="renew") == sequence + 1
     await loud.append([ev.Renewed()], basis=sequence, cause="renew")
+
+
+async def test_a_writer_whose_last_commit_is_the_last_that_goes_begins_anew() -> None:
+    log = MemoryLog("test")
+    await write(log, 10)
+    await append(log, "planner.7", [ev.PlannerTaken(shard="7", holder="asleep")], "taken")
+    for _ in range(2):
+        await tell_snapshot(log)
+        await write(log, 10)
+    found = await retain(log, None, days=1, now_ns=NOW_NS)
+    assert (found.purged, found.emptied) == (11, ["planner.7"])
 
 
 async def test_a_writer_that_renewed_is_not_touched(log: EventLog) -> None:
