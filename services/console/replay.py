@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from time import time_ns as now_ns
 from typing import Any
 
 from events import envelope
 from events.envelope import MalformedCommit, Stored
-from events.log import EventLog
+from events.log import EventLog, Purged
 from services.console.errors import Unusable
 from services.feed.core import timestamp
 from services.start import NoStart, beginning, read_on, state_at
@@ -72,11 +73,15 @@ async def place_of(log: EventLog, sequence: int) -> str:
 
 
 async def when(log: EventLog, sequence: int) -> str:
-    """The time of a commit by its writer's clock, in RFC 3339; "" for none: none there, or nobody's. Raises LogError."""
-    async for batch in log.read(sequence - 1, sequence):
-        for stored in batch:
-            if stored.sequence == sequence and (time_ns := _time_ns(stored)):
-                return timestamp(time_ns)
+    """The time of a commit by its writer's clock, in RFC 3339; "" for none: none there, purged, or nobody's.
+
+    Raises LogError.
+    """
+    with suppress(Purged):
+        async for batch in log.read(sequence - 1, sequence):
+            for stored in batch:
+                if stored.sequence == sequence and (time_ns := _time_ns(stored)):
+                    return timestamp(time_ns)
     return ""
 
 

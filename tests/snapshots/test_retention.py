@@ -374,6 +374,8 @@ async def test_the_command_archives_and_purges_and_insists_on_an_archive(
     gone = await run("replay", url, "--at", "5")
     assert gone.exit_code == 2
     assert "the first place that is left is 21" in gone.output
+    left = await said("replay", url, "--at", "21")
+    assert (left["sequence"], left["time"]) == (21, ""), "the commit itself is purged"
     for arguments in ([], ["--archive", str(file), "--no-archive"]):
         refused = await run("retention", url, *arguments)
         assert refused.exit_code == 2
