@@ -19,7 +19,7 @@ from services.console import show, timeline
 from services.console.commands import finish, told_errors
 from services.console.errors import Unusable
 from services.console.location import open_location
-from services.console.replay import EPOCH, check_place, read_place
+from services.console.replay import EPOCH, BadPlace, check_place, read_place
 from services.federator.backends import Owner
 from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob, MultiClusterJob, load
@@ -206,12 +206,17 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
         end = await log.end()
         check_place(sequence, end)
         state = (await beginning(log, FORM)).state
+        gone = f"the first place that is left is {state.sequence}: what stood before was purged"
+        if sequence is not None and sequence < state.sequence:
+            raise BadPlace(f"--at {at}: {gone}")
         async for batch in read_on(log, state.sequence, end if sequence is None else sequence):
             for stored in batch:
                 header = envelope.header_of(stored)
                 if header is None or header.writer != WRITER:
                     continue
                 if time_ns is not None and header.time_ns > time_ns:
+                    if state.sequence and not said:
+                        raise BadPlace(f"--at {at}: {gone}")
                     return state, said
                 said.append(Said(stored.sequence, header.time_ns, envelope.decode_events(stored)))
     finally:

@@ -17,6 +17,7 @@ import events as ev
 from events import Event, envelope
 from events.envelope import FIRST_VERSION
 from events.homes import copy, open_log
+from events.log import EventLog
 from events.memory import MemoryLog
 from events.subjects import FEDERATION, subject
 from services.cli.muster import app
@@ -24,7 +25,7 @@ from services.console import jobs
 from services.console.commands import NICER
 from services.console.kinds import CLUSTER, FEDERATED, kind_of
 from services.console.kinds.federation import DECISIONS, INPUTS
-from services.console.replay import replay
+from services.console.replay import BadPlace, replay
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
 from services.federator.rules import forgotten
@@ -253,6 +254,26 @@ async def test_a_purged_log_is_verified_from_its_snapshot_and_the_archive_from_t
     assert (await verify(archive)).verified
     assert report.digest == FORM.digest(await replay(archive, None, FORM))
     await archive.close()
+
+
+async def test_a_place_that_was_purged_is_not_explained_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: what became of the job until the first snapshot, as if that had been asked for."""
+    commits = commits_of(SEED)
+    places = (len(commits) // 2, len(commits) * 3 // 4)
+    log = await written(commits, places)
+    assert (await retain(log, None, days=1, now_ns=2 * DAY_NS)).first == places[0] + 1
+
+    async def opened(*_: object) -> EventLog:
+        return log
+
+    monkeypatch.setattr(jobs, "open_location", opened)
+    for at in (str(places[0] - 1), "1960-01-01"):
+        with pytest.raises(
+            BadPlace, match=f"--at {at}: the first place that is left is {places[0]}: what stood before"
+        ):
+            await jobs._commits(None, FEDERATION, at)
+    assert (await jobs._commits(None, FEDERATION, str(places[0])))[1] == []
+    assert len((await jobs._commits(None, FEDERATION, str(places[0] + 2)))[1]) == 2
 
 
 def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
