@@ -230,6 +230,15 @@ async def test_what_is_refused(field: Field) -> None:
     assert len(field.blobs.data) <= 1
 
 
+async def test_of_two_that_take_a_name_at_once_one_is_refused_and_leaves_nothing(field: Field) -> None:
+    field.cluster("a", waiting_ms=600_000)
+    federator = await field.start()
+    both = [federator.federate(field.text("train", a=0)) for _ in range(2)]
+    answers = await asyncio.gather(*both, return_exceptions=True)
+    assert sorted(isinstance(answer, InvalidJob) for answer in answers) == [False, True]
+    assert list(field.blobs.data) == [field.job("train").digest]
+
+
 async def test_a_token_that_is_not_there_is_told_once(
     field: Field, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -309,6 +318,29 @@ async def test_it_is_given_up_when_no_attempt_is_under_way(field: Field) -> None
     await declaring
     assert job.places["a"].phase == "ended"
     await field.settled("train")
+
+
+async def test_what_the_clusters_file_has_lost_can_be_given_up(field: Field) -> None:
+    """Nobody tries anything there any more."""
+    field.cluster("a", waiting_ms=600_000)
+    await field.start()
+    await field.federate("train", a=0)
+    await field.kill()
+    federator = await field.begin({})
+    job = field.job("train")
+    await federator.give_up(job, job.places["a"], "ann", "it was sold")
+    await field.settled("train")
+
+
+async def test_who_takes_over_goes_on_from_the_log_time_of_the_one_before(field: Field) -> None:
+    """On a host whose clock is behind: else no guard time would end before that has caught up."""
+    ahead_ns = 2**62
+    await field.start()
+    field.federator.decider.report(ev.Ticked(time_ns=ahead_ns, jumped_ns=0))
+    await field.until(lambda: field.federator.state.clock.time_ns == ahead_ns, "the tick")
+    await field.kill()
+    federator = await field.start()
+    assert federator._clock.now_ns() > ahead_ns
 
 
 class Kube:
