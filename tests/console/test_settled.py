@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import events as ev
 from services.console.settled import cluster_at_rest, log_at_rest, waits_for_time
 from services.simulator.kubelet import DURATION
+from services.state.reservations import KEEPS
 from tests.world import World
 
 OURS = frozenset({"muster"})
@@ -60,6 +62,46 @@ def test_a_partial_picture_is_never_at_rest() -> None:
     assert not log_at_rest(State())
 
 
+@pytest.mark.parametrize(
+    "under_way",
+    [
+        "holding",
+        "nominations",
+        "group_nominations",
+        "proposals",
+        "permitted",
+        "lost",
+        "evictions",
+        "marks",
+        "room_requests",
+    ],
+)
+def test_what_is_under_way_is_waited_for(world: World, under_way: str) -> None:
+    getattr(world.state, under_way)["something"] = None
+    assert not log_at_rest(world.state)
+
+
+def test_nobody_is_at_rest_while_the_cluster_is_read_again(world: World) -> None:
+    world.facts(ev.IngestTaken(holder="another"))
+    assert not log_at_rest(world.state)
+
+
+def test_a_group_that_is_given_reason_by_its_own_members_while_it_backs_off_is_waited_for(world: World) -> None:
+    world.pod("alone", cpu=3)
+    world.settle()
+    world.pod("large-4", "large", minimum=4)
+    world.settle()
+    assert waits_for_time(world.state)
+
+
+def test_room_that_is_kept_from_somebody_is_waited_for(world: World) -> None:
+    (cohort,) = world.state.cohorts.values()
+    cohort.condition = f"1 {KEEPS}default/other"
+    assert not waits_for_time(world.state)
+    world.state.reservations["default/other"] = None  # type: ignore[assignment]
+    assert waits_for_time(world.state)
+
+
 def test_room_that_came_back_while_a_group_backs_off_is_waited_for(world: World) -> None:
     world.finished("bound")
     assert waits_for_time(world.state)
@@ -90,10 +132,14 @@ WAITING = [pod(f"large-{i}") for i in range(4)]
         ([pod("bound", "n1", "Running")], False),
         ([pod("large-0", "n0", "Running")], False),
         ([pod("unknown")], False),
+        ([pod("rejected")], True),
+        ([pod("bound")], False),
         ([pod("unknown", phase="Succeeded")], True),
     ],
 )
 async def test_a_cluster_is_at_rest_when_the_log_says_the_same_of_every_pod(
     world: World, seen: list[dict[str, Any]], at_rest: bool
 ) -> None:
+    fault = {"uid": "rejected", "resource_version": "1", "field": "f", "value": "v", "expected": "e"}
+    world.facts(ev.DeclarationRejected(kind="Pod", namespace="default", name="rejected", **fault))
     assert await cluster_at_rest(Cluster(*seen), world.state, OURS) is at_rest

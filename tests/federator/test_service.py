@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -232,13 +232,16 @@ async def test_what_is_refused(field: Field) -> None:
 
 async def test_of_two_that_take_a_name_at_once_one_is_refused_and_leaves_nothing(field: Field) -> None:
     field.cluster("a", waiting_ms=600_000)
-    put = field.blobs.put
 
-    async def slowly(name: str, data: bytes) -> None:
-        await asyncio.sleep(0)
-        await put(name, data)
+    def slow(work: Callable[..., Awaitable[Any]]) -> Any:
+        async def slowly(*arguments: Any, **more: Any) -> Any:
+            await asyncio.sleep(0)
+            return await work(*arguments, **more)
 
-    field.blobs.put = slowly  # type: ignore[method-assign]
+        return slowly
+
+    field.blobs.put = slow(field.blobs.put)
+    field.log.append = slow(field.log.append)  # type: ignore[method-assign]
     federator = await field.start()
     both = [federator.federate(field.text("train", a=0)) for _ in range(2)]
     answers = await asyncio.gather(*both, return_exceptions=True)
