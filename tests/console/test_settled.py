@@ -60,6 +60,9 @@ def test_a_partial_picture_is_never_at_rest() -> None:
     from services.state.fold import State
 
     assert not log_at_rest(State())
+    state = World(shards=()).state
+    state.epoch = 0
+    assert not log_at_rest(state), "nobody decides yet"
 
 
 @pytest.mark.parametrize(

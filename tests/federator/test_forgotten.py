@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 
 import events as ev
 from events.federation import Contender
+from services.decider import LogTime
 from services.federator import core, observing, rules
 from services.federator.backends import Described, Listing, Owner, Run
 from services.federator.mcc import InvalidJob
 from services.federator.records import Stray
 from services.federator.rules import forgotten
+from services.federator.service.polling import Polling
 from services.federator.snapshot import FORM
 from services.federator.state import State
 from services.federator.validate import validate_state
@@ -201,6 +206,13 @@ def test_r22_what_comes_late_of_a_forgotten_job_is_found_by_its_marker_and_clear
     world.append(ev.StrayCleared(account=ACCOUNT, job=JOB, cluster="a", uid="late"))
     assert world.state.strays == {}
     assert not world.state.ignored
+
+
+def test_r22_every_list_that_a_job_is_open_for_shows_what_came_late() -> None:
+    world = forgetting()
+    decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"))
+    found = Polling(decider, LogTime())._seen(ACCOUNT, late(JOB), 0, ())
+    assert [event.uid for event in found if isinstance(event, ev.StrayFound)] == ["late"]
 
 
 @pytest.mark.parametrize(

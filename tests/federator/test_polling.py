@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,7 @@ import events as ev
 from events import Event
 from services.decider import LogTime
 from services.federator import observing
-from services.federator.backends import Listing, Run, Silent
+from services.federator.backends import Listing, Reach, Run, Silent
 from services.federator.records import account_of
 from services.federator.service.polling import Polling
 from tests.federator.world import EPOCH_NS, Federation, of_type
@@ -94,3 +96,38 @@ async def test_a_cluster_that_does_not_answer_is_told_of_before_any_job_is_there
     assert [(record.getMessage(), vars(record)["reason"]) for record in caplog.records] == [
         ("a cluster does not answer", "list jobs.batch default: 403 Forbidden")
     ]
+
+
+def test_a_silence_and_its_end_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "muster.federator")
+    polled = Polled()
+    away = Silent(reason="gone")
+    for answer in (polled.listing, away, away, polled.listing, polled.listing, away):
+        polled.polling._tell(ACCOUNT, answer)
+    again = ["a cluster does not answer", "the cluster answers again", "a cluster does not answer"]
+    assert [record.getMessage() for record in caplog.records] == again
+
+
+class Slept(Exception):
+    """For so many seconds."""
+
+
+async def test_a_cluster_that_says_when_it_may_be_asked_again_is_not_asked_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    polled = Polled()
+
+    async def say(make: Callable[[], list[Event]], cause: str) -> None:
+        polled.said(make())
+
+    async def observe() -> Silent:
+        return Silent(reason="HTTP 429", retry_after_ms=60_000)
+
+    async def sleep(seconds: float) -> None:
+        raise Slept(seconds)
+
+    monkeypatch.setattr(polled.polling._decider, "say", say, raising=False)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    backend: Any = SimpleNamespace(observe=observe)
+    with pytest.raises(Slept, match=r"^60\.0$"):
+        await polled.polling.run(ACCOUNT, Reach(backend, 1.0))
