@@ -1,5 +1,7 @@
 """Replay: the state at a place, by sequence and by time."""
 
+import time
+
 import pytest
 
 import events as ev
@@ -70,6 +72,15 @@ async def test_a_time_ends_before_the_first_younger_commit() -> None:
     payload = envelope.encode_events([ev.IngestTaken(holder="its clock is off")])
     log.append_now(subjects.subject("timed", "ingest"), far, payload, last)
     assert (await replay(log, "2200-01-01")).sequence == 3
+
+
+def test_a_time_without_a_zone_is_utc_wherever_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = read_place("1970-01-02")
+    time.tzset()
+    assert found == (None, 86_400 * SECOND_NS)
 
 
 @pytest.mark.parametrize(

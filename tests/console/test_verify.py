@@ -12,6 +12,7 @@ from services.console.kinds.cluster import Checks
 from services.console.verify import verify
 from services.state import snapshot
 from services.state.fold import State
+from services.state.form import UnknownCommit
 from services.state.validate import Violated
 from tests.homes import folded
 from tests.world import World
@@ -218,6 +219,20 @@ async def test_a_state_that_is_not_sound_is_a_violation(world: World, monkeypatc
     assert report.violation == f"at {len(world.log.commits)}: nothing may hold"
     assert (report.verified, report.exit_code, report.differences) == (False, 1, 0)
     assert (await verify(world.log, validate_every=4)).violation == "at 4: nothing may hold"
+
+
+async def test_strictly_the_state_of_its_snapshot_is_the_state(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot.FORM, "decode", lambda data: State())
+    assert (await verify(world.log)).verified
+    report = await verify(world.log, validate_every=100)
+    assert report.violation == "the state of its snapshot has another digest (7.6)"
+
+
+async def test_a_snapshots_commit_that_cannot_be_read_is_named_as_any_other(world: World) -> None:
+    world.append("binder", [ev.Renewed()], cause="outcome")
+    broken = altered(world.log, len(world.log.commits), payload=b'[{"type":"SnapshotTaken"}]')
+    with pytest.raises(UnknownCommit, match=f"{len(world.log.commits)}"):
+        await verify(broken)
 
 
 async def test_an_empty_log_has_nothing_that_could_differ() -> None:

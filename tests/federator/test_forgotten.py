@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import events as ev
 from events.federation import Contender
 from services.decider import LogTime
 from services.federator import core, observing, rules
-from services.federator.backends import Described, Listing, Owner, Run
+from services.federator.backends import Accepted, Described, InDoubt, Listing, Owner, Run, Stopped
 from services.federator.mcc import InvalidJob
 from services.federator.records import Stray
 from services.federator.rules import forgotten
@@ -213,6 +214,28 @@ def test_r22_every_list_that_a_job_is_open_for_shows_what_came_late() -> None:
     decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"))
     found = Polling(decider, LogTime())._seen(ACCOUNT, late(JOB), 0, ())
     assert [event.uid for event in found if isinstance(event, ev.StrayFound)] == ["late"]
+
+
+async def test_r22_what_its_cluster_did_not_clear_is_not_said_to_be_cleared() -> None:
+    world, said = forgetting(), list[ev.Event]()
+    world.append(*observing.strays(world.state, ACCOUNT, "fed", late(JOB)))
+
+    async def say(make: Callable[[], list[ev.Event]], cause: str) -> None:
+        said.extend(make())
+
+    async def observe() -> Listing:
+        return late(JOB)
+
+    async def clear(name: str, uid: str) -> Stopped:
+        return answers.pop()
+
+    decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"), say=say)
+    backend: Any = SimpleNamespace(observe=observe, clear=clear)
+    answers: list[Stopped] = [Accepted(uid="late"), InDoubt(reason="no answer")]
+    await Polling(decider, LogTime())._sweep(ACCOUNT, backend)
+    assert said == []
+    await Polling(decider, LogTime())._sweep(ACCOUNT, backend)
+    assert said == [ev.StrayCleared(account=ACCOUNT, job=JOB, cluster="a", uid="late")]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import events as ev
 from events import Event
 from services.decider import LogTime
 from services.federator import observing
-from services.federator.backends import Listing, Reach, Run, Silent
+from services.federator.backends import Listing, Reach, Run, Silent, Unchanged
 from services.federator.records import account_of
 from services.federator.service.polling import Polling
 from tests.federator.world import EPOCH_NS, Federation, of_type
@@ -46,7 +46,7 @@ class Polled:
     def asked(self) -> int:
         return observing.log_time_ns(self.world.state, self.clock.ns)
 
-    def answered(self, asked_ns: int, answer: Listing | Silent) -> list[Event]:
+    def answered(self, asked_ns: int, answer: Listing | Unchanged | Silent) -> list[Event]:
         return self.said(self.polling._seen(ACCOUNT, answer, asked_ns, ()))
 
     def said(self, events: list[Event]) -> list[Event]:
@@ -96,6 +96,17 @@ async def test_a_cluster_that_does_not_answer_is_told_of_before_any_job_is_there
     assert [(record.getMessage(), vars(record)["reason"]) for record in caplog.records] == [
         ("a cluster does not answer", "list jobs.batch default: 403 Forbidden")
     ]
+
+
+def test_what_the_clusters_own_log_vouched_for_is_an_answer() -> None:
+    """R14: up to there the cluster was heard."""
+    polled = Polled()
+    polled.clock.ns += 5 * SECOND_NS
+    asked_ns = polled.asked()
+    assert polled.answered(asked_ns, Unchanged()) == []
+    polled.clock.ns += 5 * SECOND_NS
+    (silent,) = of_type(polled.answered(polled.asked(), Silent(reason="gone")), ev.ClusterSilent)
+    assert silent.asked_ns == asked_ns > 0
 
 
 def test_a_silence_and_its_end_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
