@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -245,6 +246,22 @@ async def test_a_federator_that_takes_over_lists_once_and_is_quiet(field: Field)
     await field.start()
     await field.vouched("prod")
     assert field.job("train").places["prod"].run == RUNNING
+
+
+async def test_an_event_asks_for_a_list_at_once(
+    hub: Hub, clusters: dict[str, LeafCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "POLL_S", 3_600.0)
+    field = Field(hub, clusters)
+    await field.start()
+    prod, leaf = field.lists["prod"], field.leaves["prod"]
+    await field.until(lambda: prod.hits and leaf._place >= 0, "its start")
+    before = prod.hits
+    await field.submit("train", prod=0, guard_s=600.0)
+    await field.pods_made("train", "prod")
+    field.clusters["prod"].bind("train-prod")
+    await field.until(lambda: prod.hits > before, "a list")
+    await field.kill()
 
 
 @pytest.mark.usefixtures("nobody_late")

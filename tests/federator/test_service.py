@@ -178,6 +178,20 @@ async def test_a_submission_that_was_limited_and_is_not_wanted_any_more_is_withd
     assert ev.SubmissionWithdrawn(job=job.uid, cluster="b") in await field.said()
 
 
+async def test_while_a_cluster_takes_no_submissions_it_is_not_asked_by_other_jobs_either(field: Field) -> None:
+    limited = field.cluster("a")
+    fault = limited.faults.plan(verb="submit", status=429, retry_after_s=3_600, times=0)
+    federator = await field.start()
+    first = await field.federate("first", a=0)
+    agenda = federator.effects.agendas[first.places["a"].account]
+    await field.until(lambda: agenda.tries.get((first.uid, "a")), "the limit")
+    second = await field.federate("second", a=0)
+    await field.until(lambda: agenda.tries.get((second.uid, "a")), "the turn of the other")
+    assert fault.hits == 1
+    in_s = [due_s - asyncio.get_running_loop().time() for due_s, _, _ in agenda.due]
+    assert min(in_s) > 3_000, "and both are tried again when it ends"
+
+
 async def test_a_foreign_job_of_the_same_name_is_never_touched(field: Field) -> None:
     cluster = field.cluster("a", waiting_ms=50)
     cluster.submit("alice", to_yaml(job("train-a", None)))
