@@ -9,7 +9,7 @@ from events import envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
 from services.console.replay import BadPlace, read_place, replay, when
-from services.console.summary import summary, waiting_groups
+from services.console.summary import summary, waiting_groups, why_waiting
 from services.state import snapshot
 from services.state.fold import State
 from tests.world import SECOND_NS, World
@@ -104,3 +104,20 @@ async def test_the_summary_counts_and_names_reasons(world: World) -> None:
     pods, why = waiting["default/large"]
     assert pods == 9
     assert why.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_why_a_pod_waits() -> None:
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2, waiting_time_ms=60_000)
+    for i in range(2):
+        world.pod(f"train-{i}", "train", dialect="coscheduling/v1alpha1")
+
+    def why(uid: str) -> str:
+        return why_waiting(world.state, world.state.pods[uid])
+
+    assert why("train-0") == "not tried yet"
+    world.propose("default/train", {"train-0": "n0"})
+    assert why("train-0") == "proposed: n0"
+    world.judge()
+    assert why("train-0") == "waits on node n0 for the rest of its gang"

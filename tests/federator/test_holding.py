@@ -211,6 +211,21 @@ async def test_a_run_that_somebody_deletes_is_out_of_the_race(field: Field) -> N
     assert field.job("train").winner == "b"
 
 
+async def test_a_run_whose_body_is_lost_is_told_of_and_holds_nobody_up(
+    field: Field, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = field.sites["a"].cluster.faults.plan(verb="create", resource="podgroups", status=500, times=0)
+    await field.submit("lost", a=0)
+    await field.until(lambda: fault.hits, "an attempt to release it")
+    await field.kill()
+    field.blobs.data.clear()
+    await field.start()
+    await field.until(lambda: "cannot be released" in caplog.messages, "a word")
+    async with scheduled(field, "b"):
+        await field.submit("train", b=0)
+        await field.settled("train")
+
+
 async def test_a_cluster_that_will_not_let_it_go_is_out_of_the_race(field: Field) -> None:
     """Such as one without PodGroups."""
     field.sites["a"].cluster.faults.plan(verb="create", resource="podgroups", status=404, times=0)

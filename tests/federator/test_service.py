@@ -26,7 +26,7 @@ from services.federator.core import KeptUp
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED, Job, account_of
 from services.federator.rules import forgotten
-from services.federator.service import Federator, polling
+from services.federator.service import Federator, effects, polling
 from services.federator.service.decider import Decider
 from services.federator.snapshot import FORM
 from services.federator.specialize import to_yaml
@@ -278,6 +278,33 @@ async def test_a_token_that_is_not_there_is_told_once(
     await until(lambda: "the cluster answers again" in caplog.messages, "its answer to be told")
     told = [record for record in caplog.records if record.getMessage() == "a cluster does not answer"]
     assert [vars(record)["reason"] for record in told] == [f"{tmp_path}/token: expected a secret, found nothing"]
+
+
+async def test_a_job_whose_body_is_lost_is_told_of_and_holds_nobody_up(
+    field: Field, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = field.cluster("a", waiting_ms=50)
+    fault = cluster.faults.plan(verb="submit", status=500, times=0)
+    await field.start()
+    await field.federate("lost", a=0)
+    await field.until(lambda: fault.hits, "an attempt")
+    await field.kill()
+    field.blobs.data.clear()
+    cluster.faults.lift()
+    await field.start()
+    await field.until(lambda: "cannot be submitted" in caplog.messages, "a word")
+    await field.federate("train", a=0)
+    await field.settled("train")
+
+
+async def test_of_jobs_that_were_parsed_so_many_are_kept(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "PARSED", 1)
+    field.cluster("a", waiting_ms=50)
+    federator = await field.start()
+    for name in ("first", "second"):
+        await field.federate(name, a=0)
+        await field.settled(name)
+    assert list(federator.effects._parsed) == [field.job("second").digest]
 
 
 async def test_requests_that_are_out_of_bounds(field: Field) -> None:

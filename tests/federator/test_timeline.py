@@ -75,6 +75,19 @@ def test_a_job_that_was_just_accepted_is_sent_to_all() -> None:
     assert federation.line.from_ns == federation.line.until_ns
 
 
+def test_what_is_cancelled_before_its_cluster_answered_stops_and_a_clock_that_is_behind_ends_nothing() -> None:
+    federation = Recorded(a=0, b=0)
+    federation.accept("b")
+    federation.at(5, b="waiting")
+    federation.minute = 3  # another process took over, on another host
+    cancelled = core.cancelled(federation.job)
+    assert cancelled is not None
+    federation.append(cancelled)
+    federation.decide()
+    assert federation.minutes("a") == [(0, SENT), (3, STOPS)]
+    assert federation.line.until_ns == EPOCH_NS + 5 * MINUTE_NS
+
+
 def test_of_a_name_that_was_forgotten_the_last_job_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forgotten, "KEPT", 0)
     federation = Recorded(a=50, b=50, job="fed.u1")

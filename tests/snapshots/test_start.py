@@ -11,7 +11,7 @@ import events as ev
 from events import envelope
 from events.envelope import FIRST_VERSION, Stored
 from events.log import EventLog, Purged
-from events.snapshots import Kept
+from events.snapshots import BrokenSnapshot, Kept
 from services.binder import core as binder
 from services.planner import core as planner
 from services.start import NoStart, beginning, fold, state_at
@@ -73,9 +73,13 @@ async def test_a_crash_between_store_and_event_leaves_a_snapshot_that_is_good(
 # -------------------------------------------------------------------------------------------------- what is not good
 
 
-@pytest.mark.parametrize("fault", ["digest", "version", "torn", "sequence"])
+@pytest.mark.parametrize("fault", ["digest", "version", "torn", "sequence", "broken"])
 async def test_what_is_not_good_is_told_and_the_one_before_is_taken(
-    log: EventLog, commits: list[Stored], fault: str, caplog: pytest.LogCaptureFixture
+    log: EventLog,
+    commits: list[Stored],
+    fault: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await put_commits(log, commits)
     end = len(commits)
@@ -87,6 +91,10 @@ async def test_what_is_not_good_is_told_and_the_one_before_is_taken(
     elif fault == "version":
         await put_snapshot(log, late, state=FIRST_VERSION + 1)
         why = f"state version {FIRST_VERSION + 1}, and this code has {FIRST_VERSION}"
+    elif fault == "broken":
+        broken, get = await put_snapshot(log, late), log.snapshots.get
+        monkeypatch.setattr(log.snapshots, "get", lambda kept: lost() if kept == broken else get(kept))
+        why = "parts of it are gone"
     elif fault == "sequence":
         await put_snapshot(log, folded(commits, end // 3), sequence=end - 3)
         why = f"it is of {end // 3}"
@@ -99,6 +107,10 @@ async def test_what_is_not_good_is_told_and_the_one_before_is_taken(
     assert base == good
     assert snapshot.digest(state) == snapshot.digest(folded(commits, end))
     assert re.search(f"snapshot {end - 3} is left out: .*{why}", caplog.text)
+
+
+async def lost() -> bytes:
+    raise BrokenSnapshot("parts of it are gone")
 
 
 async def test_one_of_which_the_log_says_otherwise_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

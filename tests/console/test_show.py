@@ -1,0 +1,87 @@
+"""What the console prints for people, part by part."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from events.cloudevents import FeedMessage
+from services.console import show
+from services.console.retention import Retained
+from services.console.verify import Difference, Report
+
+
+def test_of_a_long_table_it_is_said_how_much_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    for rows in (show.LONGEST, show.LONGEST + 7):
+        show.console().print(show.table("Pods", ("pod",), [(f"pod-{number}",) for number in range(rows)]))
+    said = capsys.readouterr().out
+    assert said.count("pod-99 ") == 2
+    assert ("… 7 more" in said, said.count(" more"), "pod-100" in said) == (True, 1, False)
+
+
+def test_of_a_difference_the_events_that_differ_are_shown_around_their_first_line_that_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = {f"field-{number:03}": number for number in range(100)}
+    first = Difference(
+        sequence=7,
+        basis=5,
+        writer="binder",
+        what="the payload",
+        logged=[{"same": 1}, long],
+        decided=[{"same": 1}, long | {"field-080": "other"}, {"third": 1}],
+    )
+    show.report(Report(cluster="c", first=1, last=9, differences=1, difference=first))
+    said = capsys.readouterr().out
+    assert "1 difference; the first at commit 7 of binder, basis 5: the payload" in said
+    assert ("field-080" in said, "field-001" in said, "field-099" in said, '"same"' in said) == (True, *[False] * 3)
+    assert ("—" in said, '"third"' in said) == (True, True), "of what only one side has the other has nothing"
+
+
+def test_of_a_purged_log_it_is_said_on_what_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    for start in (0, 40):
+        show.report(Report(cluster="c", first=start + 1, last=50, start=start, start_digest="d1", before=3))
+    said = capsys.readouterr().out
+    assert said.count("what stood before was purged") == 1
+    assert "folded from the snapshot of 40, digest d1; 3 decisions and outcomes stand on what is gone" in said
+
+
+def test_retention_names_who_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    for emptied in ([], ["planner.7"]):
+        show.retained(Retained(cluster="c", first=5, last=9, purged=4, emptied=emptied))
+    said = capsys.readouterr().out
+    assert said.count("4 commits purged; the log of 'c' holds 5 to 9") == 2
+    assert said.count("beginning anew when they come back: planner.7") == said.count("beginning anew") == 1
+
+
+def test_a_digest_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    show.facts_of("State", {"some_pods": 1, "digest": "d" * 64})
+    assert capsys.readouterr().out.splitlines()[-1] == f"digest {'d' * 64}"
+
+
+def test_in_a_pipe_nothing_is_folded_but_where_columns_are_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for columns, lines in (("", 1), ("0", 1), ("40", 3)):
+        monkeypatch.setenv("COLUMNS", columns)
+        show.console().print("word " * 20)
+        assert len(capsys.readouterr().out.splitlines()) == lines
+
+
+def test_a_message_is_one_line_whatever_is_in_it() -> None:
+    event = {
+        "specversion": "1.0",
+        "id": "1.0",
+        "source": "muster/c",
+        "type": "dev.muster.PodBound",
+        "time": "now",
+        "datacontenttype": "application/json",
+        "dataschema": "urn:muster:event:PodBound",
+        "writer": "binder",
+        "subject": "a\x1b[2Jb\nc",
+        "data": {},
+    }
+    message = FeedMessage(id="1.0", subject="s", body=msgspec.json.format(msgspec.json.encode(event), indent=2))
+    assert show.cloud_event(message) == r"now 1.0 PodBound a\x1b[2Jb\nc {}"
+    assert msgspec.json.decode(show.json_event(message)) == event
+    assert "\n" not in show.json_event(message)
