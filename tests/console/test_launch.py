@@ -277,6 +277,20 @@ async def test_a_service_that_ends_hands_its_lease_over(nats: str, role: str, mo
     await other.close()
 
 
+async def test_a_planner_that_has_said_its_last_word_ends(nats: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for its lease to be lost."""
+
+    async def run(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(launch, "_collect_seldom", lambda: None)
+    async with asyncio.timeout(60):
+        await launch._hold_and_run(
+            "planner", settings.read({"nats_url": nats, "cluster": "test"}), asyncio.Event(), Health()
+        )
+
+
 @pytest.mark.parametrize(
     ("role", "shard", "writers"),
     [

@@ -30,6 +30,8 @@ def test_a_log_goes_into_nats_and_back_and_verifies_everywhere(log: Path, nats: 
     verified = [said("verify", where, *more) for where, *more in ([str(log)], [f"{nats}/simulated"], [back])]
     assert verified[0]["verified"] is True
     assert verified[0] == verified[1] == verified[2]
+    named = said("verify", f"{nats}/other", "--cluster", "simulated")
+    assert named == verified[0], "what is said beside the URL counts"
 
 
 def test_the_policy_of_a_log_in_nats_is_changed_there(log: Path, nats: str) -> None:

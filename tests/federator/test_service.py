@@ -449,6 +449,29 @@ async def test_a_run_that_was_deleted_ends_and_one_that_only_the_list_lacks_does
     running.cancel()
 
 
+async def test_nothing_is_given_up_while_an_attempt_is_under_way(field: Field) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    class Slow(Kube):
+        async def submit(self, submission: Submission) -> Accepted:
+            asked.set()
+            await answered.wait()
+            return await super().submit(submission)
+
+    federator = await field.begin({account_of("alice", field.cluster("a").url): Reach(backend=Slow(), poll_s=POLL_S)})
+    job = await field.federate("train", a=0)
+    await asked.wait()
+    declaring = asyncio.create_task(federator.give_up(job, job.places["a"], "ann", "?"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not declaring.done()
+    answered.set()
+    await asyncio.wait({declaring})
+    said = [type(event) for event in await field.said()]
+    assert ev.SubmissionAccepted in said
+    assert ev.RunGivenUp not in said[: said.index(ev.SubmissionAccepted)]
+
+
 async def test_it_starts_from_a_snapshot_and_what_was_purged_is_not_missed(field: Field) -> None:
     """The job that is under way goes on where it was, the settled one keeps its name."""
     field.cluster("a", waiting_ms=50)
