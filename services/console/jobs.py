@@ -198,7 +198,8 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
 
 
 async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[State, list[Said]]:
-    """What the federator said, up to a place, and the state on which that stands. Raises BadPlace, LogError."""
+    """What the federator said, up to a place, and the state on which that stands. Raises BadPlace, LogError,
+    UnknownCommit."""
     sequence, time_ns = read_place(at) if at is not None else (None, None)
     log: EventLog = await open_location(nats, federation)
     said: list[Said] = []
@@ -209,6 +210,7 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
         gone = f"the first place that is left is {state.sequence}: what stood before was purged"
         if sequence is not None and sequence < state.sequence:
             raise BadPlace(f"--at {at}: {gone}")
+        folded = deepcopy(state)  # what cannot be folded is no story
         async for batch in read_on(log, state.sequence, end if sequence is None else sequence):
             for stored in batch:
                 header = envelope.header_of(stored)
@@ -218,7 +220,8 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
                     if state.sequence and not said:
                         raise BadPlace(f"--at {at}: {gone}")
                     return state, said
-                said.append(Said(stored.sequence, header.time_ns, envelope.decode_events(stored)))
+                if (commit := folded.apply_stored(stored)) is not None:
+                    said.append(Said(stored.sequence, header.time_ns, commit.events))
     finally:
         await log.close()
     return state, said

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import events as ev
 from events import Event, envelope
-from events.envelope import FIRST_VERSION
+from events.envelope import FIRST_VERSION, Header
 from events.homes import copy, open_log
 from events.log import EventLog
 from events.memory import MemoryLog
@@ -298,6 +298,32 @@ def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
     assert request.name in said("replay", file, "--at", "3")["unsettled_jobs"]
     beyond = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--at", str(10 * len(commits))])
     assert (beyond.exit_code, beyond.stderr.startswith("error: --at ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("rules", "payload", "expected"),
+    [
+        (FIRST_VERSION, b'[{"type":"JobMoved","job":"u"}]', "Invalid value 'JobMoved'"),
+        (FIRST_VERSION + 1, b"[]", "commit 2 is by rules version 2"),
+    ],
+)
+def test_what_a_later_version_said_is_not_explained(tmp_path: Path, rules: int, payload: bytes, expected: str) -> None:
+    """As it was: a traceback."""
+    file, of = str(tmp_path / "log.db"), subject(FEDERATION, WRITER)
+
+    async def made() -> None:
+        log = await open_log(file, FEDERATION, create=True)
+        header = Header(writer=WRITER, epoch=0, basis=0, time_ns=0, cause="taken")
+        last = await log.append(of, header, envelope.encode_events([ev.FederatorTaken(holder="x")]), 0)
+        later = Header(writer=WRITER, epoch=0, basis=last, time_ns=0, cause="outcome", rules=rules)
+        await log.append(of, later, payload, last)
+        await log.close()
+
+    asyncio.run(made())
+    result = runner.invoke(app, ["job", "explain", "train", "--nats", file])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("error: commit 2 ")
+    assert expected in result.stderr
 
 
 async def test_a_list_that_shrinks_while_it_is_read_lacks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
