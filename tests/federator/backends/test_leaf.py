@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 import events as ev
 from events.connection import Connection
 from events.envelope import Header, Stored, encode_events, encode_header
 from events.subjects import subject
-from services.federator.backends import leaf
+from services.federator.backends import RUNNING, STOPPING, WAITING, Listing, Run, leaf
 from services.federator.backends.leaf import Leaf
 
 
@@ -55,3 +58,64 @@ def test_of_too_many_jobs_none_is_remembered(heard: Leaf, monkeypatch: pytest.Mo
     heard._hear(commit(gone("job-3")))
     assert not heard._is_settled({"other": "other"})
     assert not heard._told
+
+
+TRAIN = {"train": "train"}
+
+
+class Listed:
+    """A cluster, and what happens while it is listed."""
+
+    def __init__(self, *runs: Run, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.answer, self.meanwhile = Listing(runs=runs, clock_ms=0), meanwhile
+
+    async def observe(self) -> Listing:
+        self.meanwhile()
+        return self.answer
+
+
+async def listed(heard: Leaf, cluster: Any) -> bool:
+    """Whether that list can be vouched for."""
+    await heard.listed(cluster)
+    return heard._is_settled(TRAIN)
+
+
+async def test_what_is_told_while_the_cluster_is_listed_may_not_be_in_that_list(heard: Leaf) -> None:
+    assert not await listed(heard, Listed(meanwhile=lambda: heard._hear(commit(gone("train")))))
+    heard._place = 1
+    assert await listed(heard, Listed())
+
+
+async def test_a_list_from_before_the_log_was_followed_anew_is_none(heard: Leaf) -> None:
+    def anew() -> None:
+        heard._beginnings, heard._is_listed = heard._beginnings + 1, False
+
+    assert not await listed(heard, Listed(meanwhile=anew))
+
+
+@pytest.mark.parametrize(
+    ("state", "placed", "settled"),
+    [(WAITING, False, True), (WAITING, True, False), (RUNNING, False, True), (STOPPING, False, False)],
+)
+async def test_of_what_changes_without_an_event_a_list_is_asked_for(
+    heard: Leaf, state: str, placed: bool, settled: bool
+) -> None:
+    run = Run(name="train", uid="u", state=state, attempt=0, started_ms=0, placed=placed)
+    assert await listed(heard, Listed(run)) is settled
+
+
+@pytest.mark.parametrize("meanwhile", [None, "train", "other"])
+async def test_what_is_told_while_it_is_asked_whether_it_vouches_counts(
+    heard: Leaf, meanwhile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end_now(within_s: float) -> int:
+        if meanwhile:
+            heard._hear(commit(gone(meanwhile)))
+        return 0
+
+    async def holder_of(*_: object, **__: object) -> str:
+        return "ingest-0"
+
+    monkeypatch.setattr(heard._log, "end_now", end_now)
+    monkeypatch.setattr(leaf.lease, "holder_of", holder_of)
+    assert await heard.vouches(TRAIN) is (meanwhile != "train")
