@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 import events as ev
 from events.connection import Connection
 from events.envelope import Header, Stored, encode_events, encode_header
+from events.log import Purged
 from events.subjects import subject
 from services.federator.backends import RUNNING, STOPPING, WAITING, Listing, Run, leaf
 from services.federator.backends.leaf import Leaf
@@ -119,3 +120,29 @@ async def test_what_is_told_while_it_is_asked_whether_it_vouches_counts(
     monkeypatch.setattr(heard._log, "end_now", end_now)
     monkeypatch.setattr(leaf.lease, "holder_of", holder_of)
     assert await heard.vouches(TRAIN) is (meanwhile != "train")
+
+
+def test_while_ingest_compares_the_cluster_with_its_log_nothing_is_vouched_for(heard: Leaf) -> None:
+    heard._hear(commit(ev.IngestTaken(holder="another")))
+    assert not heard._is_settled(TRAIN)
+    heard._hear(commit(ev.ClusterSynced(nodes=1, pods=1)))
+    assert heard._is_settled(TRAIN)
+
+
+async def test_a_log_that_is_followed_anew_vouches_for_nothing_before_the_next_list(
+    heard: Leaf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end() -> int:
+        return 7
+
+    async def follow(after: int) -> AsyncIterator[list[Stored]]:
+        for batch in ():
+            yield batch
+        raise Purged(f"what follows {after} was purged")
+
+    monkeypatch.setattr(heard._log, "end", end)
+    monkeypatch.setattr(heard._log, "follow", follow)
+    with pytest.raises(Purged, match="what follows 7"):
+        await heard._follow()
+    assert not heard._is_settled(TRAIN)
+    assert await listed(heard, Listed())
