@@ -71,6 +71,13 @@ def split(location: str) -> tuple[str, str]:
     return servers, next((part.path.strip("/") for part in parts if part.path.strip("/")), "")
 
 
+def named_behind(location: str | None) -> str:
+    """The log that a URL names as its path, or ''; also of what is no URL, as whoever connects says what was expected."""
+    with suppress(LogError):
+        return split(location or "")[1]
+    return ""
+
+
 def _server(url: str) -> SplitResult:
     """Raises ValueError."""
     server = urlsplit(url)

@@ -16,6 +16,7 @@ import typer
 
 from services.cli import jobs, policy, versions
 from services.cli.options import (
+    FEDERATION_HELP,
     PROFILE,
     Cluster,
     Json,
@@ -26,6 +27,7 @@ from services.cli.options import (
     OptionalLog,
     Schedulers,
     Shard,
+    federation_named,
 )
 
 app = typer.Typer(
@@ -137,7 +139,7 @@ def feed(nats: Nats = None, cluster: Cluster = None, as_json: JsonLines = False)
 @app.command(rich_help_panel=SERVICES)
 def federator(
     nats: Nats = None,
-    cluster: Annotated[str, typer.Option(help="name of the federation's log", metavar="NAME")] = "federation",
+    cluster: Annotated[str | None, typer.Option(help=FEDERATION_HELP, metavar="NAME")] = None,
     clusters: Annotated[
         str | None, typer.Option(help="which clusters there are (docs/federation.md)", metavar="FILE")
     ] = None,
@@ -147,7 +149,8 @@ def federator(
     as_json: JsonLines = False,
 ) -> None:
     """Submit multi-cluster jobs to all of their clusters, and keep each on the best one that starts it."""
-    _serve("federator", as_json, nats_url=nats, cluster=cluster, clusters_file=clusters, body_keys_file=keys)
+    named = federation_named(nats, cluster)
+    _serve("federator", as_json, nats_url=nats, cluster=named, clusters_file=clusters, body_keys_file=keys)
 
 
 @app.command(rich_help_panel=LOGS)

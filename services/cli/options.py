@@ -26,7 +26,16 @@ Shard = Annotated[
     str | None,
     typer.Option(help="the planner's shard; auto: the first that is free (default: 0)", metavar="NAME|auto"),
 ]
+FEDERATION_HELP = "name of the federation's log (default: that behind --nats, else federation)"
 Log = Annotated[str, typer.Argument(help=LOG, metavar="LOG")]
 OptionalLog = Annotated[str | None, typer.Argument(help=f"{LOG}; default: $MUSTER_NATS_URL", metavar="LOG")]
 JsonLines = Annotated[bool, typer.Option("--json", help="log lines as JSON")]
 Json = Annotated[bool, typer.Option("--json", help="JSON, on the last line of stdout")]
+
+
+def federation_named(nats: str | None, flag: str | None) -> str:
+    """The federation that the flags mean. What MUSTER_NATS_URL names behind its servers is a cluster."""
+    from events.homes import named_behind
+    from events.subjects import FEDERATION
+
+    return flag if flag is not None else named_behind(nats) or FEDERATION

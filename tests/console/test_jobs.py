@@ -28,8 +28,10 @@ class Federator:
         self.asked: list[str] = []
         self.request: dict[str, str] = {}
         """What the last of them was asked with."""
+        self.federation = ""
 
-    async def open(self, *_: object) -> Federator:
+    async def open(self, _: str | None, federation: str) -> Federator:
+        self.federation = federation
         return self
 
     async def __aenter__(self) -> Federator:
@@ -102,3 +104,21 @@ def test_who_has_no_name_gives_up_by_number(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("os.getuid", lambda: 65532)
     said = CliRunner().invoke(app, ["job", "give-up", "train", "--cluster", "v100", "--reason", "it burned"])
     assert (said.exit_code, federator.request["by"]) == (0, "uid 65532")
+
+
+@pytest.mark.parametrize(
+    ("flags", "federation"),
+    [
+        ([], "federation"),
+        (["--nats", "nats://host"], "federation"),
+        (["--nats", "nats://host/labs"], "labs"),
+        (["--nats", "nats://host/labs", "--federation", "lab"], "lab"),
+    ],
+)
+def test_whom_a_job_is_asked_of(flags: list[str], federation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stood behind `--nats` was overlooked, and another federation answered about its job of the same name."""
+    monkeypatch.setenv("MUSTER_NATS_URL", "nats://host/prod")
+    federator = Federator({"cancelled": True})
+    monkeypatch.setattr(jobs, "_Asking", federator)
+    said = CliRunner().invoke(app, ["job", "cancel", "train", *flags])
+    assert (federator.asked, federator.federation) == (["cancel"], federation), said.output
