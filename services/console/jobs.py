@@ -18,6 +18,7 @@ from services import documents, settings
 from services.console import show, timeline
 from services.console.commands import finish, told_errors
 from services.console.errors import Unusable
+from services.console.kinds import check_of_a_federation
 from services.console.location import open_location
 from services.console.replay import EPOCH, BadPlace, check_place, read_place
 from services.federator.backends import Owner
@@ -182,9 +183,8 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
         line = drawn(said, name, deepcopy(state))
         lines = explained(said, name, state)
         if lines is None:
-            raise Unusable(
-                f"there is no job {name!r} in the log of {federation!r}: expected a name of `muster job list`"
-            )
+            where = f"in the log of {federation!r}" + (f" up to {at}" if at is not None else "")
+            raise Unusable(f"there is no job {name!r} {where}: expected a name of `muster job list`")
     if as_json:
         show.json_line(lines)
         return 0
@@ -204,6 +204,7 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
     log: EventLog = await open_location(nats, federation)
     said: list[Said] = []
     try:
+        await check_of_a_federation(log)
         end = await log.end()
         check_place(sequence, end)
         state = (await beginning(log, FORM)).state

@@ -120,6 +120,10 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["status", "{log}", "--nats", "nats://127.0.0.1:1"], "expected LOG or --nats, not both"),
         (["export", "{log}", ""], "'': expected a NATS URL"),
         (["job", "explain", "a", "--nats", ""], "'': expected a NATS URL"),
+        (
+            ["job", "explain", "a", "--nats", "{log}", "--federation", "simulated"],
+            "error: this is the log of the cluster 'simulated', not of a federation",
+        ),
         (["job", "list", "--federation", "a b"], "--federation 'a b': expected letters, digits, '-' and '_'"),
         (["job", "list", "--nats", "nats://u:secret@host/a.db"], "error: --nats, behind the URL: expected letters"),
         (["simulate", "-f", "{log}", "--log", "nats://host/a"], "expected the path of a file *.db"),

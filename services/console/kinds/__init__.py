@@ -77,3 +77,9 @@ async def check_of_a_cluster(log: EventLog, otherwise: str) -> None:
     """`otherwise`: what to say of a federation's log. Raises Unusable, LogError."""
     if await kind_of(log) is not CLUSTER:
         raise Unusable(f"this is the log of a federation: {otherwise}")
+
+
+async def check_of_a_federation(log: EventLog) -> None:
+    """Raises Unusable, LogError."""
+    if await kind_of(log) is not FEDERATED:
+        raise Unusable(f"this is the log of the cluster {log.cluster!r}, not of a federation: it has no jobs")
