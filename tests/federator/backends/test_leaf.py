@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -136,13 +137,43 @@ async def test_a_log_that_is_followed_anew_vouches_for_nothing_before_the_next_l
         return 7
 
     async def follow(after: int) -> AsyncIterator[list[Stored]]:
-        for batch in ():
-            yield batch
+        yield [commit(gone("other"))]
         raise Purged(f"what follows {after} was purged")
 
     monkeypatch.setattr(heard._log, "end", end)
     monkeypatch.setattr(heard._log, "follow", follow)
     with pytest.raises(Purged, match="what follows 7"):
         await heard._follow()
+    assert heard._read.is_set(), "who waits for what was read"
     assert not heard._is_settled(TRAIN)
     assert await listed(heard, Listed())
+
+
+@pytest.mark.parametrize("job", ["train", "other"])
+async def test_it_vouches_when_everything_up_to_the_logs_end_is_read(
+    heard: Leaf, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end_now(within_s: float) -> int:
+        return 1
+
+    async def holder_of(*_: object, **__: object) -> str:
+        return "ingest-0"
+
+    monkeypatch.setattr(leaf, "ANSWER_S", 60.0)
+    monkeypatch.setattr(heard._log, "end_now", end_now)
+    monkeypatch.setattr(leaf.lease, "holder_of", holder_of)
+    asked = asyncio.create_task(heard.vouches(TRAIN))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not asked.done()
+    heard._hear(commit(gone(job)))
+    heard._place = 1
+    heard._read.set()
+    assert await asked is (job != "train")
+
+
+async def test_what_happened_once_asks_for_one_list(heard: Leaf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaf, "GATHER_S", 0.0)
+    heard._hear(commit(gone("train")))
+    await heard.stirred()
+    assert not heard._stirred.is_set()
