@@ -113,12 +113,18 @@ async def test_a_process_that_takes_over_goes_on_from_the_log_time_of_the_one_be
 
 
 async def test_an_outcome_wakes_a_service_to_which_nothing_else_happens() -> None:
-    log = MemoryLog("test")
-    decider = Decider(log, Writer(log, "binder"), nothing)
+    log, asked = MemoryLog("test"), list[int]()
+
+    def counted(state: State) -> Deciding:
+        asked.append(state.sequence)
+        return nothing(state)
+
+    decider = Decider(log, Writer(log, "binder"), counted)
     running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
     await until(lambda: decider.active, "it to be at work")
     for _ in range(100):
         await asyncio.sleep(0)  # it has nothing left to do
+    assert asked == [1], "of what it has thought about it does not think again"
     decider.report(ev.PodEvicted(uid="1", namespace="default", name="p"))
     await until(lambda: len(log.commits) == 2, "the outcome to be in the log")
     running.cancel()

@@ -142,6 +142,20 @@ async def test_what_arrives_together_shares_a_commit_in_order(
     assert gather.pending == 0
 
 
+async def test_when_all_is_sent_nothing_more_is(
+    gathering: tuple[MemoryLog, Gather, asyncio.Task[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else empty commits for ever, as often as the spacing allows."""
+    monkeypatch.setattr(Spacing, "FIRST_S", 0.0)
+    monkeypatch.setattr(Spacing, "LONGEST_S", 0.0)
+    log, gather, _ = gathering
+    gather.add([deleted(1)])
+    await gather.flush()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert written(log)[1:] == [[deleted(1)]]
+
+
 async def test_under_load_commits_are_few_and_nothing_is_lost(
     gathering: tuple[MemoryLog, Gather, asyncio.Task[None]],
 ) -> None:

@@ -177,3 +177,22 @@ async def test_what_happened_once_asks_for_one_list(heard: Leaf, monkeypatch: py
     heard._hear(commit(gone("train")))
     await heard.stirred()
     assert not heard._stirred.is_set()
+
+
+async def test_a_log_that_is_lost_is_followed_again_and_vouches_for_nothing_meanwhile(
+    heard: Leaf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = []
+
+    async def follow() -> None:
+        places.append(heard._place)
+        heard._place = 5
+        if len(places) == 3:
+            raise asyncio.CancelledError
+        raise Purged("what follows 5 was purged")
+
+    monkeypatch.setattr(leaf, "AGAIN_S", 0.0)
+    monkeypatch.setattr(heard, "_follow", follow)
+    with pytest.raises(asyncio.CancelledError):
+        await heard.follow()
+    assert places == [0, -1, -1]
