@@ -142,17 +142,18 @@ async def test_what_arrives_together_shares_a_commit_in_order(
     assert gather.pending == 0
 
 
-async def test_when_all_is_sent_nothing_more_is(
-    gathering: tuple[MemoryLog, Gather, asyncio.Task[None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_when_all_is_sent_nothing_more_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else empty commits for ever, as often as the spacing allows."""
     monkeypatch.setattr(Spacing, "FIRST_S", 0.0)
     monkeypatch.setattr(Spacing, "LONGEST_S", 0.0)
-    log, gather, _ = gathering
+    log = Busy("c")
+    gather = Gather(await taken(log))
+    task = asyncio.create_task(gather.run())
     gather.add([deleted(1)])
     await gather.flush()
     for _ in range(20):
         await asyncio.sleep(0)
+    task.cancel()
     assert written(log)[1:] == [[deleted(1)]]
 
 
