@@ -1,0 +1,188 @@
+"""A federator goes on where another was: from the log, from a snapshot, killed at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+import events as ev
+from events.log import Unavailable
+from events.micro import Unfit
+from services.console.verify import verify
+from services.federator.mcc import InvalidJob
+from services.federator.records import SETTLED
+from services.federator.rules import forgotten
+from services.federator.service import Federator
+from services.federator.service.decider import Decider
+from services.federator.snapshot import FORM
+from services.federator.specialize import to_yaml
+from services.federator.state import WRITER, State
+from services.simulator.openpai.server import LateFault
+from services.snapshots import take
+from services.state.form import UnknownVersion
+from services.writer import SteppedDown, Writer
+from tests.federator.backends.sites import job
+from tests.federator.field import NAMES, Field
+
+
+@pytest.mark.parametrize("later", [{"rules": 2}, {"state": 2}])
+async def test_who_lacks_a_later_federators_version_neither_folds_nor_writes(
+    field: Field, later: dict[str, int]
+) -> None:
+    """An upgrade is a takeover by a later version; an earlier one that stood by must not go on behind it."""
+    await field.start()
+    await field.kill()
+    writer = Writer(field.log, WRITER)
+    for name, version in later.items():
+        setattr(writer, name, version)
+    place = await writer.take(ev.FederatorTaken(holder="the next version"))
+    with pytest.raises(UnknownVersion, match=f"commit {place} is by rules version"):
+        await Decider(field.log, lambda said: None).take("this version")
+    assert await field.log.end() == place
+    with pytest.raises(UnknownVersion):
+        State().apply_stored(field.log.commits[-1])
+
+
+async def test_who_takes_over_goes_on_from_the_log_time_of_the_one_before(field: Field) -> None:
+    """On a host whose clock is behind: else no guard time would end before that has caught up."""
+    ahead_ns = 2**62
+    await field.start()
+    field.federator.decider.report(ev.Ticked(time_ns=ahead_ns, jumped_ns=0))
+    await field.until(lambda: field.federator.state.clock.time_ns == ahead_ns, "the tick")
+    await field.kill()
+    federator = await field.start()
+    assert federator._clock.now_ns() > ahead_ns
+
+
+async def test_it_starts_from_a_snapshot_and_what_was_purged_is_not_missed(field: Field) -> None:
+    """The job that is under way goes on where it was, the settled one keeps its name."""
+    field.cluster("a", waiting_ms=50)
+    field.cluster("b", waiting_ms=600_000, notice_ms=50)
+    await field.start()
+    await field.federate("done", a=0)
+    await field.settled("done")
+    await field.federate("waits", b=0)
+    whole = field.federator.decider.tail_bytes
+    await field.kill()
+    kept = await take(field.log, FORM)
+    await field.log.purge(kept.sequence)
+    federator = await field.start()
+    assert 0 < federator.decider.tail_bytes < whole
+    assert federator.state.names.keys() == {"done", "waits"}
+    with pytest.raises(InvalidJob, match="there was a job 'done' already"):
+        await federator.federate(field.text("done", a=0))
+    assert await federator.cancel(field.job("waits"))
+    await field.settled("waits")
+    assert field.alive() == {"done": ["a"]}
+
+
+async def test_a_replaced_federator_steps_down(field: Field) -> None:
+    field.cluster("a", waiting_ms=600_000)
+    federator = await field.start()
+    await field.federate("first", a=0)
+    other = Federator(field.log, {}, field.bodies, holder="other")
+    running = asyncio.create_task(other.run())
+    await other.ready.wait()
+    with pytest.raises(SteppedDown):
+        await federator.federate(field.text("second", a=0))
+    with pytest.raises(Unavailable, match="another federator took over: ask again"):
+        await federator.handlers()["cancel"](b'{"name": "first"}')
+    running.cancel()
+
+
+async def go_on(field: Field, rng: random.Random, waiting: list[str], *, killed: float) -> None:
+    """One more of the jobs that wait, some time, and perhaps another process."""
+    if waiting:
+        await field.federate(waiting.pop(), a=rng.randrange(3), b=rng.randrange(3), c=rng.randrange(3))
+    await asyncio.sleep(rng.random() * 0.1)
+    if rng.random() < killed:
+        await field.kill()
+        await field.start()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_whatever_happens_one_survives(field: Field, seed: int) -> None:
+    """Processes killed at random moments, answers lost, submissions late, stops refused, a cluster cut off."""
+    rng = random.Random(seed)
+    clusters = [
+        field.cluster(alias, waiting_ms=rng.randrange(300), notice_ms=rng.randrange(100), dying_ms=rng.randrange(50))
+        for alias in NAMES
+    ]
+    clusters[0].submit("alice", to_yaml(job("job-0-a", None)))
+    await field.start()
+    names = [f"job-{number}" for number in range(6)]
+    waiting = list(names)
+    for step in range(30):
+        cluster = rng.choice(clusters)
+        cluster.cut_off = step < 25 and rng.random() < 0.2
+        cluster.faults.plan(verb=rng.choice(("submit", "stop", "list")), hang_up=True, applied=True)
+        cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=rng.randrange(500)))
+        cluster.faults.plan(verb="stop", status=rng.choice((403, 500)))
+        await go_on(field, rng, waiting, killed=0.4)
+    for cluster in clusters:
+        cluster.cut_off = False
+        cluster.faults.lift()
+    await field.settled(*names)
+    alive = field.alive()
+    foreign = clusters[0].jobs["alice", "job-0-a"]
+    assert foreign.stop_ms is None
+    alive["job-0"].remove("a")
+    assert {name: len(where) for name, where in alive.items()} == dict.fromkeys(names, 1)
+    for name in names:
+        assert alive[name] == [field.job(name).winner]
+    assert not field.federator.state.submitting
+    assert not field.federator.state.stopping
+
+
+async def test_a_job_that_is_over_is_forgotten_and_its_name_is_free(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here none is kept. The cluster keeps its name for ever: the next one has another there."""
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    cluster = field.cluster("a", waiting_ms=50, running_ms=200)
+    federator = await field.start()
+    first = await field.federate("train", a=0)
+    await field.until(lambda: not federator.state.jobs, "it to be forgotten")
+    assert (first.phase, first.winner, first.places["a"].run) == (SETTLED, "a", "succeeded")
+    with pytest.raises(Unfit, match="there is no job 'train', or none any more") as error:
+        await federator.handlers()["status"](b'{"name": "train"}')
+    assert error.value.code == 404
+    assert await federator.handlers()["list"](b"{}") == []
+    await field.kill()
+    federator = await field.start()
+    second = await field.federate("train", a=0)
+    assert (second.uid.partition(".")[0], second.uid == first.uid) == (first.uid.partition(".")[0], False)
+    await field.until(lambda: not federator.state.jobs, "the next to be forgotten")
+    assert second.places["a"].name == "train-a-2"
+    assert {name for _, name in cluster.jobs} == {"train-a", "train-a-2"}
+    await field.until(lambda: not field.blobs.data, "no body to be left")
+    report = await verify(field.log)
+    assert report.verified, report
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_happens_all_that_is_over_is_forgotten(
+    field: Field, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, while attempts, stops and lists of it are still under way."""
+    monkeypatch.setattr(forgotten, "KEPT", 0)
+    rng = random.Random(seed)
+    clusters = [
+        field.cluster(alias, waiting_ms=rng.randrange(300), running_ms=300, notice_ms=rng.randrange(100))
+        for alias in NAMES
+    ]
+    await field.start()
+    waiting = [f"job-{number}" for number in range(8)]
+    for _ in range(20):
+        cluster = rng.choice(clusters)
+        cluster.faults.plan(verb=rng.choice(("submit", "stop", "list")), hang_up=True, applied=True)
+        cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=rng.randrange(500)))
+        await go_on(field, rng, waiting, killed=0.2)
+    for cluster in clusters:
+        cluster.faults.lift()
+    await field.until(lambda: not field.federator.state.jobs, "all to be forgotten")
+    assert field.alive() == {}
+    assert sum(isinstance(event, ev.JobForgotten) for event in await field.said()) == 8
+    await field.until(lambda: not field.blobs.data, "no body to be left")
