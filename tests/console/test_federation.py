@@ -295,6 +295,10 @@ def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
     assert (story[0]["what"], "forgotten" in [line["what"] for line in story]) == ("accepted", True)
     before = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--json", "--at", str(index)])
     assert json.loads(before.stdout.splitlines()[-1]) == [line for line in story if line["sequence"] <= index]
+    too_early = runner.invoke(
+        app, ["job", "explain", request.name, "--nats", file, "--at", str(story[0]["sequence"] - 1)]
+    )
+    assert f"no job {request.name!r} in the log of {FEDERATION!r} up to {story[0]['sequence'] - 1}:" in too_early.stderr
     assert request.name in said("replay", file, "--at", "3")["unsettled_jobs"]
     beyond = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--at", str(10 * len(commits))])
     assert (beyond.exit_code, beyond.stderr.startswith("error: --at ")) == (2, True)
