@@ -13,7 +13,8 @@ What its answers mean here:
   a job show twice, and never hide one.
 
 Only reading is repeated, as nothing comes of it. The client keeps to the server's limits by itself (`Pace`); what they
-leave no room for is `NotSent` or `Silent`, and of all requests a tenth is kept for stops.
+leave no room for is `NotSent` or `Silent`, and of all requests a tenth is kept for stops. A read waits for its room where
+that is a moment: who lists exactly as often as the server lets is at times a little early.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ MOST_LISTED = 50_000
 """What it lists in one page."""
 LONGEST_WINDOW_MS = 3_600_000
 """That of submissions. Who asks for a longer wait is not believed."""
+MOMENT_MS = 1_000
+"""How long a read waits for room."""
 SECRET_LIFE_S = 60.0
 """How long a secret that can change is used before it is read again."""
 _STATES = {
@@ -245,6 +248,8 @@ class OpenPai:
 
     async def _read(self, kind: str, path: str) -> _Answer | Silent:
         """A success, or a 404 that is the server's own."""
+        if (wait_ms := self._wait_ms(kind)) <= MOMENT_MS:
+            await asyncio.sleep(wait_ms / 1000)
         heard: _Heard = await self._reading(self._ask, kind, "GET", path)
         if not isinstance(heard, _Answer):
             return Silent(reason=heard.reason, retry_after_ms=self._wait_ms(kind))

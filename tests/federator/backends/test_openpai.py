@@ -31,6 +31,7 @@ from services.federator.backends import (
     Silent,
     Submission,
     Taken,
+    openpai,
 )
 from services.federator.backends.credentials import NoSecret, Secret
 from services.federator.backends.openpai import Limits as ClientLimits
@@ -227,6 +228,20 @@ async def test_the_client_keeps_to_the_limits_by_itself(served: Served, opened: 
     assert isinstance(silent, Silent)
     assert 0 < silent.retry_after_ms <= 60_000
     assert (served.counts["submit"], served.counts["list"]) == (2, 3)
+
+
+async def test_a_list_that_is_a_moment_early_waits(
+    served: Served, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a poll is that comes exactly as often as the server lets."""
+    backend = opened(limits=ClientLimits(requests_per_minute=0, lists_per_minute=1, submissions_per_hour=0))
+    now_ms, behind_ms = openpai._now_ms, 60_000 - openpai.MOMENT_MS // 4
+    monkeypatch.setattr(openpai, "_now_ms", lambda: now_ms() - behind_ms)
+    assert isinstance(await backend.observe(), Listing)
+    monkeypatch.setattr(openpai, "_now_ms", now_ms)
+    assert isinstance(await backend.observe(), Listing)
+    assert isinstance(await backend.observe(), Silent), "a minute is more than a moment"
+    assert served.counts["list"] == 2
 
 
 async def test_stops_have_room_when_nothing_else_has(served: Served, opened: Opened) -> None:
