@@ -85,8 +85,8 @@ class Feed:
             raise
         return feed
 
-    async def position(self) -> str | None:
-        """The id of the stream's last message; None when it holds none. What is published next goes behind it.
+    async def position(self) -> FeedMessage | None:
+        """The stream's last message; None when it holds none. What is published next goes behind it.
 
         Raises LogError.
         """
@@ -97,7 +97,7 @@ class Feed:
             return None
         self.sequence = max(self.sequence, message.seq)
         if found := message.headers.get(MESSAGE_ID):
-            return found
+            return FeedMessage(id=found, subject=message.subject, body=message.data)
         raise LogError(f"{self.stream}: message {message.seq} has no {MESSAGE_ID}: somebody else publishes here")
 
     async def publish(self, messages: Sequence[FeedMessage]) -> None:

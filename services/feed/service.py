@@ -10,12 +10,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from events.cloudevents import FeedMessage
 from events.envelope import Stored
 from events.feed import WINDOW, Feed, Interrupted
-from events.log import EventLog, LogError
+from events.log import EventLog, LogError, Purged
 from services import telemetry
 from services.feed import core
 from services.settings import Settings
@@ -58,27 +58,47 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
     A feed that holds nothing begins with what is young enough to be kept: it is new, or all of it has grown too old.
     """
     last = await feed.position()
-    after = core.BEGINNING if last is None else _place(feed, last)
-    oldest_ns = clock_ns() - max_age_s * 1_000_000_000 if last is None else None
-    log.info("publishing", extra={"after": last or "all that is too old"})
+    after, oldest_ns = core.BEGINNING, clock_ns() - max_age_s * 1_000_000_000 if last is None else None
+    if last is not None:
+        after, time = _place(feed, last)
+        await _check_log(events, after, time)
+    log.info("publishing", extra={"after": last.id if last is not None else "all that is too old"})
     async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
         async for batch in batches:
             await _publish_batch(feed, (stored for stored in batch if _belongs(stored, oldest_ns)), after)
             telemetry.FEED_PLACE.set(batch[-1].sequence)
 
 
+async def _check_log(events: EventLog, after: core.Place, time: str) -> None:
+    """Whether what was published last, at `time`, is this log's; what was purged is believed.
+
+    Raises LogError for another log's: the feed would leave out what that one has at places which this one had.
+    """
+    end = await events.end()
+    if after[0] > end:
+        found = f"ends at {end}: that was another log, or this one lost its end"
+    elif (there := await _time_at(events, after[0])) not in ("", time):
+        found = f"has a commit of {there} there: that was another log"
+    else:
+        return
+    held = f"the feed holds {core.identity(after)} of {time}"
+    raise LogError(f"{held} and the log {found}. To begin anew, delete the feed's stream")
+
+
+async def _time_at(events: EventLog, sequence: int) -> str:
+    """When the commit there was appended; empty for what was purged."""
+    with suppress(Purged):
+        async with aclosing(events.read(sequence - 1, sequence)) as batches:  # type: ignore[type-var]
+            async for batch in batches:
+                return "nobody we know" if core.is_foreign(batch[0]) else core.timestamp(core.appended_ns(batch[0]))
+    return ""
+
+
 async def _behind(events: EventLog, after: core.Place) -> int:
     """The commit behind which to read: the one before that of `after`, as there may be more of that one.
 
     A feed that slept while the log was purged has a gap, and says so; every message names its place, so readers see it.
-    Raises LogError for a log that ends before what was published: it would be silent for long, and then leave out what
-    that log has at places which another had.
     """
-    if after[0] > (end := await events.end()):
-        raise LogError(
-            f"the feed holds {core.identity(after)} and the log ends at {end}: that was another log, or this one lost "
-            f"its end. To begin anew, delete the feed's stream"
-        )
     place, first = max(0, after[0] - 1), await events.first()
     if 0 < place < first - 1:
         log.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))
@@ -102,11 +122,12 @@ async def _send(feed: Feed, messages: list[FeedMessage]) -> None:
     telemetry.FEED_MESSAGES.add(len(messages))
 
 
-def _place(feed: Feed, identity: str) -> core.Place:
+def _place(feed: Feed, last: FeedMessage) -> tuple[core.Place, str]:
+    """Of the event that was published last, and its time."""
     try:
-        return core.place_of(identity)
+        return core.place_of(last.id), last.event().time
     except ValueError as error:
-        raise LogError(f"{feed.stream}: its last message's id is {error}: somebody else publishes here") from error
+        raise LogError(f"{feed.stream}: its last message: {error}: somebody else publishes here") from error
 
 
 def _belongs(stored: Stored, oldest_ns: int | None) -> bool:

@@ -108,10 +108,64 @@ async def test_a_log_that_ends_before_what_was_fed_is_another(server: EmbeddedSe
     async with feeding(before, server.url):
         assert len(await take(server.url, cluster, 15)) == 15
     async with feeding(anew, server.url) as task:
-        with pytest.raises(LogError, match=r"the feed holds 5\.2 and the log ends at 4"):
+        with pytest.raises(
+            LogError, match=r"the feed holds 5\.2 of 2026-01-01T00:00:00\.123456789Z and the log ends at 4"
+        ):
             await task
     assert await kept(server.url, cluster) == 15
-    assert await service._behind(before, (5, 2, 0)) == 4, "its end is no other log's"
+    await fill(before, commits=1)
+    async with feeding(before, server.url):
+        assert len(await take(server.url, cluster, 18)) == 18, "its own log is no other"
+
+
+@pytest.mark.parametrize("longer", [0, 3])
+async def test_a_log_that_has_another_commit_there_is_another(
+    server: EmbeddedServer, cluster: str, longer: int
+) -> None:
+    """One that was made anew and has grown: its beginning was left out without a word."""
+    before, anew = MemoryLog(cluster), MemoryLog(cluster)
+    await fill(before, commits=5)
+    for _ in range(5 + longer):
+        await append(anew, "binder", [tick(0)], TIME_NS + 1)
+    async with feeding(before, server.url):
+        assert len(await take(server.url, cluster, 15)) == 15
+    async with feeding(anew, server.url) as task:
+        with pytest.raises(
+            LogError, match=r"holds 5\.2 of \S+789Z and the log has a commit of \S+790Z there: that was"
+        ):
+            await task
+    assert await kept(server.url, cluster) == 15
+
+
+async def test_what_was_purged_is_believed(server: EmbeddedServer, cluster: str) -> None:
+    log = MemoryLog(cluster)
+    await fill(log, commits=2)
+    async with feeding(log, server.url):
+        await take(server.url, cluster, 6)
+    await fill(log, commits=3)
+    await log.purge(4)
+    async with feeding(log, server.url):
+        taken = await take(server.url, cluster, 12)
+    assert [message.id for message in taken[5:8]] == ["2.2", "4.0", "4.1"]
+
+
+@pytest.mark.parametrize(
+    ("identity", "body", "said"),
+    [("five", b"{}", "'five': expected sequence.index"), ("5.0", b"{}", "message '5.0' on .*: expected a CloudEvent")],
+)
+async def test_a_stream_into_which_somebody_else_publishes(
+    server: EmbeddedServer, cluster: str, identity: str, body: bytes, said: str
+) -> None:
+    feed = await Feed.open(server.url, cluster)
+    await feed.position()
+    await feed.publish([FeedMessage(id=identity, subject=f"muster-feed.{cluster}.PodBound.a.b", body=body)])
+    log = MemoryLog(cluster)
+    await fill(log, commits=6)
+    with pytest.raises(
+        LogError, match=rf"muster-feed-{cluster}: its last message: {said}.*: somebody else publishes here"
+    ):
+        await service.run(log, feed, max_age_s=KEEP_ALL_S)
+    await feed.close()
 
 
 async def test_a_restart_goes_on_behind_the_last_message_even_within_a_commit(
@@ -137,13 +191,13 @@ async def test_a_publisher_that_another_has_passed_is_interrupted(server: Embedd
     one, other = await Feed.open(server.url, cluster), await Feed.open(server.url, cluster)
     assert await one.position() is None
     await one.publish(everything[:3])
-    assert await other.position() == everything[2].id
+    assert await other.position() == everything[2]
     await one.publish(everything[3:6])
     with pytest.raises(Interrupted, match="wrong last sequence"):
         await other.publish(everything[3:])
     last = await other.position()
     assert last is not None
-    await other.publish(behind(everything, last))
+    await other.publish(behind(everything, last.id))
     assert await take(server.url, cluster, 12) == everything
     await one.close()
     await other.close()
@@ -165,7 +219,7 @@ async def test_two_that_begin_an_empty_feed_in_different_places_leave_no_gap(
     await one.publish(everything[:2])
     with pytest.raises(Interrupted, match="wrong last sequence"):
         await other.publish(everything[4:])
-    assert await other.position() == everything[1].id, "nothing of the other's was taken"
+    assert await other.position() == everything[1], "nothing of the other's was taken"
     await one.close()
     await other.close()
 
@@ -245,9 +299,9 @@ async def test_a_feed_goes_on_behind_a_message_that_somebody_deleted(server: Emb
     assert await feed.position() is None
     await feed.publish(told[:2])
     await feed.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{feed.stream}", {"seq": 2})
-    assert await feed.position() == "1.0"
+    assert await feed.position() == told[0]
     await feed.publish(told[2:])
-    assert await feed.position() == "3.0"
+    assert await feed.position() == told[2]
     await feed.close()
 
 
