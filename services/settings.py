@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from events.homes import split
+from events.homes import split, without_credentials
 from events.log import LogError
 
 PREFIX = "MUSTER_"
@@ -107,7 +107,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """For tests of clocks that disagree, never for production: added to this process's clock wherever Muster asks it."""
 
     def __repr__(self) -> str:
-        shown = ((name, "***" if name in SECRET else getattr(self, name)) for name in self.__struct_fields__)
+        told = dict.fromkeys(SECRET, "***") | {"nats_url": without_credentials(self.nats_url)}
+        shown = ((name, told.get(name, getattr(self, name))) for name in self.__struct_fields__)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
     def now_ns(self) -> int:

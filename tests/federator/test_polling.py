@@ -20,6 +20,12 @@ from tests.federator.world import EPOCH_NS, Federation, of_type
 
 ACCOUNT = account_of("a", "a")
 SECOND_NS = 1_000_000_000
+HOLDING = ("submit", "stop", "observe", "describe", "release", "is_gone", "clear", "close")
+"""What a `Holding` has besides."""
+
+
+class EndOfTest(Exception):
+    pass
 
 
 class Hand(LogTime):
@@ -96,6 +102,31 @@ async def test_a_cluster_that_does_not_answer_is_told_of_before_any_job_is_there
     assert [(record.getMessage(), vars(record)["reason"]) for record in caplog.records] == [
         ("a cluster does not answer", "list jobs.batch default: 403 Forbidden")
     ]
+
+
+async def test_a_cluster_that_did_not_answer_is_swept_again_at_the_next_poll() -> None:
+    """It was only an hour later, where no job was open: what had come late until then stayed."""
+    polled, swept, polls = Polled(), list[int](), 0
+    polled.world.state.open.clear()
+
+    async def observe() -> Listing | Silent:
+        swept.append(polls)
+        return Silent(reason="503") if len(swept) < 3 else polled.listing
+
+    async def say(make: Callable[[], list[Event]], cause: str) -> None:
+        make()
+
+    async def stirred() -> None:
+        nonlocal polls
+        if (polls := polls + 1) == 20:
+            raise EndOfTest
+
+    polled.polling._decider.say = say  # type: ignore[method-assign]
+    backend: Any = SimpleNamespace(**dict.fromkeys(HOLDING, observe))
+    log: Any = SimpleNamespace(stirred=stirred)
+    with pytest.raises(EndOfTest):
+        await polled.polling.run(ACCOUNT, Reach(backend, poll_s=60.0, log=log))
+    assert swept == [0, 1, 2], "and then in an hour"
 
 
 def test_what_the_clusters_own_log_vouched_for_is_an_answer() -> None:

@@ -93,8 +93,9 @@ def test_an_unknown_flag_is_a_mistake_in_the_program() -> None:
 
 
 def test_a_password_is_shown_to_nobody() -> None:
-    settings = read({}, {"MUSTER_NATS_PASSWORD": "hunter2"})
+    settings = read({"nats_url": "nats://u:hunter2@a:4222"}, {"MUSTER_NATS_PASSWORD": "hunter2"})
     assert "hunter2" not in repr(settings)
+    assert "nats_url='nats://a:4222', " in repr(settings)
     assert "nats_password='***', " in repr(settings)
     assert "cluster='default', " in repr(settings)
 

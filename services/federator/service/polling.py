@@ -48,8 +48,8 @@ class Polling:
             pause_s = reach.poll_s * random.uniform(0.9, 1.0)
             due = self._state.strays.get(account) or asyncio.get_running_loop().time() >= swept_s + SWEEP_S
             if due and isinstance(reach.backend, Holding):
-                swept_s = asyncio.get_running_loop().time()
-                await self._sweep(account, reach.backend)
+                began_s = asyncio.get_running_loop().time()
+                swept_s = began_s if await self._sweep(account, reach.backend) else swept_s
             if self._state.open.get(account):
                 asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
@@ -101,14 +101,14 @@ class Polling:
         vouched = await reach.log.vouches(telling.watched(self._state, cluster, self._decider.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
 
-    async def _sweep(self, account: str, backend: Holding) -> None:
+    async def _sweep(self, account: str, backend: Holding) -> bool:
         """Submissions that come late are found even where no job is open. Those of forgotten jobs are cleared here, where
-        a list from after they were found shows them held."""
+        a list from after they were found shows them held. Whether the cluster answered."""
         known = dict(self._state.strays.get(account, {}))
         answer = await backend.observe()
         self._tell(account, answer)
         if not isinstance(answer, Listing):
-            return
+            return False
         await self._decider.say(lambda: self._late(account, answer), "outcome")
         held = {one.run.uid for one in answer.held}
         for uid, stray in known.items():
@@ -116,6 +116,7 @@ class Polling:
             if isinstance(cleared, Accepted | Absent):
                 said = ev.StrayCleared(account=account, job=stray.job, cluster=stray.cluster, uid=uid)
                 await self._decider.say(lambda: [said], "outcome")  # noqa: B023
+        return True
 
     def _late(self, account: str, listing: Listing) -> list[Event]:
         """Submissions that nobody waits for any more."""
