@@ -20,7 +20,7 @@ from services.console.commands import finish, told_errors
 from services.console.errors import Unusable
 from services.console.kinds import check_of_a_federation
 from services.console.location import open_location
-from services.console.replay import EPOCH, BadPlace, check_place, read_place
+from services.console.replay import EPOCH, BadPlace, check_place, check_time, read_place
 from services.federator.backends import Owner
 from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob, MultiClusterJob, load
@@ -211,7 +211,7 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
         gone = f"the first place that is left is {state.sequence}: what stood before was purged"
         if sequence is not None and sequence < state.sequence:
             raise BadPlace(f"--at {at}: {gone}")
-        folded = deepcopy(state)  # what cannot be folded is no story
+        folded, newest_ns = deepcopy(state), 0  # what cannot be folded is no story
         async for batch in read_on(log, state.sequence, end if sequence is None else sequence):
             for stored in batch:
                 header = envelope.header_of(stored)
@@ -221,8 +221,11 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
                     if state.sequence and not said:
                         raise BadPlace(f"--at {at}: {gone}")
                     return state, said
+                newest_ns = max(newest_ns, header.time_ns)
                 if (commit := folded.apply_stored(stored)) is not None:
                     said.append(Said(stored.sequence, header.time_ns, commit.events))
+        if time_ns is not None:
+            await check_time(log, time_ns, newest_ns)
     finally:
         await log.close()
     return state, said

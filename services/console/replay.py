@@ -45,6 +45,13 @@ def check_place(sequence: int | None, end: int) -> None:
         raise BadPlace(f"--at {sequence}: the log ends at {end}")
 
 
+async def check_time(log: EventLog, time_ns: int, newest_ns: int) -> None:
+    """Raises BadPlace for a time that is still to come, by this clock and that of the log's newest commit."""
+    if time_ns > max(newest_ns, now_ns()):
+        end = await place_of(log, await log.end())
+        raise BadPlace(f"--at {timestamp(time_ns)}: still to come; the log ends at {end}")
+
+
 async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -> Any:
     """The state at `at` (default: the end): after that commit; or before the first commit that is younger than that time,
     by its writer's clock: the end where none is, but for a time that is still to come. Raises BadPlace, LogError,
@@ -88,7 +95,7 @@ async def when(log: EventLog, sequence: int) -> str:
 async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
     """Folded from where the log can be folded at all: times are the writers' own, and no snapshot stands for one."""
     state, base, _ = await beginning(log, form)
-    newest_ns = now_ns()
+    newest_ns = 0
     async for batch in read_on(log, state.sequence, await log.end()):
         for stored in batch:
             newest_ns = max(newest_ns, _time_ns(stored))
@@ -97,10 +104,7 @@ async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
                     raise BadPlace(f"--at: what follows {base.sequence} is younger, and what stood before was purged")
                 return state
             state.apply_stored(stored)
-    if time_ns > newest_ns:
-        raise BadPlace(
-            f"--at {timestamp(time_ns)}: still to come; the log ends at {await place_of(log, state.sequence)}"
-        )
+    await check_time(log, time_ns, newest_ns)
     return state
 
 

@@ -302,6 +302,8 @@ def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
     assert request.name in said("replay", file, "--at", "3")["unsettled_jobs"]
     beyond = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--at", str(10 * len(commits))])
     assert (beyond.exit_code, beyond.stderr.startswith("error: --at ")) == (2, True)
+    later = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--at", "2999-01-01T00:00:00Z"])
+    assert (later.exit_code, "still to come; the log ends at" in later.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
