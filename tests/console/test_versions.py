@@ -84,21 +84,36 @@ async def test_a_fold_that_is_not_here_ends_what_can_be_said() -> None:
     assert report.reproduced == report.decided > 0
 
 
+def lying(log: MemoryLog, field: str) -> tuple[MemoryLog, int]:
+    """The same, but for the last decision, which names version 1; its sequence."""
+    other = MemoryLog("test")
+    other.commits = list(log.commits)
+    place = max(one.sequence for one in log.commits if b"GangPlaced" in one.payload)
+    stored = log.commits[place - 1]
+    header = envelope.encode_header(msgspec.structs.replace(envelope.decode_header(stored), **{field: 1}))
+    other.commits[place - 1] = msgspec.structs.replace(stored, header=header)
+    return other, place
+
+
 @pytest.mark.usefixtures("code")
 @pytest.mark.parametrize("field", ["rules", "state"])
 async def test_a_decision_that_names_other_versions_than_were_in_force_is_a_difference(field: str) -> None:
-    world = await switched()
-    log = MemoryLog("test")
-    log.commits = list(world.log.commits)
-    place = max(one.sequence for one in log.commits if b"GangPlaced" in one.payload)
-    header = envelope.decode_header(log.commits[place - 1])
-    lying = msgspec.structs.replace(header, **{field: 1})
-    log.commits[place - 1] = msgspec.structs.replace(log.commits[place - 1], header=envelope.encode_header(lying))
+    log, place = lying((await switched()).log, field)
     report = await verify(log)
     assert report.exit_code == 1
     assert report.difference is not None
     assert report.difference.sequence == place
     assert "in force at its basis were 2 and 2" in report.difference.what
+
+
+async def test_rules_that_are_here_are_a_difference_where_those_in_force_are_not() -> None:
+    with second():
+        log, place = lying((await switched(version=1)).log, "rules")
+    report = await verify(log)
+    assert (report.exit_code, report.differences) == (1, 1)
+    assert report.difference is not None
+    assert report.difference.sequence == place
+    assert "it names rules 1 and state 1; in force at its basis were 2 and 1" in report.difference.what
 
 
 @pytest.mark.usefixtures("code")
