@@ -4,10 +4,15 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+import pytest
 from typer.testing import CliRunner
 
+from events.cloudevents import CloudEvent, FeedMessage
 from events.feed import Feed
 from events.homes import open_log
 from services.cli.muster import app
@@ -72,6 +77,63 @@ def test_subscribe_prints_cloud_events(log: Path, nats: str) -> None:
     assert message["type"].endswith("PodBound")
     assert message["subject"] == "default/a"
     assert message["data"]["node"] == "n1"
+
+
+async def _told(url: str, cluster: str, *bodies: bytes) -> None:
+    feed = await Feed.open(url, cluster)
+    last = await feed.position()
+    first = 1 if last is None else core.place_of(last.id)[0] + 1
+    subject = f"muster-feed.{cluster}.PodBound.a.b"
+    await feed.publish([FeedMessage(id=f"{at}.0", subject=subject, body=body) for at, body in enumerate(bodies, first)])
+    await feed.close()
+
+
+BOUND = CloudEvent(
+    specversion="1.0",
+    id="2.0",
+    source="muster/alien",
+    type="dev.muster.PodBound",
+    subject="a/b",
+    time="2026-11-24T00:00:00Z",
+    datacontenttype="application/json",
+    dataschema="urn:muster:event:PodBound",
+    writer="binder",
+    data={},
+)
+
+
+@contextmanager
+def subscribing(url: str, cluster: str, *more: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "services", "subscribe", "PodBound", "--nats", url, "--cluster", cluster, *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as subscriber:
+        try:
+            yield subscriber
+        finally:
+            subscriber.kill()
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_subscribe_sets_aside_what_is_no_cloud_event_and_goes_on(nats: str, form: tuple[str, ...]) -> None:
+    asyncio.run(_told(nats, "alien", b"hello", msgspec.json.encode(BOUND)))
+    with subscribing(nats, "alien", *form) as subscriber:
+        assert subscriber.stdout is not None
+        assert subscriber.stderr is not None
+        assert "PodBound" in subscriber.stdout.readline()
+        aside = subscriber.stderr.readline()
+    assert aside.startswith("set aside: message '1.0' on muster-feed.alien.PodBound.a.b: expected a CloudEvent: ")
+
+
+def test_subscribe_ends_when_nobody_reads_it_any_more(nats: str) -> None:
+    """As under `| head -1`: without a traceback, with 0."""
+    asyncio.run(_told(nats, "unread", msgspec.json.encode(BOUND)))
+    with subscribing(nats, "unread") as subscriber:
+        assert subscriber.stdout is not None
+        assert subscriber.stderr is not None
+        subscriber.stdout.readline()
+        subscriber.stdout.close()
+        asyncio.run(_told(nats, "unread", msgspec.json.encode(BOUND)))
+        assert subscriber.wait(60) == 0
+        assert subscriber.stderr.read() == ""
 
 
 def test_subscribe_tells_what_is_wrong_with_a_pattern(nats: str) -> None:
