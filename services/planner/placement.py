@@ -290,7 +290,8 @@ class Left:
             np.minimum(self.least, self.free[rows].min(axis=0), out=self.least)
 
     def _bound(self, table: NodeTable) -> Ints:
-        return cast(Ints, self.free[table.present].min(axis=0, initial=int(_TAKEN)))
+        least: Ints = self.free[table.present].min(axis=0, initial=int(_TAKEN))
+        return least
 
 
 class Shapes:
@@ -365,7 +366,8 @@ def _preference(table: NodeTable, info: ClassInfo) -> Ints | None:
 
 def _clipped(values: Ints, bits: int) -> Ints:
     """Within so many bits, one of them the sign's."""
-    return cast(Ints, np.clip(values, -(1 << (bits - 1)) + 1, (1 << (bits - 1)) - 1))
+    clipped: Ints = np.clip(values, -(1 << (bits - 1)) + 1, (1 << (bits - 1)) - 1)
+    return clipped
 
 
 def _nothing() -> tuple[Rows, Ints]:

@@ -129,7 +129,7 @@ def lines(first: str, of_next: str, count: int) -> str:
         ("a: !!timestamp 2026-01-02", "expected what JSON can say, found date"),
         ("~: a", "expected a string as a key, found NoneType"),
         ("? [a]\n: b", "unhashable key"),
-        ("a: \0", "control characters"),
+        ("a: \0", "characters are not allowed"),
         ('1: a\n"1": b', "'1' stands twice in one mapping, again in line 2"),
         ("a: {x: 1, 0x1: a, 1: b}", "'1' stands twice in one mapping, again in line 1"),
         ("on: a\nyes: b", "'true' stands twice"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,17 @@ def test_what_stands_twice_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_a_file_is_named_once_and_the_place_in_it_told(tmp_path: Path) -> None:
     for content, said in (
-        (b"a: [", "not YAML: while parsing a flow node did not find expected node content at line 2, column 1"),
+        (
+            b"a: [",
+            r"not YAML: while parsing a flow node \D+ at line \d, column \d\S*.*",
+        ),  # libyaml's words, and PyYAML's own
         (b"ok\xff", "expected text in UTF-8, found the byte 0xff at 2"),
     ):
         (tmp_path / "a.yaml").write_bytes(content)
         with pytest.raises(ManifestError) as refused:
             load_yaml([tmp_path / "a.yaml"])
-        assert str(refused.value) == f"{tmp_path}/a.yaml: {said}"
+        assert re.fullmatch(f"{tmp_path}/a.yaml: {said}", str(refused.value))
+        assert str(refused.value).count("a.yaml") == 1
     with pytest.raises(ManifestError, match=f"^{tmp_path}/b.yaml: No such file or directory$"):
         load_yaml([tmp_path / "b.yaml"])
 
