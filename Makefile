@@ -14,6 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # uv takes seconds for what takes pip half a minute; pip may be told of a registry that uv is not.
 $(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(PYTHON) is Python %s; expected 3.11 or newer, such as PYTHON=python3.13" % sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
 	$(PIP) --require-hashes -r $(VENV)/uv.lock
