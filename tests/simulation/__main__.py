@@ -115,7 +115,7 @@ def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, 
             counter.write(counter.read().after(portion, start, goes_on=first is None))
     print(tally.tables())
     for seed in sorted(tally.failed)[:SHORTENED]:
-        _explain(plan(seed, workload), tally.failed[seed].violation, tally.failed[seed].virtual_s)
+        _explain(plan(seed, workload), tally.failed[seed].violation, tally.failed[seed].virtual_s, workers)
     for seed in sorted(tally.failed)[SHORTENED:]:
         print(f"seed {seed}: {tally.failed[seed].violation}")
     print(tally.last_line())
@@ -135,12 +135,17 @@ def _progress(before: Tally) -> Callable[[Tally], None]:
     return told
 
 
-def _explain(whole: Plan, violation: str, end_s: float) -> None:
+def _explain(whole: Plan, violation: str, end_s: float, workers: int) -> None:
     print(f"seed {whole.seed}: {violation}\nshortening …", flush=True)
     items, world = shorten.shorten(whole, violation, end_s)
     print(shorten.described(world))
-    print(f"it ends with: {world.outcome.violation}")
-    print(f"replay it: {shorten.command(whole, items)}", flush=True)
+    again = shorten.command(whole, items)
+    if world.outcome.violation:
+        print(f"it ends with: {world.outcome.violation}\nreplay it: {again}", flush=True)
+        return
+    print("here it passes: what it does depends on PYTHONHASHSEED; replay it with those of the processes that ran it:")
+    for hashes in range(1, workers + 1):
+        print(f"PYTHONHASHSEED={hashes} {again}", flush=True)
 
 
 def _chosen(whole: Plan, steps: list[int] | None, faults: list[int] | None) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 
 import msgspec
 
@@ -37,8 +38,12 @@ def items_until(plan: Plan, end_s: float) -> Items:
     ]
 
 
-def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tuple[Items, World]:
-    """Leave out halves, quarters, … and single items, as long as the rest fails alike; the items and their history."""
+def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tuple[Items | None, World]:
+    """Leave out halves, quarters, … and single items, as long as the rest fails alike; the items and their history.
+
+    None: no choice of them does, as what came behind the end had decided when trouble ended; the history is the whole
+    one, which passes here if it depends on PYTHONHASHSEED.
+    """
     wanted = kind_of(violation)
 
     def fails(items: Items) -> World | None:
@@ -48,12 +53,13 @@ def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tup
         found = world.run().violation
         return world if found and kind_of(found) == wanted else None
 
-    items = items_until(plan, end_s)
-    shortest = fails(items)
-    if shortest is None:  # what came behind its end had decided when trouble ended
-        shortest = World(plan)
-        shortest.run()
-        return items, shortest
+    for items in (items_until(plan, end_s), items_until(plan, inf)):
+        if (shortest := fails(items)) is not None:
+            break
+    else:
+        whole = World(plan)
+        whole.run()
+        return None, whole
     size = len(items) // 2
     while size and tries > 0:
         start = 0
@@ -81,11 +87,12 @@ def described(world: World, commits: int = 12) -> str:
     return "\n".join(lines)
 
 
-def command(plan: Plan, items: Items) -> str:
-    """What replays these of its items."""
-    chosen = {
-        kind: ",".join(str(index) for other, index in items if other == kind) or "none" for kind in ("step", "fault")
-    }
+def command(plan: Plan, items: Items | None) -> str:
+    """What replays these of its items; None: all of it, as the seed says."""
     which = "" if plan.workload == MIXED else f" --workload {plan.workload}"
-    told = f"--steps {chosen['step']} --faults {chosen['fault']}"
-    return f".venv/bin/python -m tests.simulation replay {plan.seed}{which} {told}"
+    told = "" if items is None else f" --steps {_told(items, 'step')} --faults {_told(items, 'fault')}"
+    return f".venv/bin/python -m tests.simulation replay {plan.seed}{which}{told}"
+
+
+def _told(items: Items, kind: str) -> str:
+    return ",".join(str(index) for other, index in items if other == kind) or "none"

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation import __main__ as command
 from tests.simulation import runner
 from tests.simulation.counter import Counted
-from tests.simulation.plan import MIXED, Outcome
+from tests.simulation.plan import MIXED, Outcome, plan
 from tests.simulation.runner import Seen, Tally, run_many
 
 LAST_LINE = re.compile(r"\d+ seeds, (\d+) violations, \d+\.\d virtual hours, \d+ faults")
@@ -54,6 +54,21 @@ def shortened(whole: Any, violation: str, end_s: float) -> tuple[list[tuple[str,
         outcome = Outcome(whole.seed, violation=violation)
 
     return [("step", 4)], World()
+
+
+def test_a_history_that_passes_here_is_replayed_with_the_hashes_of_those_that_ran_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its replay said: no violation."""
+
+    class World:
+        outcome = Outcome(4)
+
+    monkeypatch.setattr(command.shorten, "described", lambda _: "the end of its log")
+    monkeypatch.setattr(command.shorten, "shorten", lambda *_: (None, World()))
+    command._explain(plan(4), "another PYTHONHASHSEED, another history (section 5)", 60.0, workers=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == [f"PYTHONHASHSEED={hashes} .venv/bin/python -m tests.simulation replay 4" for hashes in (1, 2)]
 
 
 def test_the_counter_goes_on_where_it_stopped_and_forgets_what_passes_since() -> None:

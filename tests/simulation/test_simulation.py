@@ -113,3 +113,27 @@ def test_a_history_without_faults_is_shortened_to_nothing_more_than_fails(monkey
     items, _ = shorten.shorten(chosen, "Violation: something else (7.1)", 1_000.0)
     assert items == culprits
     assert shorten.command(chosen, items).endswith("replay 0 --steps 3,17 --faults none")
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["what came behind its end", "the whole alone"])
+def test_a_history_that_fails_with_no_less_is_replayed_with_all_that_it_takes(
+    behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was printed replayed a history that passes."""
+    chosen = plan(0)
+
+    class World:
+        def __init__(self, given: Plan) -> None:
+            self.plan = given
+
+        def run(self) -> Outcome:
+            fails = chosen.steps[-1] in self.plan.steps if behind else not self.plan.exact
+            return Outcome(0, violation="Violation: something (7.1)" if fails else "")
+
+    monkeypatch.setattr(shorten, "World", World)
+    items, world = shorten.shorten(chosen, "Violation: something (7.1)", chosen.steps[0].at_s)
+    last = len(chosen.steps) - 1
+    assert items == ([("step", last)] if behind else None)
+    assert world.run().violation
+    told = f" --steps {last} --faults none" if behind else ""
+    assert shorten.command(chosen, items) == f".venv/bin/python -m tests.simulation replay 0{told}"
