@@ -23,7 +23,7 @@ from events.lease import holder_of
 from events.log import EventLog, LogError
 from services.console import show
 from services.console.kinds import check_of_a_cluster
-from services.console.summary import refusals, reserved
+from services.console.summary import overdrawn, refusals, reserved
 from services.console.versions import supported
 from services.start import state_at
 from services.state import cohorts, versions
@@ -128,6 +128,7 @@ class Observer:
             "waiting": {"not tried yet": len(state.ready), **refusals(state)},
             "nominated_groups": len(state.group_nominations),
             "reserved": reserved(state),
+            "overdrawn": overdrawn(state),
             "ignored": dict(sorted(state.ignored.items())),
             "set_aside": state.set_aside,
             "rejected": len(state.rejections),
@@ -274,9 +275,12 @@ def picture(found: dict[str, Any]) -> Group:
         show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
         show.table("Waiting groups", ("reason", "groups"), found["waiting"].items()),
         *(
-            show.table("Kept for starving gangs", ("gang", "room"), kept.items())
-            for kept in [found["reserved"]]
-            if kept
+            show.table(title, columns, found[name].items())
+            for title, columns, name in (
+                ("Kept for starving gangs", ("gang", "room"), "reserved"),
+                ("Nodes that hold more than they offer", ("node", "held"), "overdrawn"),
+            )
+            if found[name]
         ),
         Text(rates),
         Text(counted, style="dim"),

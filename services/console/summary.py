@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 import events as ev
 from services.binder.group_status import phase
 from services.state.fold import State
@@ -34,6 +36,7 @@ def summary(state: State) -> dict[str, Any]:
         "nominations": len(state.nominations),
         "group_nominations": len(state.group_nominations),
         "reservations": reserved(state),
+        "overdrawn": overdrawn(state),
         "evictions": len(state.evictions),
         "rejections": rejections(state),
         "policy": None if state.policy is None else state.policy.profile.name,
@@ -108,6 +111,19 @@ def _extent(one: Reservation) -> str:
     pods = sum(pods for _, _, pods in rooms(one))
     nodes = len({node for _, node, _ in rooms(one)})
     return f"{pods} pod{'s' * (pods != 1)} on {nodes} node{'s' * (nodes != 1)}"
+
+
+def overdrawn(state: State) -> dict[str, str]:
+    """Nodes whose claims exceed what they offer, and by what: no permit does that, but a node that shrank, or a pod that
+    somebody else placed (design, section 7.2)."""
+    table = state.table
+    held, offered = table.held, table.allocatable
+    found: dict[str, str] = {}
+    for row in np.flatnonzero((held > offered).any(axis=1) & table.present).tolist():
+        over = np.flatnonzero(held[row] > offered[row]).tolist()
+        said = [f"{held[row, column]} of {offered[row, column]} {table.columns[column]}" for column in over]
+        found[table.names[row]] = ", ".join(said)
+    return dict(sorted(found.items()))
 
 
 def waiting_groups(state: State) -> dict[str, tuple[int, str]]:

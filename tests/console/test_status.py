@@ -25,6 +25,7 @@ from events.log import LogError, Unavailable
 from events.memory import MemoryLog
 from services.cli.muster import app
 from services.console.status import Observer, picture, watch
+from services.console.summary import summary
 from tests.waiting import until
 from tests.world import SECOND_NS, World
 
@@ -161,6 +162,27 @@ async def test_objects_that_are_not_taken_as_they_are_are_counted() -> None:
     shown = io.StringIO()
     Console(file=shown, width=200).print(picture(found))
     assert "rejected objects: 1 (muster replay names them)" in shown.getvalue()
+
+
+async def test_nodes_that_hold_more_than_they_offer_are_named() -> None:
+    """Nobody said so, of a node that shrank or of pods that somebody else placed (7.2)."""
+    world = World()
+    world.node("n0", cpu=2)
+    world.gang("train", 2, 2)
+    world.settle()
+    assert (await of(world))["overdrawn"] == {}
+    world.node("n0", cpu=1, memory_gi=1)
+    world.node("n1", cpu=2)
+    found = await of(world)
+    assert found["overdrawn"] == {"n0": f"2000 of 1000 cpu_milli, {2 << 30} of {1 << 30} memory_bytes"}
+    assert summary(world.state)["overdrawn"] == found["overdrawn"]
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(picture(found))
+    assert "2000 of 1000 cpu_milli" in shown.getvalue()
+    world.pod("foreign", node="n1", candidate=False, cpu=3)
+    assert (await of(world))["overdrawn"]["n1"] == "3000 of 2000 cpu_milli"
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    assert list((await of(world))["overdrawn"]) == ["n1"]
 
 
 async def test_what_was_ignored_and_set_aside_is_counted() -> None:
