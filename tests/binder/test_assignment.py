@@ -71,9 +71,11 @@ def test_the_binder_assigns_anew_when_shards_join_leave_or_are_lost() -> None:
     world = World(shards=("a",))
     owners = []
     for change, shard in [(world.join, "b"), (world.join, "c"), (world.leave, "a"), (world.lose, "c")]:
+        before = world.state.owners
         change(shard)
         (event,) = world.judge()
         assert isinstance(event, ev.PartitionsAssigned)
+        assert event.owners == spread(before, sorted(world.state.shards)), "more moves than must"
         assert event.epoch == world.state.epoch
         owners.append(Counter(event.owners))
         assert world.judge() == []

@@ -15,6 +15,7 @@ import pytest
 
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, shorten, versions
+from tests.simulation.faults import DRAWS
 from tests.simulation.plan import DLRM, EVENTS, FAULTS, Outcome, Plan, plan
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
@@ -79,6 +80,16 @@ def test_services_start_from_snapshots_and_logs_are_purged_behind_them() -> None
 def test_versions_are_switched_in_the_middle_and_are_not_while_somebody_lacks_them() -> None:
     wanted = {"versions switched", "switches without effect"}
     assert _tried(range(versions.FROM, versions.FROM + 20), wanted) == wanted
+
+
+def test_every_kind_of_fault_strikes() -> None:
+    """One that is drawn and never hits anything would look like one that does no harm."""
+    never = {(row.kind, row.on) for row in DRAWS}
+    for outcome in histories(range(60)):
+        never = {(kind, ons) for kind, ons in never if not any(f"{on} {kind}".strip() in outcome.faults for on in ons)}
+        if not never:
+            break
+    assert not never
 
 
 def test_one_seed_is_one_history_whatever_the_hashes_of_strings() -> None:
