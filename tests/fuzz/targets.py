@@ -41,7 +41,7 @@ from services.state import snapshot
 from services.state.fold import State
 from services.state.form import Damaged, UnknownCommit, at_once
 from tests.events.writing import HEADER
-from tests.fuzz import answers, federation, seeds
+from tests.fuzz import answers, federation, requests, seeds
 from tests.fuzz.generate import encoded
 
 ROOT = Path(__file__).parents[2]
@@ -397,6 +397,9 @@ TARGETS: dict[str, Target] = {
     "object": Target(answers.object_, answers.jobs_listed),
     "jobs": Target(answers.jobs, answers.jobs_listed),
     "OpenPAI's": Target(answers.openpai_s, answers.openpai_answers),
+    "request": Target(requests.asked, requests.asks),
+    "write": Target(requests.written, requests.writes),
+    "OpenPAI's request": Target(requests.openpai_asked, requests.openpai_asks),
     "quantity": Target(quantity, seeds.texts),
     "headers": Target(headers, lambda: [b"NATS/1.0 100 Idle Heartbeat\r\nMuster-Commit: {}\r\nNats-Msg-Id: a\r\n\r\n"]),
     "lease": Target(held, lambda: [msgspec.json.encode(lease.Held("host", "claim"))]),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
-from events import client, cloudevents, connection, consumer
+from events import client, cloudevents, connection, consumer, feed, jetstream, object_store, subscription
 from events.cloudevents import FeedMessage, NoCloudEvent, PatternError
 from events.connection import Unanswered
 from events.policy import DEFAULT_POLICY
@@ -130,7 +130,11 @@ def test_headers_are_the_last_of_each_name(said: list[tuple[str, str]]) -> None:
     assert client.parse_header_lines(text) == naive
 
 
-@pytest.mark.parametrize("decode", [connection._decode_message, connection._decode_published])
+ANSWERS = (connection._decode_message, connection._decode_published, jetstream._decode_info, feed._decode_info)
+ANSWERS += (object_store._decode_info, subscription._decode_info)
+
+
+@pytest.mark.parametrize("decode", ANSWERS)
 @pytest.mark.parametrize("answer", [bytes(raw) for raw in RAW], ids=range(len(RAW)))
 def test_an_answer_that_is_none_is_no_answer(decode: Any, answer: bytes) -> None:
     with pytest.raises(Unanswered, match="muster-c: expected JetStream's answer"):

@@ -24,6 +24,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from aiohttp import web
 
+from events.wire import UNDECODABLE
 from services.documents import load_all
 from services.simulator.faults import Fault, Faults
 from services.simulator.openpai.jobs import Cluster, Life, Refusal
@@ -284,7 +285,7 @@ def _execution_type(call: Call) -> str:
     """Raises Refusal."""
     try:
         found = msgspec.json.decode(call.body) if call.media_type == "application/json" else {}
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Refusal(400, "", f"Unexpected token in JSON: {error}") from error
     value = found.get("value") if isinstance(found, dict) else None
     if value not in ("STOP", "START") or len(found) > 1:
