@@ -395,10 +395,7 @@ def found(name: str, seeds: int = 5_000, first: int = 0) -> tuple[str, int, str]
     from tests.federator import simulation
 
     for seed in range(first, first + seeds):
-        try:
-            violation, _ = simulation.run(seed)
-        except Exception as error:
-            violation = repr(error)
+        violation, _ = simulation.run(seed)
         if violation:
             return name, seed + 1 - first, violation
     return name, 0, "not found"

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.federator import plants, simulation
+from tests.federator.simulation import __main__ as command
 
 HISTORIES = 2_000
 PART = 250
@@ -42,9 +43,35 @@ def test_nothing_is_violated(first: int) -> None:
     faults: Counter[str] = Counter()
     for seed in range(first, first + PART):
         violation, count = simulation.run(seed)
-        assert not violation, f"seed {seed}"
+        assert not violation, f"python -m tests.federator.simulation --replay {seed}"
         faults += count
     assert set(faults) == FAULTS
+
+
+def test_a_history_that_an_exception_ends_is_one_that_fails_and_says_which() -> None:
+    """It ended the run of all, and nobody knew by which seed."""
+
+    class Ends(simulation.World):
+        def run(self) -> None:
+            raise KeyError("gone")
+
+    assert simulation.run(3, Ends)[0] == "KeyError: 'gone'"
+
+
+def test_a_failing_seed_is_told_with_what_replays_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = next(iter(plants.PLANTS))
+    monkeypatch.setattr("sys.argv", ["simulation", "--seeds", "1", "--from", "7", "--plant", name, "--workers", "1"])
+    monkeypatch.setattr(command, "_work", told)
+    assert command.main() == 1
+    lines = capsys.readouterr().out.splitlines()
+    again = f"replay it: python -m tests.federator.simulation --replay 7 --plant '{name}'"
+    assert lines[:2] == ["seed 7: something", again]
+
+
+def told(given: tuple[int, int, str]) -> tuple[list[tuple[int, str]], Counter[str]]:
+    return [(given[0], "something")], Counter()
 
 
 def test_one_seed_is_one_history() -> None:

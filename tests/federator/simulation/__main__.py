@@ -8,8 +8,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.federator.audit import Violation
-from tests.federator.simulation import World, run
+from tests.federator.simulation import World, ended, run
 
 
 def _work(given: tuple[int, int, str]) -> tuple[list[tuple[int, str]], Counter[str]]:
@@ -52,8 +51,10 @@ def main() -> int:
             count += faults
     for name, number in sorted(count.items()):
         print(f"{number:10,}  {name}")
+    which = f" --plant '{given.plant}'" if given.plant else ""
     for seed, violation in sorted(failed)[:10]:
         print(f"seed {seed}: {violation}")
+        print(f"replay it: python -m tests.federator.simulation --replay {seed}{which}")
     took_s = time.monotonic() - began_s
     each_ms = took_s * given.workers * 1_000 / given.seeds
     print(
@@ -69,11 +70,7 @@ def _replay(seed: int, plant: str) -> int:
 
         plants.PLANTS[plant]()
     world = World(seed)
-    violation = ""
-    try:
-        world.run()
-    except Violation as found:
-        violation = str(found)
+    violation = ended(world)
     for number, commit in enumerate(world.log, 1):
         for event in commit:
             print(number, event)
