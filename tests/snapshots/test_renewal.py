@@ -14,6 +14,7 @@ from events.envelope import Header, decode_header
 from events.log import EventLog, Purged
 from events.memory import MemoryLog
 from services import writer as writing
+from services.console import retention
 from services.console.verify import verify
 from services.decider import Decider
 from services.ingest import service as ingest
@@ -44,6 +45,11 @@ def decider(log: EventLog) -> Decider:
 async def ended(task: Awaitable[None]) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def test_writers_renew_inside_the_shortest_retention() -> None:
+    """Two renewals may be missed, or late, and the subject is still young."""
+    assert writing.RENEW_AFTER_S * 3 < retention.DAY_NS / 1e9
 
 
 async def test_an_idle_writer_renews_its_subject_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
