@@ -355,6 +355,13 @@ async def test_the_federators_own_user_may_ask_no_more_than_reading_takes(
         await connection.close()
 
 
+async def test_a_leafs_password_lets_no_client_in(hub: Hub, clusters: dict[str, LeafCluster]) -> None:
+    """It stands in every cluster that the federation reads, and could hear what the federator asks that cluster."""
+    user = permissions.leaf_user("prod")
+    with pytest.raises(Denied, match="refused the credentials"):
+        await Connection(hub.server.url).connect(user=user, password=hub.passwords[user])
+
+
 async def test_a_clusters_server_can_neither_ask_the_federator_nor_read_its_log(
     hub: Hub, clusters: dict[str, LeafCluster], tmp_path: Path
 ) -> None:
