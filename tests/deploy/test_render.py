@@ -263,6 +263,12 @@ def test_servers_take_what_is_configured_for_leaf_nodes(tmp_path: Path, cluster:
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.parametrize("servers", [1, 3])
+def test_servers_sync_each_message_before_they_acknowledge_it(servers: int) -> None:
+    """Their default is every two minutes: where all lose power at once, acknowledged commits are lost."""
+    assert "sync_interval: always" in server_configuration("default", servers)
+
+
 def test_a_server_without_its_passwords_does_not_start(tmp_path: Path) -> None:
     file = tmp_path / "nats.conf"
     file.write_text(re.sub(r"(?m)^\s*tls .*$", "", server_configuration("default", 1)))
