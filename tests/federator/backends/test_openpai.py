@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,7 @@ async def test_what_comes_between_two_pages_hides_nothing(served: Served, opened
     listed = served.listed
 
     def growing(query: Any) -> Any:
+        assert query["order"] == "jobName,ASC", "one that has no ties, and in which nothing moves up"
         page = listed(query)
         for number in (next(added, None), next(added, None)):
             if number is not None:
@@ -230,6 +232,23 @@ async def test_the_client_keeps_to_the_limits_by_itself(served: Served, opened: 
     assert (served.counts["submit"], served.counts["list"]) == (2, 3)
 
 
+@pytest.mark.parametrize(
+    ("limit", "window_ms"),
+    [("requests_per_minute", 60_000), ("lists_per_minute", 60_000), ("submissions_per_hour", 3_600_000)],
+)
+async def test_each_limit_is_of_a_window(
+    opened: Opened, limit: str, window_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = ClientLimits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)
+    backend = opened(limits=replace(none, **{limit: 1}))
+    told = []
+    for at_ms in (0, window_ms - openpai.MOMENT_MS - 1, window_ms):
+        monkeypatch.setattr(openpai, "_now_ms", lambda at_ms=at_ms: at_ms)
+        hindered = await (backend.submit(submission(NAME)) if limit.startswith("sub") else backend.observe())
+        told.append(isinstance(hindered, NotSent | Silent))
+    assert told == [False, True, False]
+
+
 async def test_a_list_that_is_a_moment_early_waits(
     served: Served, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,18 +275,20 @@ async def test_stops_have_room_when_nothing_else_has(served: Served, opened: Ope
     assert sum(served.counts.values()) == 20
 
 
-@given(st.integers(1, 5), st.integers(1, 50), st.lists(st.integers(0, 30), max_size=60))
-def test_no_window_ever_holds_more_than_it_may(most: int, window_ms: int, gaps: list[int]) -> None:
+@given(st.integers(1, 5), st.integers(0, 4), st.integers(1, 50), st.lists(st.integers(-30, 30), max_size=60))
+def test_no_window_ever_holds_more_than_it_may(most: int, kept: int, window_ms: int, gaps: list[int]) -> None:
+    """Behind a negative gap comes one of those for whom places are kept."""
     pace, now_ms, taken = Pace(most, window_ms), 0, []
     for gap in gaps:
-        now_ms += gap
-        wait_ms = pace.wait_ms(now_ms)
-        full = sum(at > now_ms - window_ms for at in taken) >= most
+        now_ms += abs(gap)
+        left = 0 if gap < 0 else min(kept, most - 1)
+        wait_ms = pace.wait_ms(now_ms, left)
+        full = sum(at > now_ms - window_ms for at in taken) >= most - left
         assert (wait_ms > 0) == full
         if wait_ms:
-            assert pace.wait_ms(now_ms + wait_ms - 1) == 1, "no less than that"
+            assert pace.wait_ms(now_ms + wait_ms - 1, left) == 1, "no less than that"
             now_ms += wait_ms
-            assert pace.wait_ms(now_ms) == 0, "and no more"
+            assert pace.wait_ms(now_ms, left) == 0, "and no more"
         pace.take(now_ms)
         taken.append(now_ms)
     assert all(sum(at <= other < at + window_ms for other in taken) <= most for at in taken)
@@ -316,8 +337,9 @@ async def test_a_token_that_was_rotated_meanwhile_is_not_repeated(served: Served
 
     async def rotated(*_: object) -> Any:
         opened.token_file.write_text("fresh")
-        backend._token.forget()
-        await backend._token.read()
+        for _ in range(2):
+            backend._token.forget()
+            await backend._token.read()
         return _Answer(403, b'{"code": "ForbiddenUserError", "message": "secret, or fresh"}', 0)
 
     backend._once = rotated  # type: ignore[method-assign]
@@ -388,25 +410,40 @@ async def test_without_a_token_nothing_is_sent(served: Served, opened: Opened) -
 def test_where_a_secret_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAI", "hunter2")
     assert Secret(variable="PAI").read() == "hunter2"
-    monkeypatch.setenv("PAI", "hunter2 x")
+    (tmp_path / "odd").write_bytes(b"hunter2\xff")
+    for number, odd in enumerate(("hunter2 x", "hunter2\nx", "hunter2\u00e9")):
+        monkeypatch.setenv(f"ODD_{number}", odd)
     for secret, said in (
-        (Secret(variable="PAI"), r"\$PAI"),
+        *((Secret(variable=f"ODD_{number}"), rf"^\$ODD_{number}: expected one word") for number in range(3)),
         (Secret(variable="NONE"), "NONE"),
         (Secret(file=str(tmp_path)), ":"),
+        (Secret(file=str(tmp_path / "odd")), "odd: expected text"),
     ):
         with pytest.raises(NoSecret, match=said) as error:
             secret.read()
         assert "hunter2" not in str(error.value)
+    for both in ("", "PAI"):
+        with pytest.raises(ValueError, match="a variable or a file"):
+            Secret(variable=both, file=both)
 
 
 async def test_what_is_not_yaml_is_never_sent(served: Served, opened: Opened) -> None:
     backend = opened()
-    for body in (b"a: [", b"secrets: {a: hunter2", b"name: other\n"):
+    two = submission(NAME).body + b"---\nname: train-v100\n"
+    for body in (b"a: [", b"secrets: {a: hunter2", b"name: other\n", two):
         refused = await backend.submit(Submission(name=NAME, body=body))
         assert isinstance(refused, Refused)
         assert refused.of_content
         assert "hunter2" not in refused.message
     assert served.counts["submit"] == 0
+
+
+async def test_a_job_may_have_as_many_bytes_as_the_server_takes(served: Served, opened: Opened) -> None:
+    backend, body = opened(), submission(NAME).body + b"#"
+    for size, taken in ((openpai.MOST_BYTES + 1, False), (openpai.MOST_BYTES, True)):
+        answer = await backend.submit(Submission(name=NAME, body=body.ljust(size, b"#")))
+        assert isinstance(answer, Accepted) is taken
+    assert served.counts["submit"] == 1
 
 
 async def test_the_owner_is_compared_whole(served: Served, opened: Opened) -> None:
