@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from services.federator.backends import (
     FAILED,
+    MARKER,
     RUNNING,
     STOPPED,
+    STOPPING,
     SUCCEEDED,
     WAITING,
     Absent,
@@ -25,11 +27,15 @@ from services.federator.backends import (
     Submission,
     Taken,
 )
-from services.federator.backends.gangs import job_names
+from services.federator.backends.gangs import MANAGED, MANAGER, job_names
+from services.federator.backends.gangs import NAME as RUN
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.specialize import to_yaml
 from services.kubernetes.access import direct
+from services.kubernetes.errors import Unreachable
+from services.kubernetes.gang_jobs import Job
 from services.simulator.cluster import SimulatedCluster
+from services.simulator.faults import Fault
 from tests.federator.backends.sites import OWNER, KubernetesSite, job, submission
 from tests.waiting import answered, until
 
@@ -81,6 +87,16 @@ async def seen(backend: Kubernetes, state: str) -> Run:
     return await answered(look, f"a run that is {state}")
 
 
+async def until_listed(backend: Kubernetes, condition: Callable[[], object]) -> None:
+    """List it until the condition holds."""
+
+    async def look() -> object:
+        assert isinstance(await backend.observe(), Listing)
+        return condition()
+
+    await answered(look)
+
+
 def jobs(site: KubernetesSite) -> dict[str, dict[str, Any]]:
     return {one["metadata"]["name"]: one for one in site.cluster.list("Job")}
 
@@ -109,6 +125,9 @@ async def test_nothing_runs_before_it_is_released(site: KubernetesSite, backend:
     described = await backend.describe(NAME)
     assert isinstance(described, Described)
     assert not described.run.held
+    released = await backend.observe()
+    assert isinstance(released, Listing)
+    assert released.held == ()
 
 
 async def test_a_release_is_repeated_as_often_as_one_likes(site: KubernetesSite, backend: Kubernetes) -> None:
@@ -175,7 +194,71 @@ async def test_a_stop_in_the_middle_of_a_release(site: KubernetesSite, backend: 
             assert other["spec"]["suspend"]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_release_that_looked_a_moment_too_early_lets_nothing_go(
+    site: KubernetesSite, backend: Kubernetes, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind its look the run is stopped, or cleared and its name taken by a submission that comes late."""
+    uid, phase, looks = await submitted(backend), backend._phase, ["held"]
+
+    async def looked(first: str, uid: str) -> str:
+        return looks.pop() if looks else await phase(first, uid)
+
+    monkeypatch.setattr(backend, "_phase", looked)
+    if not replaced:
+        assert isinstance(await backend.stop(NAME, uid), Accepted)
+    assert await backend.release(submission(NAME, roles=ROLES), "another" if replaced else uid) == Absent()
+    assert jobs(site)[FIRST]["spec"]["suspend"], "without it nothing of the gang runs"
+
+
+async def test_a_run_that_is_being_deleted_is_not_released(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await submitted(backend)
+    site.cluster.patch("Job", FIRST, {"metadata": {"finalizers": ["example.com/kept"]}})
+    site.cluster.delete("Job", FIRST)
+    assert list(jobs(site)) == [FIRST]
+    assert await backend.release(submission(NAME, roles=ROLES), uid) == Absent()
+    assert list(jobs(site)) == [FIRST]
+
+
+async def test_of_a_release_something_was_sent_before_the_cluster_was_gone(
+    backend: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = await submitted(backend)
+
+    async def resume(*_: object) -> None:
+        raise Unreachable("patch jobs", "ClientConnectorError", "refused", sent=False)
+
+    monkeypatch.setattr(backend._jobs, "resume", resume)
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), InDoubt)
+
+
+@pytest.mark.parametrize(
+    "role",
+    [{}, 1, {"instances": "two"}, {"dockerImage": []}, {"resourcePerInstance": {"cpu": 1}}, {"completion": [1]}],
+)
+async def test_a_body_that_is_no_job_is_refused_and_is_no_error(backend: Kubernetes, role: Any) -> None:
+    described = job(NAME)
+    described["taskRoles"]["worker"] = described["taskRoles"]["worker"] | role if role and role != 1 else role
+    for body in (to_yaml(described), to_yaml(described | {"extras": {MARKER: 1}}), "a: 1\n---\nb: 2", "1"):
+        given = Submission(name=NAME, body=body.encode())
+        for refused in (await backend.submit(given), await backend.release(given, "a-uid")):
+            assert isinstance(refused, Refused)
+            assert refused.of_content
+
+
 # ------------------------------------------------------------------------------------------------------ stopped, cleared
+
+
+async def test_a_run_whose_name_kubernetes_would_not_take(site: KubernetesSite, backend: Kubernetes) -> None:
+    given = submission("Train_V100", roles=ROLES)
+    answer = await backend.submit(given)
+    assert isinstance(answer, Accepted)
+    assert isinstance(await backend.release(given, answer.uid), Accepted)
+    assert not await backend.is_gone(given.name, answer.uid)
+    assert isinstance(await backend.stop(given.name, answer.uid), Accepted)
+    assert all(one["spec"]["suspend"] for one in jobs(site).values())
+    assert isinstance(await backend.clear(given.name, answer.uid), Accepted)
+    await until(lambda: not jobs(site), "all Jobs of the run to go")
 
 
 async def test_a_run_of_several_roles_is_stopped_whole(site: KubernetesSite, backend: Kubernetes) -> None:
@@ -184,6 +267,33 @@ async def test_a_run_of_several_roles_is_stopped_whole(site: KubernetesSite, bac
     await seen(backend, STOPPED)
     assert site.pods(NAME) == []
     assert await backend.submit(submission(NAME)) == Taken(), "until it is cleared"
+
+
+async def test_a_stop_begins_with_the_first_job(site: KubernetesSite, backend: Kubernetes) -> None:
+    """Without it the gang is below its minimum, whatever becomes of the others."""
+    uid = await started(site, backend)
+    site.plan("list", status=403)
+    assert isinstance(await backend.stop(NAME, uid), Refused)
+    assert [name for name, one in jobs(site).items() if one["spec"]["suspend"]] == [FIRST]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_part_that_is_gone_keeps_no_other_from_being_stopped(
+    site: KubernetesSite, backend: Kubernetes, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = await started(site, backend)
+    others = await backend._others(uid)
+    site.cluster.delete("Job", others[0].metadata.name)
+    if replaced:
+        site.put(others[0].metadata.name, None)
+
+    async def listed(_: str) -> list[Job]:
+        return others
+
+    monkeypatch.setattr(backend, "_others", listed)
+    assert isinstance(await backend.stop(NAME, uid), Accepted)
+    suspended = {name for name, one in jobs(site).items() if one["spec"].get("suspend")}
+    assert suspended == {FIRST, others[1].metadata.name}
 
 
 async def test_what_is_cleared_leaves_nothing_and_a_late_submission_stays_held(
@@ -243,7 +353,9 @@ async def test_it_runs_when_all_roles_run(site: KubernetesSite, backend: Kuberne
     waiting = await seen(backend, WAITING)
     assert waiting.placed
     site.cluster.bind(last["metadata"]["name"], "n1")
-    assert (await seen(backend, RUNNING)).started_ms > 0
+    running = await seen(backend, RUNNING)
+    assert running.started_ms > 0
+    assert await backend.describe(NAME) == Described(run=running, owner=OWNER)
 
 
 async def test_all_roles_must_succeed(site: KubernetesSite, backend: Kubernetes) -> None:
@@ -262,6 +374,20 @@ async def test_with_the_first_role_that_fails_the_others_end(site: KubernetesSit
     await seen(backend, FAILED)
     assert not site.alive(NAME)
     assert jobs(site)[FIRST]["spec"]["suspend"]
+    assert not jobs(site)[JOBS[1]]["spec"].get("suspend"), "what is over is left as it is"
+    changes = site.cluster.faults.plan(verb="patch", resource="jobs", times=0)
+    await seen(backend, FAILED)
+    assert changes.hits == 0, "and is told once"
+
+
+async def test_others_that_cannot_be_ended_are_listed_all_the_same(site: KubernetesSite, backend: Kubernetes) -> None:
+    await started(site, backend)
+    refused = site.cluster.faults.plan(verb="patch", resource="jobs", status=403, times=0)
+    end(site, JOBS[1], "Failed", count=1)
+    await seen(backend, STOPPING)
+    await until_listed(backend, lambda: refused.hits)
+    site.cluster.faults.lift(refused)
+    await seen(backend, FAILED)
 
 
 async def test_a_role_that_decides_ends_the_others(site: KubernetesSite, backend: Kubernetes) -> None:
@@ -277,6 +403,7 @@ async def test_a_role_that_decides_ends_the_others(site: KubernetesSite, backend
     end(site, FIRST, "Succeeded")
     await seen(backend, SUCCEEDED)
     assert not site.alive(NAME)
+    assert not jobs(site)[FIRST]["spec"].get("suspend"), "what is over is left as it is"
 
 
 async def test_a_job_that_somebody_suspends_is_not_over(site: KubernetesSite, backend: Kubernetes) -> None:
@@ -289,3 +416,49 @@ async def test_a_job_that_somebody_suspends_is_not_over(site: KubernetesSite, ba
     await until(lambda: len(site.pods(NAME)) == 2, "other pods")
     site.start(NAME)
     await seen(backend, RUNNING)
+
+
+# ------------------------------------------------------------------------------------------------------------------ gone
+
+
+async def test_it_is_gone_when_its_jobs_and_pods_are(site: KubernetesSite, backend: Kubernetes) -> None:
+    """R20: whatever has its name now, and whatever else runs there."""
+    uid = await started(site, backend)
+    assert await backend.is_gone(NAME, "another uid") is False, "its pods may be the other's"
+    other = site.pods(NAME)[0]["spec"]
+    site.cluster.delete("Job", FIRST)
+    await until(lambda: not jobs(site) and not site.pods(NAME), "it to go")
+    assert await backend.is_gone(NAME, uid)
+    for number, phase in enumerate(("Running", "Failed")):
+        left = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"left-{number}", "labels": {MANAGED: MANAGER}, "annotations": {RUN: NAME}},
+            "spec": other,
+        }
+        site.cluster.create(left)
+        site.cluster.patch("Pod", f"left-{number}", {"status": {"phase": phase}}, subresource="status")
+        assert await backend.is_gone(NAME, uid) is (phase == "Failed")
+        assert await backend.is_gone("another", uid)
+        site.cluster.delete("Pod", f"left-{number}", gracePeriodSeconds=0)
+    await submitted(backend)
+    assert await backend.is_gone(NAME, uid), "a late submission is another run"
+
+
+async def test_it_is_not_gone_while_other_jobs_of_it_go_on(site: KubernetesSite, backend: Kubernetes) -> None:
+    uid = await submitted(backend)
+    await backend.release(submission(NAME, roles=ROLES), uid)
+    for other in JOBS[1:]:
+        site.cluster.patch("Job", other, {"metadata": {"ownerReferences": None}})
+    site.cluster.delete("Job", FIRST)
+    await until(lambda: sorted(jobs(site)) == sorted(JOBS[1:]), "its first Job to go")
+    assert await backend.is_gone(NAME, uid) is False
+
+
+@pytest.mark.parametrize(("verb", "resource"), [("get", "jobs"), ("list", "jobs"), ("list", "pods")])
+async def test_what_a_cluster_does_not_say_is_not_gone(
+    site: KubernetesSite, backend: Kubernetes, verb: str, resource: str
+) -> None:
+    assert await backend.is_gone(NAME, "a-uid")
+    site.faults.planned.insert(0, Fault(verb=verb, resource=resource, status=403))
+    assert await backend.is_gone(NAME, "a-uid") is False
