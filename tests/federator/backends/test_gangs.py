@@ -14,6 +14,9 @@ from services.federator.backends.gangs import (
     DECIDES,
     FIRST,
     HELD,
+    JOBS,
+    MANAGED,
+    MANAGER,
     NAME,
     PHASE,
     Placing,
@@ -36,21 +39,25 @@ def full() -> dict[str, Any]:
     made["prerequisites"] += [
         {"type": "data", "name": "cifar", "uri": ["https://data.example/c.tar"]},
         {"type": "script", "name": "code", "uri": "github.example/code"},
+        {"type": "output", "name": "cifar", "uri": "hdfs://out"},
     ]
-    made["parameters"] = {"epochs": 3, "lr": 0.5, "name": "resnet"}
+    made["parameters"] = {"epochs": 3, "lr": 0.5, "name": "resnet", "amp": True}
     made["deployments"] = [
-        {"name": "prod", "taskRoles": {"worker": {"preCommands": ["wget"], "postCommands": ["done"]}}}
+        {"name": "test", "taskRoles": {"worker": {"preCommands": ["no"]}}},
+        {"name": "prod", "taskRoles": {"worker": {"preCommands": ["wget"], "postCommands": ["done"]}}},
     ]
     made["defaults"] = {"deployment": "prod"}
     made["taskRoles"]["worker"] |= {
         "data": "cifar",
         "script": "code",
+        "output": "cifar",
         "completion": {"minFailedInstances": 1, "minSucceededInstances": 2},
         "extraContainerOptions": {"shmMB": 64},
         "resourcePerInstance": {"cpu": 2, "memoryMB": 8192, "gpu": 1, "ports": {"ssh": 1}},
         "commands": [
             "  get <% $data.uri[0] %> <% $script.uri %>",
-            "train <%$parameters.name%> --epochs <% $parameters.epochs %> <% $parameters.other %> <% $data.uri[7] %>",
+            "train <%$parameters.name%> --epochs <% $parameters.epochs %> <% $parameters.other %> <% $data.uri[1] %>",
+            "put <% $output.uri %> <% $parameters.amp %>",
         ],
     }
     return made
@@ -75,27 +82,34 @@ def test_every_field_has_its_place() -> None:
         "backoffLimit": 0,
     }
     assert spec["successPolicy"] == {"rules": [{"succeededCount": 2}]}
-    assert spec["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == name
+    assert spec["template"]["metadata"] == {
+        "labels": {MANAGED: MANAGER, "scheduling.x-k8s.io/pod-group": name},
+        "annotations": {NAME: "train-gpus"},
+    }
     pod = spec["template"]["spec"]
     assert (pod["schedulerName"], pod["restartPolicy"]) == ("muster", "Never")
     (container,) = pod["containers"]
     assert container["image"] == "openpai/standard"
     assert container["resources"]["requests"] == {"cpu": "2", "memory": "8192Mi", "amd.com/gpu": "1"}
+    assert container["resources"]["limits"] == container["resources"]["requests"]
     assert container["command"] == [
         "/bin/sh",
         "-c",
         "wget\n"
         "get https://data.example/c.tar github.example/code\n"
-        "train resnet --epochs 3 <% $parameters.other %> <% $data.uri[7] %>\n"
+        "train resnet --epochs 3 <% $parameters.other %> <% $data.uri[1] %>\n"
+        "put hdfs://out true\n"
         "done",
     ]
-    assert {one["name"] for one in container["env"]} == {
-        "PAI_JOB_NAME",
-        "PAI_CURRENT_TASK_ROLE_NAME",
-        "PAI_CURRENT_TASK_ROLE_TASK_COUNT",
-        "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX",
-        "PAI_TASK_INDEX",
+    index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+    assert {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]} == {
+        "PAI_JOB_NAME": "train-gpus",
+        "PAI_CURRENT_TASK_ROLE_NAME": "worker",
+        "PAI_CURRENT_TASK_ROLE_TASK_COUNT": "4",
+        "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": index,
+        "PAI_TASK_INDEX": index,
     }
+    assert container["volumeMounts"] == [{"name": "dshm", "mountPath": "/dev/shm"}]
     assert pod["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "64Mi"}
 
 
@@ -103,8 +117,53 @@ def test_volcano_knows_a_gang_by_an_annotation() -> None:
     made, _, group = objects(full(), Placing(scheduler="volcano", dialect="volcano"))
     assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     template = made["spec"]["template"]
-    assert template["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == group["metadata"]["name"]
+    assert template["metadata"] == {
+        "labels": {MANAGED: MANAGER},
+        "annotations": {NAME: "train-gpus", "scheduling.k8s.io/group-name": group["metadata"]["name"]},
+    }
     assert template["spec"]["schedulerName"] == "volcano"
+
+
+def test_what_a_job_does_not_say() -> None:
+    made = job("train", roles=2)
+    for role in made["taskRoles"].values():
+        del role["instances"]
+        role |= {"completion": None, "extraContainerOptions": None}
+    made["deployments"] = [{"name": "prod", "taskRoles": {"worker": {"preCommands": ["no"]}}}]
+    gang = objects(made, Placing())
+    assert gang.group["spec"] == {"minMember": 2}
+    for one in (gang.first, *gang.others):
+        assert (one["spec"]["parallelism"], one["spec"]["completions"]) == (1, 1)
+        assert one["metadata"]["annotations"][JOBS] == "2"
+        assert "successPolicy" not in one["spec"]
+        (container,) = one["spec"]["template"]["spec"]["containers"]
+        assert container["command"][-1] == "run"
+        assert container["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
+        assert {"name": "PAI_CURRENT_TASK_ROLE_TASK_COUNT", "value": "1"} in container["env"]
+        assert "volumeMounts" not in container
+
+
+def test_a_deployments_commands_are_a_roles_own() -> None:
+    made = job("train", roles=2)
+    made["deployments"] = [
+        {"name": "prod", "taskRoles": {"ps": {"preCommands": ["before"], "postCommands": ["after"]}}}
+    ]
+    made["defaults"] = {"deployment": "prod"}
+    gang = objects(made, Placing())
+    scripts = [one["spec"]["template"]["spec"]["containers"][0]["command"][-1] for one in (gang.first, *gang.others)]
+    assert scripts == ["run", "before\nrun\nafter"]
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "decides", "policy"),
+    [(None, False, None), (-1, False, None), (0, False, None), (1, True, 1), (2, True, None), (9, True, None)],
+)
+def test_so_many_instances_make_a_success(succeeded: int | None, decides: bool, policy: int | None) -> None:
+    made = job("train", instances=2)
+    made["taskRoles"]["worker"]["completion"] = {"minSucceededInstances": succeeded}
+    first = objects(made, Placing()).first
+    assert (DECIDES in first["metadata"]["annotations"]) is decides
+    assert first["spec"].get("successPolicy") == ({"rules": [{"succeededCount": policy}]} if policy else None)
 
 
 def test_a_gang_of_another_owner_has_another_pod_group() -> None:
@@ -127,6 +186,12 @@ def test_a_gang_of_another_owner_has_another_pod_group() -> None:
             "taskRoles.worker.dockerImage: auth is not supported on Kubernetes",
         ),
         ({"taskRoles": {}}, "taskRoles: expected 1 to 100 task roles"),
+        ({"taskRoles": ["worker"]}, "taskRoles: expected 1 to 100 task roles"),
+        ({"taskRoles": {str(number): {} for number in range(101)}}, "taskRoles: expected 1 to 100 task roles"),
+        (
+            {"extras": None, "secrets": {"a": 1}},
+            f"extras.{MARKER}: expected the owner's marker; secrets: not supported",
+        ),
     ],
 )
 def test_what_a_gang_cannot_be_is_refused_by_its_field(change: dict[str, Any], said: str) -> None:
@@ -136,21 +201,24 @@ def test_what_a_gang_cannot_be_is_refused_by_its_field(change: dict[str, Any], s
     assert "hunter2" not in str(error.value)
 
 
-def test_other_completions_are_refused() -> None:
+@pytest.mark.parametrize("failed", [-1, 0, 2])
+def test_other_completions_are_refused(failed: int) -> None:
     made = full()
-    made["taskRoles"]["worker"]["completion"]["minFailedInstances"] = -1
+    made["taskRoles"]["worker"]["completion"]["minFailedInstances"] = failed
     with pytest.raises(Unsupported, match=r"completion\.minFailedInstances: expected 1"):
         objects(made, Placing())
 
 
 def test_names_on_kubernetes_are_short_lower_case_and_distinct() -> None:
     assert kubernetes_name("train-v100") == "train-v100"
-    odd = ["Train_V100", "train-v100-", "-", "_", "a" * 53, "A" * 255, "train--v100_"]
+    odd = ["Train_V100", "train-V100", "train-v100-", "-", "_", "a" * 53, "A" * 255, "train--v100_"]
     made = [kubernetes_name(name) for name in odd]
     assert len(set(made)) == len(odd)
     for name in made:
         assert len(name) <= 52
         assert name == name.lower().strip("-")
+    assert kubernetes_name("a" * 52) == "a" * 52
+    assert "--" not in kubernetes_name("a" * 40 + "_" + "a" * 40)
     assert kubernetes_name("Train_V100").startswith("train-v100-")
 
 
