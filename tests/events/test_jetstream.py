@@ -13,7 +13,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from events import envelope, subjects
-from events.connection import Connection, Unanswered
+from events.connection import Connection, NotLast, Unanswered
 from events.jetstream import JetStreamLog
 from events.log import Conflict, LogError, TooLarge, Unavailable
 from events.server import EmbeddedServer
@@ -280,17 +280,34 @@ async def test_an_answer_that_says_not_now_is_no_refusal(
 ) -> None:
     """A service that was refused ended, when the one server that had its new consumer was lost in that moment."""
     one, other = await Connection(server.url).connect(), await Connection(server.url).connect()
+    await refuse(other, "api", code, number, description)
+    with pytest.raises(Unanswered, match=description):
+        await one.ask("api")
+    await one.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("number", [10071, 10164, 10158])
+async def test_every_way_to_say_that_another_message_is_last(server: EmbeddedServer, number: int) -> None:
+    """One replica says the first alone, three all of them. Each is settled by the subject's last message: taken for a
+    plain refusal, it would end a writer whose commit is in the log."""
+    one, other = await Connection(server.url).connect(), await Connection(server.url).connect()
+    await refuse(other, "stream", 400, number, "not the last")
+    with pytest.raises(NotLast, match=f"not the last .*{number}"):
+        await one.publish("stream", b"[]")
+    await one.close()
+    await other.close()
+
+
+async def refuse(by: Connection, subject: str, code: int, number: int, description: str) -> None:
+    """From here on `subject` is answered as JetStream answers what it does not do."""
     error = {"code": code, "err_code": number, "description": description}
 
     async def answer(message: Msg) -> None:
         await message.respond(msgspec.json.encode({"error": error}))
 
-    await other.client.subscribe("api", cb=answer)
-    await other.client.flush()
-    with pytest.raises(Unanswered, match=description):
-        await one.ask("api")
-    await one.close()
-    await other.close()
+    await by.client.subscribe(subject, cb=answer)
+    await by.client.flush()
 
 
 # ------------------------------------------------------------------------------------------------------------- closing

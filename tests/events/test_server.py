@@ -32,6 +32,20 @@ def alive(pid: int) -> bool:
         return False
 
 
+LOOPBACK = "0100007F"
+"""127.0.0.1 as /proc writes it."""
+
+
+def listening(pid: int) -> set[tuple[str, int]]:
+    """(address, port) of each socket on which the process takes connections."""
+    targets = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {target[8:-1] for target in targets if target.startswith("socket:[")}
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    found = [row[1].split(":") for row in rows if row[3] == "0A" and row[9] in inodes]
+    return {(address, int(port, 16)) for address, port in found}
+
+
 def fake_binary(directory: Path, version: str) -> Path:
     binary = directory / "nats-server"
     binary.write_text(f"#!/bin/sh\necho 'nats-server: v{version}'\n")
@@ -124,6 +138,13 @@ def test_it_syncs_always(tmp_path: Path) -> None:
         assert "sync_interval: always" in (tmp_path / "nats-server.conf").read_text()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_it_listens_on_loopback_alone(tmp_path: Path) -> None:
+    """It asks nobody for a password."""
+    with EmbeddedServer(tmp_path) as server:
+        assert listening(server.pid) == {(LOOPBACK, server.port)}
+
+
 def test_the_log_tells_why_it_did_not_start(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match=r"ended with status 1:\n.*Parse error"):
         EmbeddedServer(tmp_path, extra="nonsense: {").start()
@@ -189,4 +210,6 @@ def test_without_a_bundled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize(("version", "known"), [((2, 11, 0), False), ((2, 13, 9), False), ((2, 14, 0), True)])
 def test_feature_flags_only_where_they_are_known(tmp_path: Path, version: tuple[int, ...], known: bool) -> None:
-    assert ("js_ack_fc_v2" in EmbeddedServer(tmp_path)._configuration(version)) is known
+    """Where they are known it is pinned: switched on, it would kill the read loop of nats-py 2.16."""
+    configuration = EmbeddedServer(tmp_path)._configuration(version)
+    assert ("js_ack_fc_v2: false" in configuration) is ("feature_flags {" in configuration) is known
