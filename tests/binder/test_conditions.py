@@ -204,3 +204,22 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
     writer.notice(decode(world.log.commits[-1]))
     assert not writer._versions
     assert not writer._in_doubt
+
+
+async def test_a_gang_that_is_made_anew_under_its_name_gets_an_event_of_its_own() -> None:
+    """As it was: a Job that was deleted and made again, and found no room as before, had no FailedScheduling; nor had a
+    StatefulSet's pod. The one before stood on pods that are gone, which `kubectl describe` shows nobody."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod_group("train", 2)
+    reader = Reader(world)
+    for run in ("first", "second"):
+        for number in range(2):
+            world.pod(f"{run}-{number}", "train")
+        world.settle()
+        for _ in range(2):
+            await reader.round()
+        for number in range(2):
+            world.deleted(f"{run}-{number}")
+    assert reader.client.conditions == ["first-0", "first-1", "second-0", "second-1"]
+    assert reader.client.events == ["first-0", "second-0"]

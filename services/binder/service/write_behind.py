@@ -123,7 +123,8 @@ class WriteBehind:
         self._renewed: dict[str, str] = {}
         """UID → resourceVersion: what became of marks since the last report."""
         self._events: deque[KubernetesEvent] = deque(maxlen=EVENTS_KEPT)
-        self._told: set[tuple[str, str]] = set()
+        self._told: dict[tuple[str, str], str] = {}
+        """(group, what it waits for) → UID of the pod that has the event."""
         self._reported: dict[str, dict[str, str]] = {}
         self._versions: dict[str, str] = {}
         """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
@@ -342,7 +343,7 @@ class WriteBehind:
             return 1
 
     async def _write_condition(self, uid: str, due: Condition) -> int:
-        """The condition, and FailedScheduling for the first pod of a group and reason."""
+        """The condition, and FailedScheduling for one waiting pod of a group and reason."""
         state = self._decider.state
         pod, in_doubt = state.pods.get(uid), uid in self._in_doubt
         if pod is None or condition(state, uid, in_doubt=in_doubt) != due:
@@ -366,13 +367,18 @@ class WriteBehind:
             return 2
         self._in_doubt.discard(uid)
         self._reported.setdefault(due.said, {})[uid] = version
-        if (pod.group, due.said) in self._told:
+        if self._has_event(pod.group, due.said):
             return 1
         if len(self._told) > EVENTS_KEPT:
             self._told.clear()
-        self._told.add((pod.group, due.said))
+        self._told[pod.group, due.said] = uid
         event = failed_scheduling(fact, due.message)
         return 1 + await self._write(Write(partial(self._write_event, event), partial(self._events.append, event)))
+
+    def _has_event(self, group: str, said: str) -> bool:
+        """Whether a pod of the group that still waits has it: with the pod it is gone for users, too."""
+        pod = self._decider.state.pods.get(self._told.get((group, said), ""))
+        return pod is not None and pod.group == group and pod.status == PENDING
 
     async def _write_gang(
         self,
