@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 from services.cli.muster import app
@@ -21,6 +22,15 @@ runner = CliRunner()
 def test_the_version_is_told() -> None:
     said = runner.invoke(app, ["--version"])
     assert (said.exit_code, said.stdout.split()[0]) == (0, "muster")
+
+
+def test_every_command_has_json() -> None:
+    def without(command: Any, name: str) -> list[str]:
+        if hasattr(command, "commands"):
+            return [one for each in command.commands.items() for one in without(each[1], f"{name} {each[0]}")]
+        return [] if any("--json" in option.opts for option in command.params) else [name]
+
+    assert without(typer.main.get_command(app), "muster") == []
 
 
 def test_the_shell_completes_commands() -> None:

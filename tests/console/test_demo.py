@@ -82,6 +82,7 @@ def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
     ]
     assert found["verified"] is found["settled"] is True
     assert found["decisions"] > 0
+    assert found["pods_per_second"] == pytest.approx(found["pods_bound"] / found["seconds"], rel=0.1)
     assert found["log"] == str(keep / "demo.db")
     assert processes_of(keep) == []
     again = subprocess.run(

@@ -153,6 +153,24 @@ def test_the_federators_pod_is_held_as_every_services_is() -> None:
     assert federator["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
+@pytest.mark.parametrize("name", sorted(rendered()))
+def test_every_pod_is_no_root_on_a_read_only_root_with_probes_and_bounded_resources(name: str) -> None:
+    """The restricted Pod Security Standard, which the namespace enforces, leaves all but the first open."""
+    for document in documents(name):
+        if document["kind"] in ("Deployment", "StatefulSet"):
+            found = container(document)
+            assert document["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+            assert found["securityContext"]["readOnlyRootFilesystem"] is True
+            probes = [found[probe]["httpGet"]["port"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")]
+            assert set(probes) <= {port["name"] for port in found["ports"]}
+            for bound in ("requests", "limits"):
+                assert found["resources"][bound].keys() == {"cpu", "memory"}
+
+
+def test_the_servers_sync_every_message_that_they_acknowledge() -> None:
+    assert "sync_interval: always" in documents("30-nats.yaml")[0]["data"]["nats-server.conf"]
+
+
 @pytest.mark.parametrize(("servers", "replicas"), [(1, 1), (3, 3), (5, 3)])
 def test_services_know_all_servers_and_ask_for_the_replicas_that_they_allow(servers: int, replicas: int) -> None:
     *_, statefulset = documents("30-nats.yaml", servers=servers)

@@ -246,6 +246,17 @@ async def test_a_log_forgets_nothing_by_itself(log: JetStreamLog) -> None:
     assert limits == [0, -1, -1, -1]
 
 
+async def test_a_commit_that_comes_twice_is_one(log: JetStreamLog) -> None:
+    """Three replicas tell a repeated append only by its id, for as long as they remember that."""
+    subject = subjects.subject(log.cluster, "binder")
+    await append(log, "binder", 1, 0)
+    message_id = {"Nats-Msg-Id": envelope.message_id(subject, 0, payload(1))}
+    assert await log.connection.publish(subject, payload(1), message_id) == 1
+    assert await log.end() == 1
+    config = msgspec.json.decode(await log.connection.ask(f"$JS.API.STREAM.INFO.{log.stream}"))["config"]
+    assert config["duplicate_window"] == 120 * 10**9
+
+
 async def test_a_cluster_without_a_log(server: EmbeddedServer, cluster: str) -> None:
     with pytest.raises(LogError, match=f"no log of a cluster '{cluster}'"):
         await JetStreamLog.open(server.url, cluster, create=False)
