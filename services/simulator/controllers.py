@@ -31,7 +31,7 @@ class Controllers:
         self._owners = {kind: api.collection("apps/v1", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")}
         self._owners["Job"] = api.collection("batch/v1", "Job")
         self._dependents: dict[str, dict[tuple[str, Key], None]] = defaultdict(dict)
-        """By the owner's UID: kind and key of what it owns."""
+        """By the owner's UID: kind and key of what named it as an owner; `_owned` is what does so now."""
         self._next: dict[str, int] = defaultdict(int)
         """By the owner's UID: the number of its next pod."""
         self._concerned: dict[tuple[str, Key], None] = {}
@@ -86,14 +86,23 @@ class Controllers:
     def _collect_garbage(self) -> None:
         bereaved, self._bereaved = self._bereaved, {}
         for uid in bereaved:
-            for kind, key in self._dependents.pop(uid, {}):
-                self._delete(self.api.pods if kind == "Pod" else self._owners[kind], key)
+            for kind in ("Pod", *self._owners):
+                for entry in self._owned(uid, kind):
+                    self._delete(self._collection(kind), entry.key)
+            self._dependents.pop(uid, None)
             self._next.pop(uid, None)
 
+    def _collection(self, kind: str) -> Collection:
+        return self.api.pods if kind == "Pod" else self._owners[kind]
+
+    def _owned(self, uid: str, kind: str) -> list[Entry]:
+        """Objects of a kind that name this owner; whoever takes the reference away keeps the object."""
+        entries, owned = self._collection(kind).entries, self._dependents.get(uid, {})
+        found = [entries[key] for other, key in owned if other == kind and key in entries]
+        return [entry for entry in found if _is_owned(entry.object, uid)]
+
     def _pods(self, owner: Object) -> list[Entry]:
-        entries = self.api.pods.entries
-        owned = self._dependents[owner["metadata"]["uid"]]
-        return [entries[key] for kind, key in owned if kind == "Pod" and key in entries]
+        return self._owned(owner["metadata"]["uid"], "Pod")
 
     # --------------------------------------------------------------------------------------------------- reconciliation
 
@@ -119,10 +128,9 @@ class Controllers:
         key = (deployment["metadata"]["namespace"], wanted["metadata"]["name"])
         if key not in self._sets.entries:
             self.api.apply_new(wanted)
-        for kind, other in list(self._dependents[deployment["metadata"]["uid"]]):
-            if kind == "ReplicaSet" and other in self._sets.entries:
-                replicas = wanted["spec"]["replicas"] if other == key else 0
-                self._write(self._sets, other, {"spec": {"replicas": replicas}}, subresource="")
+        for entry in self._owned(deployment["metadata"]["uid"], "ReplicaSet"):
+            replicas = wanted["spec"]["replicas"] if entry.key == key else 0
+            self._write(self._sets, entry.key, {"spec": {"replicas": replicas}}, subresource="")
         current = self._sets.entries[key].object.get("status") or {}
         return {"observedGeneration": deployment["metadata"]["generation"], **current}
 
@@ -237,6 +245,10 @@ class Controllers:
             self.api.delete(collection, *key)
         except ApiError:
             return  # gone already, which is what was wanted
+
+
+def _is_owned(obj: Object, uid: str) -> bool:
+    return any(reference["uid"] == uid for reference in obj["metadata"].get("ownerReferences") or ())
 
 
 def _active(pod: Object) -> bool:

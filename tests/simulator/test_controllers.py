@@ -147,6 +147,19 @@ async def test_what_an_owner_owned_goes_with_it(cluster: SimulatedCluster, kind:
     await until(lambda: not pods(cluster, "w") and not list(cluster.list("ReplicaSet")))
 
 
+async def test_what_was_taken_from_its_owner_stays(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j", completions=2, parallelism=2))
+    await until(lambda: running(cluster, "j") == 2)
+    kept, other = sorted(pod["metadata"]["name"] for pod in pods(cluster, "j"))
+    cluster.patch("Pod", kept, {"metadata": {"ownerReferences": None}})
+    cluster.delete("Job", "j")
+    await until(lambda: not pods(cluster, "j"))
+    cluster.create(workload("Job", "next"))
+    await until(lambda: pods(cluster, "next"), "the controllers to have looked at all that came before")
+    assert cluster.get("Pod", kept)["metadata"]["name"] == kept
+    assert other not in {pod["metadata"]["name"] for pod in cluster.list("Pod")}
+
+
 async def test_pods_that_cannot_be_made_are_told_on_the_owner(cluster: SimulatedCluster) -> None:
     cluster.create(workload("Job", "j", template=template(restartPolicy="Never", priorityClassName="nobody")))
     await until(lambda: list(cluster.list("Event")))
