@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import events as ev
 from services.federator import rules
 from services.federator.backends import Owner, Run
@@ -282,6 +284,45 @@ def test_r9_who_is_scheduled_while_the_holder_is_silent_takes_over_however_late(
     said = world.at(80)
     assert placed(said) == [("high", "FirstAvailable")]
     assert stops(said) == {"low": "LowerPriority"}
+
+
+def test_r9_a_holder_of_which_its_cluster_does_not_know_is_silent() -> None:
+    world = Federation(low=10, high=50)
+    world.accept()
+    world.at(0, low="running")
+    world.at(49.9)
+    assert world.at(50, low="unknown") == [], "that answer is from after the extra time, and tells nothing"
+    assert world.at(70) == []
+    world.at(75, high="running")
+    assert placed(world.at(85)) == [("high", "FirstAvailable")]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_r9_a_holder_that_is_silent_does_not_win_by_being_the_last(known: bool) -> None:
+    world = Federation(low=10, high=50)
+    world.accept()
+    world.at(0, low="running")
+    world.at(20)
+    if known:
+        world.silent("low")
+    else:
+        world.at(20, low="unknown")
+    assert world.at(25, high="failed") == []
+    assert world.at(60) == []
+    world.back("low")
+    assert placed(world.at(61, low="running")) == [("low", "FirstAvailable")]
+
+
+def test_r7_an_answer_without_news_is_written_down_where_a_time_ends() -> None:
+    world = three()
+    world.at(0, low="running", mid="waiting", high="waiting")
+    said = []
+    for minute in (9.9, 10, 49.9, 50, 99.9, 100, 120):
+        before = len(world.log)
+        world.at(minute)
+        said.append({event.account for event in of_type(world.log[before:], ev.ClusterObserved)})
+    low, mid, high = (world.place(alias).account for alias in ("low", "mid", "high"))
+    assert said == [set(), {low}, set(), {low, mid}, set(), {low, high}, set()]
 
 
 # ---------------------------------------------------------------------------------------------- R10 to R15: endings

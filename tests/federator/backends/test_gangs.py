@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.console.simulate import simulate
@@ -222,11 +223,16 @@ def test_names_on_kubernetes_are_short_lower_case_and_distinct() -> None:
     assert kubernetes_name("Train_V100").startswith("train-v100-")
 
 
+OURS = {MARKER: msgspec.json.encode(OWNER).decode()}
+
+
 @pytest.mark.parametrize(
-    "annotations", [None, {}, {NAME: "train"}, {NAME: "train", MARKER: "x"}, {NAME: "o", MARKER: "{}"}]
+    "annotations",
+    [None, {}, {NAME: "train"}, {NAME: "train", MARKER: "x"}, {NAME: "train", MARKER: "{}"}, OURS, OURS | {NAME: "o"}],
 )
 def test_what_is_no_marker(annotations: dict[str, str] | None) -> None:
     assert owner(annotations, "train") is None
+    assert owner(OURS | {NAME: "train"}, "train") == OWNER
 
 
 def test_every_task_role_is_a_job_and_all_of_them_one_gang() -> None:

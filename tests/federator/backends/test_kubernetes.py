@@ -27,7 +27,7 @@ from services.federator.backends import (
     Submission,
     Taken,
 )
-from services.federator.backends.gangs import MANAGED, MANAGER, job_names
+from services.federator.backends.gangs import MANAGED, MANAGER, Placing, job_names, objects, owned
 from services.federator.backends.gangs import NAME as RUN
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.specialize import to_yaml
@@ -166,6 +166,20 @@ async def test_all_roles_or_none_whichever_request_is_lost(
     assert sorted(jobs(site)) == sorted(JOBS)
 
 
+@pytest.mark.parametrize("resource", ["podgroups", "jobs"])
+async def test_a_release_meets_a_quota_that_somebody_else_takes_of(
+    site: KubernetesSite, backend: Kubernetes, resource: str
+) -> None:
+    """Kubernetes answers 409 to that as well, and nothing was made."""
+    uid = await submitted(backend)
+    site.cluster.faults.plan(verb="create", resource=resource, status=409)
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), InDoubt)
+    assert jobs(site)[FIRST]["spec"]["suspend"]
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), Accepted)
+    assert sorted(jobs(site)) == sorted(JOBS)
+    assert len(list(site.cluster.list("PodGroup"))) == 1
+
+
 async def test_a_release_that_comes_after_the_stop_lets_nothing_go(site: KubernetesSite, backend: Kubernetes) -> None:
     uid = await submitted(backend)
     assert isinstance(await backend.stop(NAME, uid), Accepted)
@@ -253,8 +267,8 @@ async def test_a_run_whose_name_kubernetes_would_not_take(site: KubernetesSite, 
     given = submission("Train_V100", roles=ROLES)
     answer = await backend.submit(given)
     assert isinstance(answer, Accepted)
-    assert isinstance(await backend.release(given, answer.uid), Accepted)
     assert not await backend.is_gone(given.name, answer.uid)
+    assert isinstance(await backend.release(given, answer.uid), Accepted)
     assert isinstance(await backend.stop(given.name, answer.uid), Accepted)
     assert all(one["spec"]["suspend"] for one in jobs(site).values())
     assert isinstance(await backend.clear(given.name, answer.uid), Accepted)
@@ -446,13 +460,13 @@ async def test_it_is_gone_when_its_jobs_and_pods_are(site: KubernetesSite, backe
 
 
 async def test_it_is_not_gone_while_other_jobs_of_it_go_on(site: KubernetesSite, backend: Kubernetes) -> None:
-    uid = await submitted(backend)
-    await backend.release(submission(NAME, roles=ROLES), uid)
-    for other in JOBS[1:]:
-        site.cluster.patch("Job", other, {"metadata": {"ownerReferences": None}})
-    site.cluster.delete("Job", FIRST)
-    await until(lambda: sorted(jobs(site)) == sorted(JOBS[1:]), "its first Job to go")
-    assert await backend.is_gone(NAME, uid) is False
+    """Somebody deleted the first alone, as ``kubectl delete --cascade=orphan`` does."""
+    for other in objects(job(NAME, roles=ROLES), Placing()).others:
+        left = owned(other, FIRST, "uid of the first")
+        del left["metadata"]["ownerReferences"]
+        site.cluster.create(left)
+    assert await backend.is_gone(NAME, "uid of the first") is False
+    assert await backend.is_gone(NAME, "another uid")
 
 
 @pytest.mark.parametrize(("verb", "resource"), [("get", "jobs"), ("list", "jobs"), ("list", "pods")])

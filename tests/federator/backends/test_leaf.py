@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import events as ev
 from events.connection import Connection
 from events.envelope import Header, Stored, encode_events, encode_header
 from events.log import Purged
 from events.subjects import subject
-from services.federator.backends import RUNNING, STOPPING, WAITING, Listing, Run, leaf
+from services.federator.backends import RUNNING, STOPPING, WAITING, Listing, Run, Silent, leaf
 from services.federator.backends.leaf import Leaf
 
 
@@ -25,11 +26,11 @@ def heard() -> Leaf:
     return found
 
 
-def commit(*events: ev.Event, payload: bytes = b"") -> Stored:
-    header = Header(writer="ingest", epoch=0, basis=0, time_ns=0, cause="facts")
+def commit(*events: ev.Event, payload: bytes = b"", writer: str = "ingest") -> Stored:
+    header = Header(writer=writer, epoch=0, basis=0, time_ns=0, cause="facts")
     return Stored(
         sequence=1,
-        subject=subject("prod", "ingest"),
+        subject=subject("prod", writer),
         message_id="",
         header=encode_header(header),
         payload=payload or encode_events(events),
@@ -69,9 +70,10 @@ class Listed:
     """A cluster, and what happens while it is listed."""
 
     def __init__(self, *runs: Run, meanwhile: Callable[[], None] = lambda: None) -> None:
-        self.answer, self.meanwhile = Listing(runs=runs, clock_ms=0), meanwhile
+        self.answer: Listing | Silent = Listing(runs=runs, clock_ms=0)
+        self.meanwhile = meanwhile
 
-    async def observe(self) -> Listing:
+    async def observe(self) -> Listing | Silent:
         self.meanwhile()
         return self.answer
 
@@ -142,11 +144,47 @@ async def test_a_log_that_is_followed_anew_vouches_for_nothing_before_the_next_l
 
     monkeypatch.setattr(heard._log, "end", end)
     monkeypatch.setattr(heard._log, "follow", follow)
+    heard._hear(commit(ev.IngestTaken(holder="another")))
     with pytest.raises(Purged, match="what follows 7"):
         await heard._follow()
     assert heard._read.is_set(), "who waits for what was read"
     assert not heard._is_settled(TRAIN)
     assert await listed(heard, Listed())
+
+
+async def test_of_commits_only_ingests_own_are_heard(heard: Leaf, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def end() -> int:
+        return 0
+
+    async def follow(_: int) -> AsyncIterator[list[Stored]]:
+        yield [commit(gone("train"), writer="admin"), replace(commit(gone("train")), header=b"")]
+
+    monkeypatch.setattr(heard._log, "end", end)
+    monkeypatch.setattr(heard._log, "follow", follow)
+    await heard._follow()
+    assert not heard._told
+
+
+async def test_a_cluster_that_is_silent_is_not_vouched_for(heard: Leaf) -> None:
+    heard._is_listed = False
+    cluster = Listed()
+    cluster.answer = Silent(reason="no answer")
+    assert not await listed(heard, cluster)
+
+
+async def test_it_is_not_waited_for_without_end(heard: Leaf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the log, and is not read in time."""
+
+    async def end_now(within_s: float) -> int:
+        return 1
+
+    async def holder_of(*_: object, **__: object) -> str:
+        return "ingest-0"
+
+    monkeypatch.setattr(leaf, "ANSWER_S", 0.0)
+    monkeypatch.setattr(heard._log, "end_now", end_now)
+    monkeypatch.setattr(leaf.lease, "holder_of", holder_of)
+    assert not await heard.vouches(TRAIN)
 
 
 @pytest.mark.parametrize("job", ["train", "other"])

@@ -82,7 +82,7 @@ def test_how_long_a_limit_keeps_one_waiting(headers: dict[str, str], wait_ms: in
         (Unreachable("create", "TimeoutError", "", sent=True), InDoubt),
         (Unreachable("create", "ClientConnectorError", "", sent=False), NotSent),
         (ApiError("create", 429, "", ""), Limited),
-        *((ApiError("create", code, "", ""), InDoubt) for code in (200, 408, 500, 503, 504, 507)),
+        *((ApiError("create", code, "", ""), InDoubt) for code in (200, 408, 409, 500, 503, 504, 507)),
         *((ApiError("create", code, "", ""), Refused) for code in (302, 400, 401, 403, 404, 413, 422)),
     ],
 )
