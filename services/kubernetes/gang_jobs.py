@@ -125,7 +125,8 @@ class GangJobs(Transport):
     # --------------------------------------------------------------------------------------------------------- effects
 
     async def create(self, resource: Resource, body: Mapping[str, Any]) -> str:
-        """The new object's UID. Raises Conflict where the name is taken, ApiError."""
+        """The new object's UID. Raises Conflict where the name is taken, and (its `reason` is another) where a quota was
+        written meanwhile; ApiError."""
         request = f"create {resource.name} {self._namespace}/{body['metadata']['name']}"
         answer = await self.send(request, "POST", self._path(resource), msgspec.json.encode(body))
         return _decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.uid

@@ -271,6 +271,7 @@ _ACTIONS = {"bind": ("v1", "Binding", Api.bind), "evict": ("policy/v1", "Evictio
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
 _FAULTS = {
+    409: ("Conflict", "Operation cannot be fulfilled on resourcequotas: the object has been modified"),
     410: ("Expired", "too old resource version: planned by a test"),
     429: ("TooManyRequests", "Too many requests, please try again later."),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),

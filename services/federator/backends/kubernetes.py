@@ -107,8 +107,7 @@ class Kubernetes:
             if (phase := await self._phase(first, uid)) != gangs.HELD:
                 return Accepted(uid=uid) if phase == gangs.RELEASED else Absent()
             for resource, body in [(self._groups, gang.group), *((JOBS, other) for other in gang.others)]:
-                with suppress(Conflict):  # from an attempt before: the owner is in its name
-                    await self._jobs.create(resource, gangs.owned(body, first, uid))
+                await self._make(resource, gangs.owned(body, first, uid))
             for other in gang.others:
                 await self._resume(other["metadata"]["name"], ("metadata", "labels", gangs.FIRST), uid)
             await self._resume(first, ("metadata", "uid"), uid)
@@ -152,6 +151,14 @@ class Kubernetes:
         job = await self._jobs.get_job(first)
         there = job is not None and job.metadata.uid == uid and job.metadata.deletion_timestamp is None
         return job.says(gangs.PHASE) if job is not None and there else ""
+
+    async def _make(self, resource: Resource, body: gangs.Mapped) -> None:
+        """Raises ApiError."""
+        try:
+            await self._jobs.create(resource, body)
+        except Conflict as error:  # from an attempt before: the owner is in its name
+            if error.reason != "AlreadyExists":  # a quota that somebody else wrote meanwhile: nothing was made
+                raise
 
     async def _resume(self, name: str, path: Sequence[str], uid: str) -> None:
         """Let a Job go that is held, and of this run; another is left as it is. Raises ApiError."""
@@ -300,7 +307,7 @@ def _failed(error: ApiError) -> Refused | Limited | NotSent | InDoubt:
         return InDoubt(reason=cut(str(error))) if error.sent else NotSent(reason=cut(str(error)))
     if error.code == 429:
         return Limited(retry_after_ms=int((error.retry_after_s or 1.0) * 1000))
-    if error.retryable or not 300 <= error.code < 500:
+    if error.retryable or error.code == 409 or not 300 <= error.code < 500:
         return InDoubt(reason=cut(str(error)))
     code = error.reason or f"HTTP {error.code}"
     return Refused(code=code, message=cut(str(error)), of_content=error.code in (400, 413, 422))
