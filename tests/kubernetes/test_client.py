@@ -60,6 +60,27 @@ async def test_a_list_comes_in_pages_of_one_resource_version(cluster: SimulatedC
     assert len({page.metadata.resource_version for page in pages}) == 1
 
 
+async def test_lists_and_reads_are_consistent(
+    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They name no resourceVersion: any, and be it 0, may be answered from a cache that is behind."""
+    asked: list[str] = []
+    send = client.send
+
+    async def recorded(request: str, verb: str, path: str, *rest: Any) -> Answer:
+        asked.append(path)
+        return await send(request, verb, path, *rest)
+
+    monkeypatch.setattr(client, "send", recorded)
+    for number in range(2):
+        cluster.create(pod(f"p{number}"))
+    assert len([page async for page in client.pages(PODS, limit=1)]) == 2
+    assert await client.get_pod("default", "p0") is not None
+    assert await client.get_pod_group(POD_GROUPS, "default", "none") is None
+    assert len(asked) == 4
+    assert not [path for path in asked if "resourceVersion" in path]
+
+
 async def test_a_continuation_that_is_too_old(cluster: SimulatedCluster, client: Client) -> None:
     for number in range(5):
         cluster.create(pod(f"p{number}"))
