@@ -1,0 +1,61 @@
+"""Where the control plane of the end-to-end tests comes from: binaries that are there, and a Go to build the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.e2e import build
+
+
+@pytest.fixture(autouse=True)
+def binaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Instead of ``.build/bin``."""
+    made = tmp_path / "bin"
+    made.mkdir()
+    monkeypatch.setattr(build, "BIN", made)
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    return made
+
+
+def program(file: Path, says: str) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\necho '{says}'\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_binaries_that_kubebuilder_assets_holds_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, binaries: Path
+) -> None:
+    etcd = program(tmp_path / "assets" / "etcd", "theirs")
+    program(binaries / "etcd", "ours")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(etcd.parent))
+    assert build.take_supplied() == {"etcd"}
+    assert (binaries / "etcd").samefile(etcd)
+    monkeypatch.delenv("KUBEBUILDER_ASSETS")
+    assert build.take_supplied() == set()
+    assert not (binaries / "etcd").exists(), "it is built again"
+
+
+def test_kubebuilder_assets_may_name_what_was_built_here(monkeypatch: pytest.MonkeyPatch, binaries: Path) -> None:
+    """As it was: each binary was deleted, and a link to itself stood in its place."""
+    etcd = program(binaries / "etcd", "ours")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(binaries))
+    assert build.take_supplied() == set()
+    assert "ours" in etcd.read_text()
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"), [("go1.26.0", True), ("go1.27.1", True), ("go1.9.7", False), ("", False)]
+)
+def test_a_go_on_path_is_used_if_it_is_new_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
+) -> None:
+    """Else PyPI's, here one that was installed before."""
+    on_path = program(tmp_path / "path" / "go", f"go version {version} linux/amd64")
+    (tmp_path / "go" / "bin").mkdir(parents=True)
+    supplied = program(tmp_path / "go" / "bin" / "go", "go version go1.26.8 linux/amd64")
+    monkeypatch.setenv("PATH", str(on_path.parent), prepend=":")
+    assert build.find_go() == str(on_path if taken else supplied)
