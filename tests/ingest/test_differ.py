@@ -371,6 +371,17 @@ def test_a_new_process_knows_what_was_written_and_finds_what_it_missed() -> None
     assert after.rejected == {}
 
 
+def test_pods_of_each_configured_scheduler_name_are_candidates() -> None:
+    core = Ingest(["muster", "batch", "default-scheduler"])
+    seen = [pod(name, scheduler=name) for name in ("default-scheduler", "muster", "batch", "volcano")]
+    found = [event for one in seen for event in core.observe(one) if isinstance(event, PodObserved)]
+    assert [(event.name, event.candidate) for event in found] == [
+        ("default-scheduler", True),
+        ("muster", True),
+        ("batch", True),
+    ]
+
+
 def test_other_scheduler_names_after_a_restart() -> None:
     before = Ingest(["muster"])
     written = before.observe(pod("a")) + before.observe(pod("b", scheduler="batch"))
