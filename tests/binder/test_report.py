@@ -71,6 +71,17 @@ def test_pods_that_wait_for_their_pod_group_say_so() -> None:
     assert said(world, "train-0") == ("WaitingForPodGroup", "gang default/train waits for its PodGroup")
 
 
+def test_pods_that_wait_for_a_gang_of_their_group_say_so() -> None:
+    """No node would help: an autoscaler leaves them alone."""
+    world = World()
+    world.node("n0", cpu=1)
+    uids = world.koordinator("default/a", 2, 2, {"groups": ("default/a", "default/b")})
+    world.plan()
+    told = said(world, uids[0])
+    assert told is not None
+    assert told[0] == "WaitingForGang"
+
+
 def test_an_unsupported_constraint_is_named() -> None:
     world = World()
     world.pod("alone", unsupported=("resource claims",))
