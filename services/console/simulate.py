@@ -25,7 +25,7 @@ from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.console.misspelt import misspelt, named
 from services.console.settled import waits_for_time
-from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_rejected, why_waiting
+from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_waiting
 from services.ingest.decoding import KINDS, POD, Kind
 from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
@@ -40,6 +40,7 @@ from services.state import snapshot
 from services.state.clock import HEARTBEAT_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.records import Clock
+from services.state.refusals import rejected
 
 SHARD = "0"
 START_NS = int(EPOCH.timestamp()) * 1_000_000_000
@@ -268,7 +269,7 @@ class Simulation:
         waiting = {_name(pod.fact): why_waiting(state, pod) for pod in waiting_pods(state)}
         for event in state.rejections.values():
             if event.kind == "Pod":
-                waiting[f"{event.namespace}/{event.name}"] = f"rejected: {why_rejected(event)}"
+                waiting[f"{event.namespace}/{event.name}"] = f"rejected: {rejected(event)}"
         return {
             "bound": dict(sorted((_name(pod.fact), pod.node) for pod in bound_pods(state))),
             "waiting": dict(sorted(waiting.items())),

@@ -12,7 +12,7 @@ from services.binder.group_status import phase
 from services.state.fold import State
 from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
-from services.state.refusals import said
+from services.state.refusals import rejected, said
 from services.state.reservations import rooms
 
 
@@ -59,19 +59,11 @@ def refusals(state: State) -> dict[str, int]:
 
 def rejections(state: State) -> list[str]:
     """Objects that could not be taken as they are, each with its field and what was expected."""
-    return [f"{event.kind} {_named(event)}: {why_rejected(event)}" for event in state.rejections.values()]
+    return [f"{event.kind} {_named(event)}: {rejected(event)}" for event in state.rejections.values()]
 
 
 def _named(event: ev.DeclarationRejected) -> str:
     return f"{event.namespace}/{event.name}" if event.namespace else event.name
-
-
-def why_rejected(event: ev.DeclarationRejected) -> str:
-    """The field, what stands there, what was expected."""
-    if not event.value and ", got " in event.expected:  # a decoder's words, which say what stands there
-        return f"{event.field}: expected {event.expected}"
-    stands = repr(event.value) if event.value else "empty or missing"
-    return f"{event.field} is {stands}; expected {event.expected}"
 
 
 def waiting_pods(state: State) -> list[Pod]:

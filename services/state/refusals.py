@@ -31,8 +31,13 @@ def said(state: State, group: Group) -> tuple[str, str]:
 
 
 def rejected(event: ev.DeclarationRejected) -> str:
-    """What is wrong with the object."""
-    return f"{event.field} is {event.value!r}; expected {event.expected}"
+    """What is wrong with the object: the field, what stands there, what was expected."""
+    if not event.field:
+        return f"expected {event.expected}"
+    if not event.value and ", got " in event.expected:  # a decoder's words, which say what stands there
+        return f"{event.field}: expected {event.expected}"
+    stands = repr(event.value) if event.value else "empty or missing"
+    return f"{event.field} is {stands}; expected {event.expected}"
 
 
 def _rejection(state: State, gang: Gang) -> ev.DeclarationRejected | None:

@@ -195,6 +195,23 @@ def test_events_that_say_different_things_have_different_names() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "expected", "note"),
+    [
+        ("spec.minMember", "abc", "an integer", "spec.minMember is 'abc'; expected an integer"),
+        ("status.allocatable", "", "a quantity", "status.allocatable is empty or missing; expected a quantity"),
+        ("spec.priority", "", "int, got str", "spec.priority: expected int, got str"),
+        ("", "", "object, got array", "expected object, got array"),
+    ],
+)
+def test_what_is_wrong_with_an_object_is_told_as_it_stands_there(
+    field: str, value: str, expected: str, note: str
+) -> None:
+    """As it was: a node without allocatable, and a field of another type, were told that '' stands there."""
+    about = {"kind": "Node", "namespace": "", "name": "n0", "uid": "u", "resource_version": "1"}
+    assert rejected(ev.DeclarationRejected(**about, field=field, value=value, expected=expected), 7).note == note
+
+
+@pytest.mark.parametrize(
     ("kind", "version", "shown"),
     [
         ("Pod", "v1", "Pod"),
