@@ -181,6 +181,17 @@ async def test_a_binding_that_was_refused_is_warned_of(binding: Binding, caplog:
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["the server's words"]
 
 
+async def test_after_a_start_a_refusal_settles_no_intent_before_it_is_fenced(binding: Binding) -> None:
+    """What the process before had asked for may still land: a write of our own makes it fail (design, rule 5)."""
+    uid = binding.intents[0]
+    binding.client.told["rejected"] = {uid}
+    binding.effects.resume()
+    await until(lambda: "Rejected" in said(binding.outcomes), "the refusal")
+    about = [one for one in binding.outcomes if not isinstance(one, ev.PodBound)]
+    assert said(about) == ["BindingFailed", "Rejected"]
+    assert about[0] == ev.ConditionsReported(reason="BindingFailed", pods=((uid, binding.client.seen),))
+
+
 async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(binding: Binding) -> None:
     uid = binding.intents[0]
     binding.effects._doubtful.add(uid)

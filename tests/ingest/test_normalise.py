@@ -120,6 +120,17 @@ def test_equal_pods_share_a_class_and_unequal_ones_do_not() -> None:
     assert PodNormaliser(frozenset({"muster"}))(pod()).pod.scheduling_class == apart[0], "from nothing the same digest"
 
 
+def test_preferences_keep_their_weights() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": weight, "preference": term} for weight in (5, 100)
+        ]
+    }
+    found = facts(pod(affinity={"nodeAffinity": preferred})).scheduling_class.preferred_affinity
+    assert [(one.weight, one.term.match_expressions[0].key) for one in found] == [(5, "zone"), (100, "zone")]
+
+
 def test_pods_that_others_schedule_are_told_apart_only_by_what_they_occupy() -> None:
     def on(name: str) -> str:
         field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}

@@ -425,14 +425,18 @@ def test_an_unschedulable_node_takes_who_tolerates_it() -> None:
         (("0.0.0.0", "TCP", 80), ("0.0.0.0", "TCP", 81), False),
     ],
 )
+@pytest.mark.parametrize("together", [False, True])
 def test_host_ports_collide_by_address_protocol_and_number(
-    one: tuple[str, str, int], other: tuple[str, str, int], collide: bool
+    one: tuple[str, str, int], other: tuple[str, str, int], collide: bool, together: bool
 ) -> None:
+    """With those of pods that are there, and with those of the same cycle."""
     world = World()
     world.node("n0")
     for uid, (address, protocol, number) in (("first", one), ("second", other)):
         world.pod(uid, ports=(HostPort(host_ip=address, protocol=protocol, port=number),))
-        world.settle()
+        if not together:
+            world.settle()
+    world.settle()
     assert world.where("first", "second") == ["n0", "" if collide else "n0"]
 
 
