@@ -35,6 +35,24 @@ from tests.feed.commits import append
 from tests.waiting import until
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_numpy_starts_no_threads() -> None:
+    """One for each core, if it may; with a single core there is none to start."""
+    program = """
+import os, sys
+from services.__main__ import main
+sys.argv = ["muster", "--version"]
+try:
+    main()
+except SystemExit:
+    import services.state.nodes
+    print(len(os.listdir("/proc/self/task")))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[-1] == "1"
+
+
 @pytest.fixture
 def collector() -> Iterator[None]:
     """Leaves it as it was."""
