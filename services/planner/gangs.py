@@ -86,9 +86,17 @@ def plan(cycle: Cycle, group: Group) -> None:
     free = [roll for roll in rolls if not roll.constrained and roll.whole.placeable]
     if refusal is not None and free and len(free) < len(rolls):
         over = timed_out(cycle.state, group)
-        refusal = Refusal("GangTimedOut", over) if over else _place(cycle, group, free)
+        refusal = Refusal("GangTimedOut", over) if over else _both(refusal, _place(cycle, group, free))
     if refusal is not None:
         cycle.refuse(group, *refusal)
+
+
+def _both(of_all: Refusal, of_free: Refusal | None) -> Refusal | None:
+    """What is said of a group of which neither all gangs can be placed nor those whose rules are off: what room would
+    change, if room would change anything."""
+    if of_free is None or of_all.reason != "InsufficientRoom" or of_free.reason == "InsufficientRoom":
+        return of_free
+    return of_all._replace(detail=f"{of_all.detail} Of others: {of_free.detail}")
 
 
 def _roll(state: State, gang: Gang) -> Roll:

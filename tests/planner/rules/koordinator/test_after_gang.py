@@ -39,3 +39,25 @@ def test_their_performance_is_similar_to_ordinary_pods() -> None:
 def test_under_the_later_codes_other_policies_gang_rules_stay_effective(policy: str) -> None:
     [refused] = of_type(satisfied(match_policy=policy).plan(), ev.GroupsRefused)
     assert refused.reason == "TooFewPods"
+
+
+def test_what_a_satisfied_gang_cannot_have_hides_from_nobody_that_its_group_lacks_room() -> None:
+    """Else the others would not be tried when there is room."""
+    roles = {"groups": ("default/a", "default/b")}
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 1, 1, roles)
+    world.koordinator("default/b", 1, 1, roles | {"match_policy": "only-waiting"})
+    world.settle()
+    assert world.bound() == ["a-0", "b-0"]
+    declared = world.state.gangs["default/a"].declaration
+    claim = world.scheduling_class(unsupported=("persistentVolumeClaim",))
+    world.pod("a-1", "a", of=claim, dialect="koordinator/v1alpha1", declared=declared)
+    world.koordinator("default/b", 2, 1, roles | {"match_policy": "only-waiting"})
+    [refused] = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.reason == "InsufficientRoom"
+    assert refused.detail.endswith("have a node. Of others: not supported yet: persistentVolumeClaim")
+    world.node("n1", cpu=2)
+    world.pass_s(60)
+    world.settle()
+    assert world.bound() == ["a-0", "b-0", "b-1"]
