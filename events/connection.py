@@ -333,6 +333,10 @@ class Connection:
         """The last on `subject`, asked of the stream's leader: another replica may be behind. Raises as `ask` does."""
         return await self._message(stream, {"last_by_subj": subject}, within_s, domain)
 
+    async def message_at(self, stream: str, sequence: int, domain: str = "") -> Message | None:
+        """The one with that sequence. Raises as `ask` does."""
+        return await self._message(stream, {"seq": sequence}, domain=domain)
+
     async def next_message(self, stream: str, subject: str, after: int) -> Message | None:
         """The first on `subject` (wildcards too) behind sequence `after`. Raises as `ask` does."""
         return await self._message(stream, {"seq": after + 1, "next_by_subj": subject})

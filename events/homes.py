@@ -97,7 +97,7 @@ async def copy(source: EventLog, target: EventLog) -> int:
     """
     if source.cluster != target.cluster:
         raise LogError(f"the log of cluster {source.cluster!r} cannot become that of {target.cluster!r}")
-    done, first = await target.end(), await source.first()
+    done, (first, _) = await target.end(), await source.bounds()
     if done:
         if done < first - 1:
             raise LogError(
@@ -116,7 +116,7 @@ async def copy(source: EventLog, target: EventLog) -> int:
 
 async def _copy_base(source: EventLog, target: EventLog) -> None:
     """The oldest snapshot from which what `target` holds can be folded, unless it has one or begins at 1."""
-    first, end = await target.first(), await target.end()
+    first, end = await target.bounds()
     if first == 1 or any(first - 1 <= kept.sequence <= end for kept in await target.snapshots.listed()):
         return
     for kept in reversed(await source.snapshots.listed()):
@@ -128,11 +128,8 @@ async def _copy_base(source: EventLog, target: EventLog) -> None:
 
 async def _check_prefix(source: EventLog, target: EventLog, end: int) -> None:
     """The last commit of `target` must be the source's own at that place."""
-    ends = []
-    for log in (source, target):
-        async for batch in log.read(end - 1, end):
-            ends += [(commit.subject, commit.message_id) for commit in batch]
-    if len(ends) != 2 or ends[0] != ends[1]:
+    ends = [await log.at(end) for log in (source, target)]
+    if len({one and (one.subject, one.message_id) for one in ends}) > 1:
         raise LogError(f"the target's {end} commits are not a beginning of the source: copy into an empty log")
 
 

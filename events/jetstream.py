@@ -35,7 +35,7 @@ from events.connection import (
 )
 from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
-from events.log import Conflict, LogError, Purged, TooLarge, check_place, check_purge, check_size
+from events.log import Bounds, Conflict, LogError, Purged, TooLarge, check_place, check_purge, check_size
 from events.object_store import ObjectStore
 
 DEDUPLICATION_S = 120
@@ -117,8 +117,16 @@ class JetStreamLog:
         """Asked of the stream's leader: a replica may be behind, and this settles who wrote last."""
         return await patiently(self._last_now, subject)
 
-    async def first(self) -> int:
-        return max(1, (await self._state()).first_seq)
+    async def at(self, sequence: int) -> Stored | None:
+        """Asked of the stream's leader, which refuses to look for the place before the first."""
+        if not sequence:
+            return None
+        message = await patiently(self.connection.message_at, self.stream, sequence, self.domain)
+        return None if message is None else stored(message.seq, message.subject, message.headers, message.data)
+
+    async def bounds(self) -> Bounds:
+        state = await self._state()
+        return Bounds(max(1, state.first_seq), state.last_seq)
 
     async def end(self) -> int:
         return (await self._state()).last_seq
@@ -132,7 +140,7 @@ class JetStreamLog:
         state = await self._state()
         stop = state.last_seq if until is None else min(until, state.last_seq)
         if stop >= state.first_seq:
-            async with aclosing(self._batches(after, stop)) as batches:
+            async with aclosing(self._batches(after, stop, state)) as batches:
                 async for batch in batches:
                     yield batch
         elif after < stop:
@@ -269,11 +277,15 @@ class JetStreamLog:
 
     # --------------------------------------------------------------------------------------------------------- reading
 
-    async def _batches(self, after: int, stop: int | None) -> AsyncGenerator[list[Stored]]:
-        """Contiguous batches behind `after`, up to `stop` or for ever; a consumer is made as often as it takes."""
+    async def _batches(self, after: int, stop: int | None, state: _State | None = None) -> AsyncGenerator[list[Stored]]:
+        """Contiguous batches behind `after`, up to `stop` or for ever; a consumer is made as often as it takes.
+
+        `state`: the stream's, where it was asked just now.
+        """
         place, gaps = after, 0
         while stop is None or place < stop:
-            consumer: Consumer = await patiently(self._consume, place, forever=stop is None)
+            consumer: Consumer = await patiently(self._consume, place, state, forever=stop is None)
+            state = None
             try:
                 while stop is None or place < stop:
                     batch = await consumer.take()
@@ -293,10 +305,10 @@ class JetStreamLog:
             finally:
                 await consumer.close()
 
-    async def _consume(self, place: int) -> Consumer:
+    async def _consume(self, place: int, state: _State | None) -> Consumer:
         """A consumer of what follows `place`. Raises LogError when the stream no longer holds it."""
         self._seen = max(self._seen, place)
-        state = await self._state()
+        state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
         consumer = Consumer(self.connection, self.stream, max(place + 1, state.first_seq), self.domain)
         await consumer.open()

@@ -8,7 +8,7 @@ replaced meets a `Conflict` and steps down.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from events.envelope import Header, Stored
 
@@ -68,6 +68,15 @@ def check_size(subject: str, header: bytes, payload: bytes) -> None:
         raise TooLarge(f"{subject}: a commit of {size} bytes; at most {MAX_COMMIT_BYTES} go into one message")
 
 
+class Bounds(NamedTuple):
+    """Where a log begins and ends, as of one moment."""
+
+    first: int
+    """The sequence at which it begins: 1 until it is purged."""
+    end: int
+    """The sequence of its last commit; 0 when it is empty."""
+
+
 class EventLog(Protocol):
     """One cluster's log."""
 
@@ -93,9 +102,11 @@ class EventLog(Protocol):
         """The last commit on `subject`, or None."""
         ...
 
-    async def first(self) -> int:
-        """The sequence at which the log begins: 1 until it is purged."""
+    async def at(self, sequence: int) -> Stored | None:
+        """The commit there; None where there is none, or none any more."""
         ...
+
+    async def bounds(self) -> Bounds: ...
 
     async def end(self) -> int:
         """The sequence of the log's last commit; 0 when it is empty."""

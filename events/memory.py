@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from events import envelope
 from events.envelope import Header, Stored
-from events.log import Conflict, check_place, check_purge, check_size
+from events.log import Bounds, Conflict, check_place, check_purge, check_size
 from events.snapshots import MemorySnapshots
 
 BATCH = 512
@@ -59,8 +59,11 @@ class MemoryLog:
         sequence = self._last.get(subject, 0)
         return self._at(sequence) if sequence else None
 
-    async def first(self) -> int:
-        return self._purged + 1
+    async def at(self, sequence: int) -> Stored | None:
+        return self._at(sequence) if self._purged < sequence <= self._end() else None
+
+    async def bounds(self) -> Bounds:
+        return Bounds(self._purged + 1, self._end())
 
     async def end(self) -> int:
         return self._end()

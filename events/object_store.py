@@ -207,7 +207,7 @@ class ObjectStore:
         """What an earlier `put` left unfinished is cleared away, even if this one fails: maybe for want of that room."""
         headers = {DIGEST: kept.digest, STATE: str(kept.state)} | ({PLACE: kept.commit} if kept.commit else {})
         try:
-            await self._bucket.put(f"{kept.sequence:020}", data, headers)
+            await self._bucket.put(_name(kept), data, headers)
         except LogError:
             with suppress(LogError):  # why it failed is what counts
                 await self._bucket.sweep()
@@ -215,27 +215,28 @@ class ObjectStore:
         await self._bucket.sweep()
 
     async def listed(self) -> list[Kept]:
-        return [kept for kept, _ in await self._snapshots()]
+        """What somebody else put into the bucket is passed over."""
+        found = [kept for one in await self._bucket.listed() if (kept := _kept(one)) is not None]
+        return sorted(found, key=lambda kept: kept.sequence, reverse=True)
 
     async def get(self, kept: Kept) -> bytes:
         what = f"{self._bucket.name}: snapshot {kept.sequence}"
-        for one, found in await self._snapshots():
-            if one == kept:
-                try:
-                    return await self._bucket.get(found)
-                except BrokenObject as error:
-                    raise BrokenSnapshot(f"{what}: {error}") from error
-        raise BrokenSnapshot(f"{what} is gone")
+        found = await self._find(kept)
+        if found is None:
+            raise BrokenSnapshot(f"{what} is gone")
+        try:
+            return await self._bucket.get(found)
+        except BrokenObject as error:
+            raise BrokenSnapshot(f"{what}: {error}") from error
 
     async def delete(self, kept: Kept) -> None:
-        for one, found in await self._snapshots():
-            if one == kept:
-                await self._bucket.delete(found)
+        found = await self._find(kept)
+        if found is not None:
+            await self._bucket.delete(found)
 
-    async def _snapshots(self) -> list[tuple[Kept, Object]]:
-        """The newest first; what somebody else put into the bucket is passed over."""
-        listed = [(kept, found) for found in await self._bucket.listed() if (kept := _kept(found)) is not None]
-        return sorted(listed, key=lambda one: one[1].name, reverse=True)
+    async def _find(self, kept: Kept) -> Object | None:
+        found = await self._bucket.find(_name(kept))
+        return found if found is not None and _kept(found) == kept else None
 
 
 def _digest(data: bytes) -> str:
@@ -249,6 +250,11 @@ def _object(meta: bytes) -> Object | None:
     except UNDECODABLE:
         return None
     return None if found.deleted else found
+
+
+def _name(kept: Kept) -> str:
+    """By which snapshots are in order."""
+    return f"{kept.sequence:020}"
 
 
 def _kept(found: Object) -> Kept | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from events import envelope, subjects
 from events.envelope import Header, Stored
-from events.log import Conflict, LogError, Unavailable, check_place, check_purge, check_size
+from events.log import Bounds, Conflict, LogError, Unavailable, check_place, check_purge, check_size
 from events.snapshots import BrokenSnapshot, Kept
 
 FORMAT = 1
@@ -103,9 +103,13 @@ class SqliteLog:
         found = self._select("WHERE subject = ? ORDER BY sequence DESC LIMIT 1", subject)
         return found[0] if found else None
 
-    async def first(self) -> int:
+    async def at(self, sequence: int) -> Stored | None:
+        found = self._select("WHERE sequence = ?", sequence)
+        return found[0] if found else None
+
+    async def bounds(self) -> Bounds:
         with self.errors():
-            return self._first()
+            return Bounds(self._first(), self._end())
 
     async def end(self) -> int:
         with self.errors():

@@ -65,12 +65,11 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
 async def _drop_old(log: EventLog, confirmed: Collection[int]) -> None:
     """All but the last few, those that the log confirms, without which nothing is purged, and the one on which a purged
     log's beginning stands; those of another log before."""
-    listed, end = await log.snapshots.listed(), await log.end()
+    listed, (first, end) = await log.snapshots.listed(), await log.bounds()
     for kept in list(listed):
         if kept.sequence > end or await is_of_another(log, kept):
             listed.remove(kept)
             await log.snapshots.delete(kept)
-    first = await log.first()
     standing = [kept.sequence for kept in listed if kept.sequence >= first - 1]
     for kept in listed[KEPT:]:
         if kept.sequence not in confirmed and (first == 1 or kept.sequence != standing[-1]):

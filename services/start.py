@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, suppress
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from events.envelope import Stored
@@ -57,9 +56,8 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
 
     Raises NoStart, LogError, UnknownCommit.
     """
-    end = await log.end()
+    first, end = await log.bounds()
     place = end if until is None else min(until, end)
-    first = await log.first()
     for kept in await log.snapshots.listed():
         if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
             tail_bytes = await fold(log, state, place)
@@ -80,10 +78,9 @@ async def beginning(log: EventLog, form: Form[Any] = FORM) -> Start[Any]:
 
     Raises NoStart, LogError.
     """
-    first = await log.first()
+    first, end = await log.bounds()
     if first == 1:
         return Start(form.empty(), None, 0)
-    end = await log.end()
     for kept in reversed(await log.snapshots.listed()):
         if first - 1 <= kept.sequence <= end and (state := await _own(log, kept, form)) is not None:
             return Start(state, kept, 0)
@@ -106,11 +103,8 @@ async def is_of_another(log: EventLog, kept: Kept) -> bool:
 
 async def commit_at(log: EventLog, sequence: int) -> str:
     """The message id there; empty for what was purged, and for what nobody known wrote. Raises LogError."""
-    with suppress(Purged):
-        async with aclosing(log.read(sequence - 1, sequence)) as batches:  # type: ignore[type-var]
-            async for batch in batches:
-                return batch[0].message_id if batch[0].sequence == sequence else ""
-    return ""
+    stored = await log.at(sequence)
+    return "" if stored is None else stored.message_id
 
 
 async def restored(log: EventLog, kept: Kept, form: Form[S]) -> S | None:

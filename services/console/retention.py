@@ -72,7 +72,8 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
 
     `days` 0: nothing is purged. `now_ns`: the wall clock. Raises LogError.
     """
-    found = Retained(cluster=log.cluster, first=await log.first(), last=await log.end())
+    first, end = await log.bounds()
+    found = Retained(cluster=log.cluster, first=first, last=end)
     bounds = []
     if archive is not None:
         found.archived = await copy(log, archive)
@@ -132,13 +133,11 @@ async def _confirmed_end(log: EventLog, archive: EventLog) -> int:
 
     Raises LogError.
     """
-    end = await archive.end()
+    (begins, end), first = await archive.bounds(), (await log.bounds()).first
     if not end:
         return 0
-    if await archive.first() > await log.first():
-        raise LogError(
-            f"the archive begins at {await archive.first()}, the log at {await log.first()}: not all is in it"
-        )
+    if begins > first:
+        raise LogError(f"the archive begins at {begins}, the log at {first}: not all is in it")
     await _check_archived(log, archive, end, end)
     return end
 

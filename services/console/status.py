@@ -76,7 +76,7 @@ class Observer:
         await check_of_a_cluster(log, "look at it with `muster job list` and `muster replay`")
         observer = cls((await state_at(log)).state, log if isinstance(log, JetStreamLog) else None)
         end = observer.state.sequence
-        async for batch in log.read(max(await log.first() - 1, end - TAIL_COMMITS), end):
+        async for batch in log.read(max((await log.bounds()).first - 1, end - TAIL_COMMITS), end):
             for stored in batch:
                 observer._note_stored(stored)
         for writer in ("admin", *observer.state.holders):

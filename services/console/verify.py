@@ -114,7 +114,7 @@ async def verify(
     try:
         start = await beginning(log, kind.form)
     except NoStart as error:
-        verifier.report.first = await log.first()
+        verifier.report.first = (await log.bounds()).first
         verifier.cannot(str(error))
         return verifier.report
     if start.base is not None:

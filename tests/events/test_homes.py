@@ -349,7 +349,7 @@ async def test_a_copy_of_a_purged_log_has_what_its_beginning_stands_on(each_home
     await each_home.purge(8)
     rest = await open_log(str(tmp_path / "rest.db"), each_home.cluster, create=True)
     await copy(each_home, rest)
-    assert (await rest.first(), await rest.snapshots.listed()) == (8, [kept[1]])
+    assert ((await rest.bounds()).first, await rest.snapshots.listed()) == (8, [kept[1]])
     assert await rest.snapshots.get(kept[1]) == b"data"
     await each_home.purge(15)
     await append(each_home, "binder", 31, 30)
@@ -379,7 +379,7 @@ async def test_a_purged_archive_is_imported_with_its_snapshot(log: JetStreamLog,
     await file.snapshots.put(one, b"x")
     await log.snapshots.put(later, b"y")  # of the log that was deleted, to be brought back from this archive
     assert await copy(file, log) == 9
-    assert (await log.first(), await log.snapshots.listed()) == (41, [later, one])
+    assert ((await log.bounds()).first, await log.snapshots.listed()) == (41, [later, one])
     await file.close()
 
 

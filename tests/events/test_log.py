@@ -187,19 +187,27 @@ async def test_a_commit_decodes(log: EventLog) -> None:
 # -------------------------------------------------------------------------------------------------------------- purges
 
 
-async def test_a_log_begins_at_1_until_it_is_purged(log: EventLog) -> None:
-    assert await log.first() == 1
+async def test_what_is_at_a_place(log: EventLog) -> None:
+    """Nothing before the log's beginning, and nothing behind its end."""
     await fill(log, "binder", 10)
-    assert await log.first() == 1
     await log.purge(7)
-    assert (await log.first(), await log.end()) == (7, 10)
+    found = [await log.at(sequence) for sequence in (0, 6, 7, 10, 11)]
+    assert found == [None, None, *await collect(log.read(6, 7)), *await collect(log.read(9, 10)), None]
+
+
+async def test_a_log_begins_at_1_until_it_is_purged(log: EventLog) -> None:
+    assert (await log.bounds()).first == 1
+    await fill(log, "binder", 10)
+    assert (await log.bounds()).first == 1
+    await log.purge(7)
+    assert await log.bounds() == (7, 10)
     assert sequences(await collect(log.read())) == [7, 8, 9, 10]
     assert sequences(await collect(log.read(6, 8))) == [7, 8]
     last = await log.last(subjects.subject(log.cluster, "binder"))
     assert (last and last.sequence) == 10
     assert await append(log, "binder", 11, 10) == 11
     await log.purge(5)  # gone already
-    assert await log.first() == 7
+    assert (await log.bounds()).first == 7
 
 
 @pytest.mark.parametrize("first", [0, 4])

@@ -195,7 +195,7 @@ class Broker:
             case "STREAM.INFO":
                 self.answer(link, message, {"state": {"first_seq": self.first, "last_seq": len(self.stored)}})
             case "STREAM.MSG.GET":
-                self.answer(link, message, self._message(asked["last_by_subj"]))
+                self.answer(link, message, self._message(asked.get("seq") or self.last.get(asked["last_by_subj"], 0)))
             case "STREAM.PURGE":
                 self._purge(asked["seq"])
                 self.answer(link, message, {"success": True})
@@ -240,14 +240,13 @@ class Broker:
         else:
             self.answer(link, to, {"error": {"code": 400, "err_code": code, "description": "simulated"}})
 
-    def _message(self, subject: str) -> dict[str, Any]:
-        sequence = self.last.get(subject, 0)
-        if not sequence:
+    def _message(self, sequence: int) -> dict[str, Any]:
+        if not self.first <= sequence <= len(self.stored):
             return NOT_FOUND
         one = self.stored[sequence - 1]
         lines = f"NATS/1.0\r\n{MESSAGE_ID}: {one.message_id}\r\n{COMMIT}: {one.header.decode()}\r\n\r\n"
         hdrs, data = base64.b64encode(lines.encode()).decode(), base64.b64encode(one.payload).decode()
-        return {"message": {"subject": subject, "seq": sequence, "hdrs": hdrs, "data": data}}
+        return {"message": {"subject": one.subject, "seq": sequence, "hdrs": hdrs, "data": data}}
 
     # --------------------------------------------------------------------------------------------------------- storing
 

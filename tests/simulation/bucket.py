@@ -46,6 +46,8 @@ class Bucket:
                 self.exists = True
                 return {}
             case "STREAM.MSG.GET":
+                if "last_by_subj" in asked:
+                    return self._last(asked["last_by_subj"])
                 return self._next(asked["seq"], asked["next_by_subj"])
             case "STREAM.INFO":
                 found: dict[str, int] = {}
@@ -112,8 +114,13 @@ class Bucket:
     def _next(self, sequence: int, pattern: str) -> dict[str, Any]:
         for place, put in self.messages.items():
             if place >= sequence and _matches(pattern, put.subject):
-                data = base64.b64encode(put.data).decode()
-                return {"message": {"subject": put.subject, "seq": place, "data": data}}
+                return _told(place, put)
+        return NOT_FOUND
+
+    def _last(self, subject: str) -> dict[str, Any]:
+        for place, put in reversed(self.messages.items()):
+            if put.subject == subject:
+                return _told(place, put)
         return NOT_FOUND
 
     def _purge(self, pattern: str) -> int:
@@ -121,6 +128,11 @@ class Bucket:
         for sequence in gone:
             del self.messages[sequence]
         return len(gone)
+
+
+def _told(place: int, put: Put) -> dict[str, Any]:
+    """As the server's API gives a message."""
+    return {"message": {"subject": put.subject, "seq": place, "data": base64.b64encode(put.data).decode()}}
 
 
 def _matches(pattern: str, subject: str) -> bool:

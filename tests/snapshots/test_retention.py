@@ -85,7 +85,7 @@ async def test_up_to_the_older_of_the_last_two_snapshots(log: EventLog, archive:
     assert found.emptied == ["admin"]
     assert found.archive_end == len(whole)
     assert f"the snapshot of {older} is the older of the last 2" in found.because
-    assert await log.first() == older + 1
+    assert (await log.bounds()).first == older + 1
     assert await commits_of(archive) == whole
     after = await state_at(log)
     assert snapshot.digest(after.state) == snapshot.digest(before.state)
@@ -206,7 +206,7 @@ async def test_an_archive_that_does_not_give_back_what_it_was_given_purges_nothi
     monkeypatch.setattr("services.console.retention.copy", torn)
     with pytest.raises(LogError, match="commit 33 of the archive is not the log's"):
         await retain(log, archive, days=1, now_ns=NOW_NS)
-    assert await log.first() == 1
+    assert (await log.bounds()).first == 1
     await archive.close()
 
 
@@ -228,7 +228,7 @@ async def test_an_archive_that_lost_something_in_between_purges_nothing(
     connection.close()
     with pytest.raises(LogError, match=r"(commit 5 of the archive is not the log's|commits are missing)"):
         await retain(log, archive, days=1, now_ns=NOW_NS)
-    assert await log.first() == 1
+    assert (await log.bounds()).first == 1
     await archive.close()
 
 
@@ -255,7 +255,7 @@ async def test_an_archive_that_is_not_the_logs_purges_nothing(tmp_path: Path, cl
     await copy(other, archive)
     with pytest.raises(LogError, match="not a beginning of the source"):
         await retain(log, archive, days=1, now_ns=NOW_NS)
-    assert await log.first() == 1
+    assert (await log.bounds()).first == 1
 
 
 async def test_an_archive_that_begins_too_late_purges_nothing(tmp_path: Path, cluster: str) -> None:
@@ -268,7 +268,7 @@ async def test_an_archive_that_begins_too_late_purges_nothing(tmp_path: Path, cl
     archive.append_stored(log.commits[5:])
     with pytest.raises(LogError, match="the archive begins at 6, the log at 1: not all is in it"):
         await retain(log, archive, days=1, now_ns=NOW_NS)
-    assert await log.first() == 1
+    assert (await log.bounds()).first == 1
 
 
 async def test_archives_and_what_is_left_are_one_history(tmp_path: Path) -> None:
@@ -281,13 +281,13 @@ async def test_archives_and_what_is_left_are_one_history(tmp_path: Path) -> None
         world.settle()
         await tell_snapshot_of(world)
         await retain(world.log, archive, days=1, now_ns=NOW_NS)
-    assert await world.log.first() > 20
+    assert (await world.log.bounds()).first > 20
     left, whole = await verify(world.log), await verify(archive)
     assert left.verified
     assert whole.verified
     assert left.digest == whole.digest == snapshot.digest(world.state)
     assert (whole.first, whole.start, whole.snapshots) == (1, 0, 8)
-    assert left.first == await world.log.first()
+    assert left.first == (await world.log.bounds()).first
     assert left.start_digest == world.state.snapshots[left.start].digest
 
 
