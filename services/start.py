@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from events.envelope import Stored
@@ -60,9 +61,8 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
     place = end if until is None else min(until, end)
     for kept in await log.snapshots.listed():
         if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
-            tail_bytes = await fold(log, state, place)
-            if _confirmed(state, kept):
-                return Start(state, kept, tail_bytes)
+            with suppress(_Denied):
+                return Start(state, kept, await fold(log, state, place, of=kept))
     if first > 1:
         raise NoStart(f"the log begins at {first}, and no snapshot from there to {place} can be used")
     state = form.empty()
@@ -147,12 +147,22 @@ async def read_on(log: EventLog, after: int, until: int) -> AsyncGenerator[list[
         raise Purged(f"what follows {place}, up to {until}, was purged meanwhile")
 
 
-async def fold(log: EventLog, state: Folded, until: int) -> int:
-    """Fold what follows the state, up to `until`; its bytes. Raises Purged, LogError, UnknownCommit."""
+class _Denied(Exception):
+    """The log names another digest for a snapshot than its own."""
+
+
+async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = None) -> int:
+    """Fold what follows the state, up to `until`; its bytes. Raises Purged, LogError, UnknownCommit.
+
+    `of`: the snapshot that the state is. Raises _Denied, and tells, as soon as the log says otherwise of it: behind two
+    later ones a state remembers nothing of it.
+    """
     events = size = 0
     async for batch in read_on(log, state.sequence, until):
         for stored in batch:
             commit = state.apply_stored(stored)
+            if of is not None:
+                _check(state, of)
             size += len(stored.header) + len(stored.payload)
             events += len(commit.events) if commit is not None else 1
             if events >= FOLD_EVENTS:
@@ -161,13 +171,12 @@ async def fold(log: EventLog, state: Folded, until: int) -> int:
     return size
 
 
-def _confirmed(state: Folded, base: Kept) -> bool:
-    """Whether the log says the same of the snapshot, or nothing: its process may have ended in between."""
+def _check(state: Folded, base: Kept) -> None:
+    """The log says the same of the snapshot, or nothing: its process may have ended in between. Else raises _Denied."""
     taken = state.snapshots.get(base.sequence)
-    if taken is None or taken.digest == base.digest:
-        return True
-    _left_out(base, f"its digest is {base.digest}, the log says {taken.digest}")
-    return False
+    if taken is not None and taken.digest != base.digest:
+        _left_out(base, f"its digest is {base.digest}, the log says {taken.digest}")
+        raise _Denied
 
 
 def _left_out(kept: Kept, why: str) -> None:

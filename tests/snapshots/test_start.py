@@ -128,6 +128,23 @@ async def test_one_of_which_the_log_says_otherwise_is_left_out(caplog: pytest.Lo
     assert "the log says of the true one" in caplog.text
 
 
+async def test_one_of_which_the_log_said_otherwise_long_ago_is_left_out() -> None:
+    """Seed 89134: the two that it confirmed since could not be restored, and of this one the state remembers nothing."""
+    walk = Walk(11)
+    walk.walk(60)
+    world = walk.world
+    kept = await put_snapshot(world.log, folded(world.log.commits, world.state.sequence))
+    said = ev.SnapshotTaken(sequence=kept.sequence, digest="of the true one", bytes=kept.bytes, state=FIRST_VERSION)
+    world.append("binder", [said], cause="outcome")
+    for _ in range(2):
+        later = ev.SnapshotTaken(sequence=world.state.sequence, digest="lost", bytes=1, state=FIRST_VERSION)
+        world.append("binder", [later], cause="outcome")
+    assert kept.sequence not in world.state.snapshots
+    state, base, _ = await state_at(world.log)
+    assert base is None
+    assert snapshot.digest(state) == snapshot.digest(world.state)
+
+
 async def test_one_of_another_log_of_this_name_is_left_out(
     log: EventLog, commits: list[Stored], caplog: pytest.LogCaptureFixture
 ) -> None:
