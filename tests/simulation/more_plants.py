@@ -50,7 +50,7 @@ MORE: dict[str, Plant] = {
     "snapshot that the log denies": Plant(
         "a snapshot counts though the log names another digest for it",
         "services.start",
-        (("    if taken is None or taken.digest == base.digest:", "    if True:"),),
+        (("    if taken is not None and taken.digest != base.digest:", "    if False:"),),
     ),
     "snapshot of another version": Plant(
         "a snapshot counts though this code lacks the fold that made it",
