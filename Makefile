@@ -7,8 +7,10 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-# The processes that demo and tests start, these by the hundred, compile nothing anew, whatever the shell says.
+# The processes that demo and tests start, these by the hundred, compile nothing anew, whatever the shell says; and where
+# numpy is imported, its OpenBLAS starts no threads (as `services/__main__.py` sees to for the command).
 export PYTHONDONTWRITEBYTECODE :=
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test tests check lint types e2e chaos fuzz bench faults schema lock
 
