@@ -128,8 +128,8 @@ async def _copy_base(source: EventLog, target: EventLog) -> None:
 
 async def _check_prefix(source: EventLog, target: EventLog, end: int) -> None:
     """The last commit of `target` must be the source's own at that place."""
-    ends = [await log.at(end) for log in (source, target)]
-    if len({one and (one.subject, one.message_id) for one in ends}) > 1:
+    here, there = await target.at(end), await source.at(end)
+    if here is None or there is None or (here.subject, here.message_id) != (there.subject, there.message_id):
         raise LogError(f"the target's {end} commits are not a beginning of the source: copy into an empty log")
 
 

@@ -118,11 +118,14 @@ class JetStreamLog:
         return await patiently(self._last_now, subject)
 
     async def at(self, sequence: int) -> Stored | None:
-        """Asked of the stream's leader, which refuses to look for the place before the first."""
+        """Asked of the stream's leader, which refuses to look for the place before the first. Raises LogError where it
+        lacks what was seen there, and was not purged."""
         if not sequence:
             return None
-        message = await patiently(self.connection.message_at, self.stream, sequence, self.domain)
-        return None if message is None else stored(message.seq, message.subject, message.headers, message.data)
+        try:
+            return await patiently(self._at_now, sequence)
+        except _Stale as stale:
+            raise LogError(str(stale)) from stale
 
     async def bounds(self) -> Bounds:
         state = await self._state()
@@ -208,6 +211,14 @@ class JetStreamLog:
             return None
         self._seen = max(self._seen, message.seq)
         return stored(message.seq, message.subject, message.headers, message.data)
+
+    async def _at_now(self, sequence: int) -> Stored | None:
+        message = await self.connection.message_at(self.stream, sequence, self.domain)
+        if message is not None:
+            return stored(message.seq, message.subject, message.headers, message.data)
+        if sequence <= self._seen and (await self._state_now()).first_seq <= sequence:
+            raise _Stale(f"{self.stream} has no {sequence}, which was there")
+        return None
 
     async def _import(self, commit: Stored) -> None:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}

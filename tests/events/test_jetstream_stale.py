@@ -132,3 +132,21 @@ async def test_a_stream_that_stays_behind_what_was_read_has_lost_it(
     with pytest.raises(LogError, match="ends at 1 and lost what was there up to 2"):
         async for _ in log.follow(2):
             pass
+
+
+async def test_a_commit_that_was_seen_is_there_whatever_a_stopped_leader_says(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a start would not know whose its snapshot is."""
+    await append(log, "binder", 1, 0)
+    message_at, asked = log.connection.message_at, 0
+
+    async def ask_zombie(*arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return None if asked < 3 else await message_at(*arguments)
+
+    monkeypatch.setattr(log.connection, "message_at", ask_zombie)
+    found = await log.at(1)
+    assert found is not None
+    assert (number_of(found), asked) == (1, 3)
