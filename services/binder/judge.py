@@ -165,7 +165,10 @@ class Bench:
         return verdicts
 
     def permit_held(self, group: Group) -> ev.GangPermitted | None:
-        """Permit for what waits, where no proposal has to come any more: a minimum was lowered, or others run now."""
+        """Permit for what waits, where no proposal has to come any more: a minimum was lowered, or others run now. None
+        for a gang that has timed out, and holds its room until all of its pods are named or the planner says so."""
+        if timeouts.stands(self.state, group):
+            return None
         held = [NodeAssignment(self.state.claims[uid].node, (uid,)) for uid in group.held]
         everybody = quorum.reached(self.state, group, held)
         if not everybody and not quorum.split_free(self.state, group, held)[0]:

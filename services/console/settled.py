@@ -66,13 +66,20 @@ def waits_for_time(state: State) -> bool:
     return False
 
 
+def waits_for_mark(state: State) -> bool:
+    """Whether the annotation of a pod that timed out is to be written still, or to be seen: on one whose annotations
+    cannot be read any more nobody will see it."""
+    unreadable = {rejected.uid for rejected in state.rejections.values()} if state.marks else set()
+    return any(not mark.written or uid not in unreadable for uid, mark in state.marks.items())
+
+
 def log_at_rest(state: State) -> bool:
     """Whether no core has anything to say of this state, nor would after any time."""
     if not state.synced or not state.epoch:
         return False
-    if state.proposals or state.permitted or state.lost or state.evictions or state.marks or state.room_requests:
+    if state.proposals or state.permitted or state.lost or state.evictions or state.room_requests:
         return False
-    if waits_for_time(state):
+    if waits_for_mark(state) or waits_for_time(state):
         return False
     return not any(cohorts.candidates(state, shard) for shard in set(state.owners))
 

@@ -232,6 +232,21 @@ def test_pods_that_say_so_meanwhile_are_not_named_again(monkeypatch: pytest.Monk
     assert not world.state.marks
 
 
+def test_who_has_timed_out_is_not_permitted_before_the_last_of_its_pods_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 002: "and won't schedule these pods anymore". Its last pod was bound by somebody else meanwhile, so that those
+    which still hold their room would have been enough."""
+    world, uids = koordinator(8)
+    bound(monkeypatch, 100_000, pods_named=3)
+    world.pass_s(6)
+    world.judge()
+    world.facts(ev.PodAssigned(uid=uids[-1], namespace="default", name=uids[-1], resource_version="99", node="n"))
+    said = decide_all(world)
+    assert not events_of(said, ev.GangPermitted)
+    assert [uid for event in events_of(said, ev.GangReleased) for uid in event.pods] == uids[:-1]
+
+
 # ---------------------------------------------------------------------------------------------------------- all at once
 
 

@@ -56,6 +56,29 @@ def test_a_log_is_at_rest_when_every_core_has_said_all(world: World) -> None:
     assert log_at_rest(world.state)
 
 
+def test_an_annotation_is_awaited_on_a_pod_that_can_be_read() -> None:
+    """One whose annotations make no sense since says nothing, for as long as that is so."""
+    world = World()
+    world.node("n", cpu=2)
+    uids = world.koordinator("default/train", 3, 3, {"waiting_time_ms": 5_000})
+    world.propose("default/train", dict.fromkeys(uids[:2], "n"))
+    world.judge()
+    world.pass_s(6)
+    while world.judge():
+        pass
+    world.plan()
+    for uid in uids:
+        assert not log_at_rest(world.state)
+        world.append("binder", [ev.TimeoutMarked(pods=((uid, world.version()),))], cause="outcome")
+    for uid in uids[1:]:
+        assert not log_at_rest(world.state)
+        world.says(uid)
+    assert not log_at_rest(world.state)
+    about = {"kind": "Pod", "namespace": "default", "name": uids[0], "uid": uids[0], "resource_version": "9"}
+    world.facts(ev.DeclarationRejected(**about, field="minAvailable", value="abc", expected="a number"))
+    assert log_at_rest(world.state)
+
+
 def test_a_partial_picture_is_never_at_rest() -> None:
     from services.state.fold import State
 
@@ -75,7 +98,6 @@ def test_a_partial_picture_is_never_at_rest() -> None:
         "permitted",
         "lost",
         "evictions",
-        "marks",
         "room_requests",
     ],
 )

@@ -1,6 +1,7 @@
 """Histories in which every bound of the services is met at once: pages, commits, slices and caches have room for next to
-nothing, so that a dozen pods do what otherwise takes a hundred thousand. Seeds before `WIDER_FROM` are
-without all this.
+nothing, so that a dozen pods do what otherwise takes a hundred thousand. In others, or in the same, a decision may say
+next to nothing: it is cut, and goes on when others have spoken; gangs are too large for a commit, wholly or but for some
+of what is optional. Seeds before `WIDER_FROM` are without all this.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from services.binder.service import effects, write_behind
 from services.ingest import normalise
 from services.ingest import service as ingest
 from services.kubernetes.client import Client
-from services.planner import placement
-from services.state import fold, form
+from services.planner import limits, placement
+from services.state import commits, fold, form
 from tests.bounds import FORGETFUL
 from tests.simulation.planting import WIDER_FROM
 
-CRAMPED = 0.25
-"""In how many histories."""
+CRAMPED, TERSE = 0.25, 0.2
+"""In how many histories: all bounds but those of a decision; those of a decision."""
+DECISION_BYTES = (400, 700, 1_200)
+"""What one may say: of a permit of three pods, of one of six, of one of ten or of three small ones."""
 SERVICES: tuple[tuple[Any, str, object], ...] = (
     (Client.pages, "__kwdefaults__", {"limit": 3}),
     (consumer, "PULL_MESSAGES", 5),
@@ -48,16 +51,24 @@ DECIDING: tuple[tuple[Any, str, int], ...] = (
     (deadlock, "ASKED", 1),
 )
 """What a decision, the fold or a digest depends on: the same for who decides again."""
+SAYING: tuple[tuple[Any, str, int], ...] = (
+    (commits, "PODS_SURELY_FIT", 0),
+    (commits, "PODS_NAMED", 2),
+    (limits, "AROUND_BYTES", 100),
+)
+"""What a decision says: the same, too."""
 
 
 @contextmanager
 def cramped(seed: int) -> Iterator[ExitStack]:
     """While a history is made and verified; what is closed before the latter is about what nobody may depend on."""
-    drawn = seed >= WIDER_FROM and random.Random(f"{seed}/cramped").random() < CRAMPED
+    source = random.Random(f"{seed}/cramped")
     with ExitStack() as throughout, ExitStack() as meanwhile:
-        if drawn:
+        if seed >= WIDER_FROM and source.random() < CRAMPED:
             _patch(throughout, DECIDING)
             _patch(meanwhile, (*FORGETFUL, *SERVICES))
+        if seed >= WIDER_FROM and source.random() < TERSE:
+            _patch(throughout, (*SAYING, (commits, "DECISION_BYTES", source.choice(DECISION_BYTES))))
         yield meanwhile
 
 

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from tests.simulation import dlrm, koordinator, upstream, workload
+from tests.simulation import dlrm, koordinator, unreadable, upstream, workload
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
 from tests.simulation.swarm import Swarm
@@ -46,6 +46,8 @@ PACES = {
     ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
+USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3)}
+"""Those that later seeds have besides, and how many of their steps, at least and at most."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -93,10 +95,10 @@ def plan(seed: int, of: str = MIXED) -> Plan:
         coming = random.Random(f"{seed}/coming")
         steps += workload.draw(coming, max(dlrm.COUNT), 0.2, ALL_HERE_S, {"service": 1.0})
         return Plan(seed, steps, faults, of)
-    for users in (koordinator, upstream):
+    for users, drawn in USERS.items():
         if seed >= users.FROM:
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
-            more = workload.draw(source, source.randint(2, 5), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))
+            more = workload.draw(source, source.randint(*drawn), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))
             among = 4 * len(more)
             steps = [*steps[:among:2], *steps[among:], *more]  # each for two others, as it makes more of a history
     return Plan(seed, steps, faults, of)

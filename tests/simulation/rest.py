@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from events import dialects
 from events.dialects import TIMEOUT_ANNOTATION as MARK
 from services.binder.group_status import group_status, where_ended
-from services.console.settled import log_at_rest
+from services.console.settled import log_at_rest, waits_for_mark
 from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
 from services.planner.core import Cycle
@@ -29,7 +29,6 @@ SETTLED = (
     "proposals",
     "permitted",
     "evictions",
-    "marks",
     "lost",
     "nominations",
     "group_nominations",
@@ -131,6 +130,8 @@ def check(witness: Witness, api: Api, since: int) -> None:
     for what in SETTLED:
         if found := getattr(state, what):
             raise Violation(f"at rest, and there are {what}: {found} (7.4, 7.13)")
+    if waits_for_mark(state):
+        raise Violation(f"at rest, and there are marks: {state.marks} (7.4)")
     for claim in state.claims.values():
         if claim.stage != "bound":
             raise Violation(f"{claim} leaks (7.13)")
@@ -182,7 +183,9 @@ def _pods_agree(state: State, api: Api) -> None:
 
 
 def _nodes_agree(state: State, api: Api) -> None:
-    truth = {key[1]: entry.object["metadata"]["uid"] for key, entry in api.nodes.entries.items()}
+    rejected = {one.uid for one in state.rejections.values()}
+    there = {key[1]: entry.object["metadata"]["uid"] for key, entry in api.nodes.entries.items()}
+    truth = {name: uid for name, uid in there.items() if uid not in rejected}
     known = {name: node.fact.uid for name, node in state.nodes.items() if node.fact is not None}
     if truth != known:
         raise Violation(f"the cluster has the nodes {sorted(truth)}, the log {sorted(known)} (7.11)")
@@ -194,6 +197,9 @@ def _nothing_that_fits_waits(state: State) -> None:
         waits = [uid for uid in membership.members(state, group) if state.pods[uid].status == PENDING]
         if not waits or all(state.pods[uid].fact.gated for uid in waits):
             continue
+        cohort = state.cohorts.get(group.cohort)
+        if cohort is not None and cohort.reason == "GangTooLarge":
+            continue  # it depends on where its pods go and on what is kept for them: tried again after `Policy.retry_ms`
         cycle = Cycle(state, state.policy)
         cycle.plan([group])
         if cycle.placed:

@@ -194,7 +194,9 @@ class Witness:
                 )
         for entry in self._cluster.nodes.entries.values():
             _require(
-                entry.revision > self._taken_at or entry.key[1] in self.state.table.rows,
+                entry.revision > self._taken_at
+                or entry.object["metadata"]["uid"] in rejected
+                or entry.key[1] in self.state.table.rows,
                 f"{commit.sequence}: synced, and node {entry.key[1]} is not (section 2)",
             )
 
@@ -202,6 +204,8 @@ class Witness:
         self._touched[event.name] = commit.sequence
         if isinstance(event, ev.NodeObserved):
             self._news(event.uid, msgspec.structs.replace(event, resource_version=""), commit.sequence)
+        else:
+            self._said.pop(event.uid, None)  # one that could not be read for a while may say what it said before
         node = self.state.nodes.get(event.name)
         if node is not None and node.fact is not None:
             self._newer(node.fact.uid, node.fact.resource_version, commit.sequence)

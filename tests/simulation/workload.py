@@ -15,7 +15,7 @@ import msgspec
 
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulation import changes, koordinator, races, upstream
+from tests.simulation import changes, koordinator, races, unreadable, upstream
 from tests.simulation.asks import ASKS, OF_GANGS, PLAIN
 from tests.simulation.planting import WIDER_FROM
 from tests.simulation.told import (
@@ -76,7 +76,7 @@ WEIGHTS = {
 """What happens, and how often against the rest."""
 
 
-ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS
+ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS | unreadable.STEPS
 """Steps that are written elsewhere."""
 
 
