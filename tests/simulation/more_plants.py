@@ -1,5 +1,5 @@
 """More planted bugs: what is read from the cluster and when, edits at a bad moment, nodes that change, host ports,
-bounds that are met at once."""
+bounds that are met at once, what cannot be read for a while."""
 
 from __future__ import annotations
 
@@ -259,6 +259,34 @@ MORE: dict[str, Plant] = {
         "a PodGroup's status that was refused for somebody else's write is left as it stands",
         "services.binder.service.write_behind",
         (("            self._gangs[key] = None  # seen now, written in the next round: as a condition is\n", ""),),
+        first=WIDER_FROM,
+    ),
+    "part of a timeout": Plant(
+        "a gang whose timeout names some of its pods gives everything back with it, and the others never say so",
+        "services.binder.rules.koordinator.unreserve",
+        (
+            (
+                "    return [over, released] if len(pods) <= commits.PODS_NAMED else [over]\n",
+                "    return [over, released]\n",
+            ),
+        ),
+        first=WIDER_FROM,
+    ),
+    "unreadable node kept": Plant(
+        "a node that cannot be read any more is what it was",
+        "services.ingest.differ",
+        (
+            (
+                "            if old is not None:\n                events += self._gone(kind, old.uid, key)\n            return events",
+                "            return events",
+            ),
+        ),
+        first=WIDER_FROM,
+    ),
+    "proposal of any size": Plant(
+        "a planner proposes what no commit takes as a permit",
+        "services.planner.limits",
+        (("    return max(0, taken - commits.DECISION_BYTES)\n", "    return 0\n"),),
         first=WIDER_FROM,
     ),
 }

@@ -27,6 +27,7 @@ EARLY = (
     "node's change missed",
     "preferred is required",
     "first page",
+    "unreadable node kept",
 )
 """Found within a few seeds, whatever else changes: one for each kind of invariant."""
 WITHIN = 24
