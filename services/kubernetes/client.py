@@ -25,7 +25,7 @@ from services.kubernetes.access import Access
 from services.kubernetes.binding import BindResult
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
-from services.kubernetes.objects import Group, Identified, Page, Pod
+from services.kubernetes.objects import Group, Identified, Page, Pod, Written
 from services.kubernetes.resources import Resource
 from services.kubernetes.transport import JSON, REPEATED_WITHIN_S, Answer, Transport, retrying
 
@@ -44,6 +44,7 @@ _page_decoder = msgspec.json.Decoder(Page)
 _pod_decoder = msgspec.json.Decoder(Pod)
 _group_decoder = msgspec.json.Decoder(Group)
 _identified_decoder = msgspec.json.Decoder(Identified)
+_written_decoder = msgspec.json.Decoder(Written)
 _encode = msgspec.json.Encoder().encode
 T = TypeVar("T")
 _backoff = wait_random_exponential(multiplier=0.05, max=2.0)
@@ -205,8 +206,9 @@ class Client(Transport):
         *,
         resource_version: str = "",
         subresource: bool = True,
-    ) -> str:
-        """Merge `status` into a PodGroup's; its resourceVersion now. Without `subresource` the object itself is patched.
+    ) -> Written:
+        """Merge `status` into a PodGroup's; what stands there now. Without `subresource` the object itself is patched;
+        where there is one all the same, the status stays as it was.
 
         Custom resources know no strategic merge: a list in their status is replaced whole. A real API server overlooks
         the UID in the patch of their status: without `resource_version` it may land on a PodGroup that was made anew
@@ -222,7 +224,7 @@ class Client(Transport):
             _encode({"metadata": metadata, "status": status}),
             STRATEGIC_MERGE if resource.built_in else MERGE,
         )
-        return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
+        return _decoded(_written_decoder, request, answer.body)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask once for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: gone."""

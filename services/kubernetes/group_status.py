@@ -1,7 +1,9 @@
 """The status of PodGroups of every API group: where it is written, and how a write is kept from the wrong object.
 
 - Some definitions have no status subresource (Koordinator's, Volcano's). There the status is a field like any other, and
-  the object itself is patched. Discovery tells.
+  the object itself is patched. Discovery tells. It is asked again for a kind that it did not have, and where a write
+  comes to nothing: a definition that is installed or replaced later may have its status elsewhere. To patch the object
+  then succeeds, and leaves the status as it was.
 - The patch of a custom resource's status overlooks the UID. So each carries a resourceVersion: that of the fact, or of
   the write before. When somebody else wrote meanwhile, the object is read, and its UID compared. It is written when the
   caller asks again: a binder that was replaced meanwhile knows so by then, and does not overwrite its successor's word.
@@ -62,7 +64,7 @@ class GroupStatusWriter:
         Raises NotFound, Conflict (somebody else wrote it: ask again in a while), ApiError.
         """
         requests = 0
-        if self._served is None:
+        if self._served is None or not self._served.has(resource):
             self._served = await self._client.discover()
             requests += 1
         at = max(self._versions.get(uid, ""), known, key=version)
@@ -76,18 +78,14 @@ class GroupStatusWriter:
                 raise Conflict(f"get {resource.name} {namespace}/{name}", 409, "Conflict", "somebody else wrote it")
             if isinstance(seen.status.phase, str):
                 status = where.get(seen.status.phase, status)
-        requests += 1
         try:
-            await self._patch(resource, namespace, name, uid, at, status)
+            requests += await self._put(resource, namespace, name, uid, at, status)
         except Conflict:
             seen = await self._look(resource, namespace, name, uid)
             if seen is not None:
                 self._versions[uid] = seen.metadata.resource_version
                 raise
-            requests += 1
-        except NotFound:
-            self._served = None  # it may be the status subresource that is gone
-            raise
+            requests += 2
         return requests, status
 
     async def _look(self, resource: Resource, namespace: str, name: str, uid: str) -> Group | None:
@@ -99,19 +97,54 @@ class GroupStatusWriter:
         self._conditions[uid] = {one["type"]: one for one in conditions if isinstance(one.get("type"), str)}
         return seen
 
-    async def _patch(
+    async def _put(
         self, resource: Resource, namespace: str, name: str, uid: str, at: str, status: Mapping[str, Any]
-    ) -> None:
+    ) -> int:
+        """Write it where it is; requests that it took."""
+        about, missing = (resource, namespace, name, uid, at, status), None
+        by_subresource = self._has_subresource(resource)
+        try:
+            if await self._patch(*about, by_subresource):
+                return 1
+        except NotFound as error:
+            missing = error
+        self._served = await self._client.discover()
+        if self._has_subresource(resource) != by_subresource and self._served.has(resource):
+            await self._patch(*about, not by_subresource)
+            return 3
+        if missing is not None:
+            raise missing
+        return 2
+
+    def _has_subresource(self, resource: Resource) -> bool:
+        return self._served is None or self._served.has(resource, "status")
+
+    async def _patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        at: str,
+        status: Mapping[str, Any],
+        by_subresource: bool,
+    ) -> bool:
+        """Whether the object changed, or says so already."""
         said = dict(status)
         if "conditions" in said:
             standing = self._conditions.get(uid, {})
             said["conditions"] = [_dated(one, standing.get(one["type"])) for one in said["conditions"]]
-        subresource = self._served is None or self._served.has(resource, "status")
-        self._versions[uid] = await self._client.patch_pod_group_status(
-            resource, namespace, name, uid, said, resource_version=at, subresource=subresource
+        written = await self._client.patch_pod_group_status(
+            resource, namespace, name, uid, said, resource_version=at, subresource=by_subresource
         )
+        self._versions[uid] = written.metadata.resource_version
         if "conditions" in said:
             self._conditions[uid] = {one["type"]: one for one in said["conditions"]}
+        return written.metadata.resource_version != at or _says(written.status, said)
+
+
+def _says(standing: object, said: Mapping[str, Any]) -> bool:
+    return isinstance(standing, dict) and all(standing.get(field) == value for field, value in said.items())
 
 
 def _dated(condition: Mapping[str, Any], standing: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -257,6 +257,13 @@ class Group(Object):
     status: GroupStatus = msgspec.field(default_factory=GroupStatus)
 
 
+class Written(Object):
+    """The answer to the patch of a PodGroup's status: what stands there now."""
+
+    metadata: Metadata
+    status: Any = None
+
+
 class WorkloadSpec(Object):
     pod_groups: Any = None
 

@@ -12,6 +12,7 @@ from events.memory import MemoryLog
 from services.binder.service.write_behind import Rate, Rates, WriteBehind
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Conflict, Unreachable
+from services.kubernetes.objects import Metadata, Written
 from tests.world import World
 
 
@@ -58,14 +59,14 @@ class Client:
         metadata = SimpleNamespace(uid=f"pg-{name}", resource_version=at)
         return SimpleNamespace(metadata=metadata, status=SimpleNamespace(phase=self.stands, conditions=()))
 
-    async def patch_pod_group_status(self, *about: Any, resource_version: str, **_: Any) -> str:
+    async def patch_pod_group_status(self, *about: Any, resource_version: str, **_: Any) -> Written:
         self._answer()
         if self.elsewhere and resource_version != self.elsewhere:
             raise Conflict("write", 409, "Conflict", "the object has been modified")
         self.phases.append(about[4].get("phase", "as it was"))
         self.version += 1
         self.groups[about[2]] = str(self.version)
-        return str(self.version)
+        return Written(Metadata(resource_version=str(self.version)))
 
     async def create_event(self, name: str, regarding: Any, **_: Any) -> None:
         await asyncio.sleep(0)

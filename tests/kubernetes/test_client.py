@@ -347,9 +347,9 @@ async def test_conditions_are_merged_by_type(cluster: SimulatedCluster, client: 
 async def test_pod_group_status(cluster: SimulatedCluster, client: Client) -> None:
     uid = cluster.create(pod_group("g", 3))["metadata"]["uid"]
     status = {"phase": "Scheduling", "scheduled": 2}
-    version = await client.patch_pod_group_status(POD_GROUPS, "default", "g", uid, status)
+    written = await client.patch_pod_group_status(POD_GROUPS, "default", "g", uid, status)
     after = cluster.get("PodGroup", "g", "default")
-    assert after["metadata"]["resourceVersion"] == version
+    assert (after["metadata"]["resourceVersion"], status) == (written.metadata.resource_version, written.status)
     assert after["status"] == {"phase": "Scheduling", "scheduled": 2}
     assert after["spec"] == {"minMember": 3}
     with pytest.raises(Conflict):

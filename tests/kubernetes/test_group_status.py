@@ -205,18 +205,47 @@ async def test_a_look_before_the_first_word_overwrites_nobodys_either(
     assert (await writer.write(NATIVE, *about, scheduled("False")))[0] == 1
 
 
-async def test_a_status_subresource_that_went_is_noticed(cluster: SimulatedCluster, client: Client) -> None:
+@pytest.mark.parametrize("comes", [False, True], ids=["goes", "comes"])
+async def test_a_status_subresource_that_goes_or_comes_is_noticed(
+    cluster: SimulatedCluster, client: Client, comes: bool
+) -> None:
+    """One write was lost where it went, and all behind it where it came: the object takes them, and keeps its status."""
     writer = GroupStatusWriter(client)
-    metadata = cluster.create(pod_group("g", 3))["metadata"]
-    await writer.write(POD_GROUPS, "default", "g", metadata["uid"], metadata["resourceVersion"], {"running": 1})
+    for with_status in (not comes, comes):
+        cluster.uninstall()
+        cluster.install(pod_groups_crd(POD_GROUPS.api_version, status=with_status))
+        metadata = cluster.create(pod_group("g", 3))["metadata"]
+        about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+        took = [(await writer.write(POD_GROUPS, *about, {"running": count}))[0] for count in (1, 2)]
+        assert took == ([2, 1] if with_status != comes else [3, 1])
+        assert cluster.get("PodGroup.scheduling.x-k8s.io", "g", "default")["status"] == {"running": 2}
+
+
+async def test_a_kind_that_was_installed_later_has_its_status_where_it_has_it(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    """What was discovered before lacks it: its status was patched into the object, which took that and kept its own."""
     cluster.uninstall()
-    cluster.install(pod_groups_crd(POD_GROUPS.api_version, status=False))
+    writer, other = GroupStatusWriter(client), cluster.create(volcanos("g"))["metadata"]
+    await writer.write(WITHOUT, "default", "g", other["uid"], other["resourceVersion"], {"running": 1})
+    cluster.install()
     metadata = cluster.create(pod_group("g", 3))["metadata"]
     about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    assert (await writer.write(POD_GROUPS, *about, {"running": 1}))[0] == 2, "discovery"
+    assert cluster.get("PodGroup.scheduling.x-k8s.io", "g", "default")["status"] == {"running": 1}
+
+
+async def test_a_pod_group_that_is_gone_is_not_found_and_one_that_says_so_already_is_not_asked_about(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    writer = GroupStatusWriter(client)
+    metadata = cluster.create(volcanos("g"))["metadata"]
+    about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    took = [(await writer.write(WITHOUT, *about, {"running": 1}))[0] for _ in range(3)]
+    assert took == [2, 1, 1]
+    cluster.delete("PodGroup.scheduling.volcano.sh", "g", "default")
     with pytest.raises(NotFound):
-        await writer.write(POD_GROUPS, *about, {"running": 2})
-    await writer.write(POD_GROUPS, *about, {"running": 2})
-    assert cluster.get("PodGroup.scheduling.x-k8s.io", "g", "default")["status"] == {"running": 2}
+        await writer.write(WITHOUT, *about, {"running": 2})
 
 
 async def test_kubernetes_own_conditions_keep_the_time_at_which_they_changed(

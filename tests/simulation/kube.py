@@ -201,6 +201,11 @@ class ApiServer:
     def _start(self) -> None:
         self.up = True
 
+    def withdraw(self, collection: Collection) -> None:
+        """It is served no more: its watches end."""
+        for watch in [watch for watch in self.watches if watch.collection is collection]:
+            watch.end()
+
     def drop_history(self) -> None:
         """Watches that resume from before get 410, and so do continued lists."""
         self.lists.drop()

@@ -277,8 +277,8 @@ MORE: dict[str, Plant] = {
         "services.ingest.differ",
         (
             (
-                "            if old is not None:\n                events += self._gone(kind, old.uid, key)\n            return events",
-                "            return events",
+                "                events += self._gone(kind, old.uid, key)\n            return events",
+                "                pass\n            return events",
             ),
         ),
         first=WIDER_FROM,
@@ -287,6 +287,39 @@ MORE: dict[str, Plant] = {
         "a planner proposes what no commit takes as a permit",
         "services.planner.limits",
         (("    return max(0, taken - commits.DECISION_BYTES)\n", "    return 0\n"),),
+        first=WIDER_FROM,
+    ),
+    "kinds as they were": Plant(
+        "what the API server served when it was asked counts, whatever is installed later",
+        "services.kubernetes.group_status",
+        (
+            (
+                "        if self._served is None or not self._served.has(resource):\n",
+                "        if self._served is None:\n",
+            ),
+            (
+                "        self._served = await self._client.discover()\n        if self._has",
+                "        self._served = None\n        if False and self._has",
+            ),
+        ),
+        first=WIDER_FROM,
+    ),
+    "kind gone unnoticed": Plant(
+        "PodGroups of a kind that is served no more stay as they were",
+        "services.ingest.service",
+        (
+            (
+                "                    self.gather.add(self.core.vanished(name))\n            await self._asked.wait()\n",
+                "                    pass\n            await self._asked.wait()\n",
+            ),
+        ),
+        (
+            (
+                "services.ingest.service",
+                "        self.gather.add(self.core.vanished(name))\n        return None",
+                "        return None",
+            ),
+        ),
         first=WIDER_FROM,
     ),
 }

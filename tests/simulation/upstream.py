@@ -45,7 +45,7 @@ def _around(workload: Workload, declare: Callable[[], None], pods: Callable[[], 
 
 def _declare(workload: Workload, where: tuple[str, str, str], kind: str, name: str, spec: Spec) -> None:
     """It is there with this spec from now on."""
-    collection = workload.api.by_path[where]
+    collection = workload.served(where)
     if (workload.namespace, name) in collection.entries:
         workload.api.patch(collection, workload.namespace, name, {"spec": spec}, MERGE, "")
     else:
@@ -135,13 +135,12 @@ def goes(workload: Workload) -> None:
     """Whichever is there, while its pods stay."""
     where, name = _any(workload)
     if name:
-        workload.api.delete(workload.api.by_path[where], workload.namespace, name)
+        workload.api.delete(workload.served(where), workload.namespace, name)
 
 
 def _any(workload: Workload) -> tuple[tuple[str, str, str], str]:
-    there = [
-        (where, key[1]) for where in (KUBE_BATCH, NATIVE, WORKLOADS) for key in workload.api.by_path[where].entries
-    ]
+    served = [where for where in (KUBE_BATCH, NATIVE, WORKLOADS) if where in workload.api.by_path]
+    there = [(where, key[1]) for where in served for key in workload.served(where).entries]
     return workload.random.choice(there) if there else (NATIVE, "")
 
 

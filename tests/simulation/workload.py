@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from services.simulator import errors
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulation import changes, koordinator, races, unreadable, upstream
+from tests.simulation import changes, kinds, koordinator, races, unreadable, upstream
 from tests.simulation.asks import ASKS, OF_GANGS, PLAIN
 from tests.simulation.planting import WIDER_FROM
 from tests.simulation.told import (
@@ -76,7 +77,7 @@ WEIGHTS = {
 """What happens, and how often against the rest."""
 
 
-ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS | unreadable.STEPS
+ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS | unreadable.STEPS | kinds.STEPS
 """Steps that are written elsewhere."""
 
 
@@ -272,7 +273,7 @@ class Workload:
         name, pods, of = f"g{rnd.randrange(GANGS)}", rnd.randint(2, 6), rnd.randrange(OF_GANGS)
         first = rnd.random() < 0.5
         if first:
-            self._declare(name, pods)
+            self.attempt(self._declare, name, pods)
         for _ in range(pods):
             self.pod({POD_GROUP: name}, of=of)
         if not first:
@@ -309,7 +310,7 @@ class Workload:
         self.attempt(self._volcanos, name, spec)
 
     def _volcanos(self, name: str, spec: Object) -> None:
-        collection = self.api.by_path[VOLCANO]
+        collection = self.served(VOLCANO)
         if (self.namespace, name) in collection.entries:
             self.patch(collection, self.namespace, name, {"spec": {"minTaskMember": None, **spec}})
         else:
@@ -341,7 +342,8 @@ class Workload:
 
     def minimum_moves(self, *, of: str = "") -> None:
         """Of a PodGroup that is there, or of the gang `of`, if one declares it: one more, or one fewer."""
-        there = [(one, key) for one in (self.declarations, self.api.by_path[VOLCANO]) for key in one.entries]
+        declaring = [self.served(path) for path in (self.pod_groups, VOLCANO) if path in self.api.by_path]
+        there = [(one, key) for one in declaring for key in one.entries]
         named = [(one, key) for one, key in there if of in ("", key[1])]
         if named:
             declared, key = self.random.choice(named)
@@ -356,7 +358,13 @@ class Workload:
 
     @property
     def declarations(self) -> Any:
-        return self.api.by_path[self.pod_groups]
+        return self.served(self.pod_groups)
+
+    def served(self, path: tuple[str, str, str]) -> Any:
+        """The objects of a kind. Raises ApiError 404 while it is not served."""
+        if path not in self.api.by_path:
+            raise errors.no_such_resource()
+        return self.api.by_path[path]
 
     def member(self) -> None:
         """Another pod for a gang that is there: a replacement or a latecomer."""

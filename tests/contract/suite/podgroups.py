@@ -31,6 +31,7 @@ async def test_a_podgroups_status_is_merged_by_itself(crd: Client) -> None:
     assert patched["status"] == {"phase": "Scheduled", "scheduled": 3, "running": 1}
     same = (await crd.patch(f"{crd.podgroups}/g/status", {"status": {"running": 1}})).ok()
     assert same["metadata"]["resourceVersion"] == patched["metadata"]["resourceVersion"]
+    assert (await crd.patch(f"{crd.podgroups}/g", {"status": {"running": 2}})).ok() == same
     patched = (await crd.patch(f"{crd.podgroups}/g", {"spec": {"minMember": 4}, "status": {"running": 2}})).ok()
     assert patched["spec"]["minMember"] == 4
     assert patched["status"]["running"] == 1

@@ -1,0 +1,54 @@
+"""Kinds that are not served for a while: an operator is uninstalled, its CustomResourceDefinition goes with all its
+PodGroups, and most come again. Seeds before `FROM` are without this.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.planting import WIDER_FROM
+from tests.simulation.told import Object
+
+if TYPE_CHECKING:
+    from tests.simulation.workload import Workload
+
+FROM = WIDER_FROM
+WEIGHTS = {"kind_goes": 1.0}
+DEFINITIONS = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+INSTALLED_AGAIN, WITHIN_S = 0.8, (0.2, 10.0)
+"""How many are, and when."""
+
+
+def kind_goes(workload: Workload) -> None:
+    """One that is in use, if any is. Its objects are deleted one by one before, or are gone with it without a word."""
+    rnd, api = workload.random, workload.api
+    definitions = api.by_path[DEFINITIONS]
+    served = {key[1]: _collection(workload, entry.object) for key, entry in sorted(definitions.entries.items())}
+    used = [name for name, collection in served.items() if collection.entries]
+    if not served:
+        return
+    name = rnd.choice(used or list(served))
+    crd, collection = definitions.entries["", name].object, served[name]
+    if rnd.random() < 0.5:
+        for key in list(collection.entries):
+            api.delete(collection, *key)
+    api.delete(definitions, "", name)
+    workload.server.withdraw(collection)
+    if rnd.random() < INSTALLED_AGAIN:
+        new: Object = {
+            "apiVersion": "/".join(DEFINITIONS[:2]),
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": name},
+        }
+        new["spec"] = copy.deepcopy(crd["spec"])
+        workload.server.loop.after(rnd.uniform(*WITHIN_S), workload.attempt, api.apply_new, new)
+
+
+def _collection(workload: Workload, crd: Object) -> Any:
+    spec = crd["spec"]
+    return workload.served((spec["group"], spec["versions"][0]["name"], spec["names"]["plural"]))
+
+
+STEPS: dict[str, Callable[[Workload], None]] = {"kind_goes": kind_goes}
