@@ -11,7 +11,7 @@ from events.envelope import decode
 from events.memory import MemoryLog
 from services.binder.service.write_behind import Rate, Rates, WriteBehind
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import Conflict, Unreachable
+from services.kubernetes.errors import Conflict, Forbidden, Unreachable
 from services.kubernetes.objects import Metadata, Written
 from tests.world import World
 
@@ -26,7 +26,7 @@ class Client:
         self.events: list[str] = []
         self.phases: list[str] = []
         self.version = 1_000
-        self.away = False
+        self.away = self.forbids = False
         self.elsewhere = ""
         """The resourceVersion of pods and PodGroups, when somebody else wrote them."""
         self.stands = ""
@@ -76,6 +76,8 @@ class Client:
     def _answer(self) -> None:
         if self.away:
             raise Unreachable("write", "ClientConnectorError", "connection refused", sent=False)
+        if self.forbids:
+            raise Forbidden("write", 403, "Forbidden", "no such permission")
 
 
 def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:

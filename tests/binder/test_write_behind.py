@@ -14,7 +14,7 @@ import pytest
 import events as ev
 from services.binder.service import write_behind
 from services.binder.service.write_behind import Rate, Write
-from services.kubernetes.errors import Forbidden, NotFound
+from services.kubernetes.errors import NotFound
 from tests.binder.behind import Client, Reader, behind, notice, said
 from tests.waiting import until
 from tests.world import World
@@ -120,17 +120,31 @@ async def test_what_is_gone_costs_a_request_and_no_warning(world: World, caplog:
     assert not caplog.records
 
 
-async def test_a_refusal_for_good_is_not_said_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    writer, _ = behind(world, Client())
-
-    async def forbidden() -> int:
-        raise Forbidden("patch", 403, "Forbidden", "no")
-
-    assert await writer._write(write_behind.Write(forbidden, lambda: None)) == 1
+async def test_what_was_refused_for_good_is_written_once_more_later_but_no_event(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A role that lacked a permission got it: no fact says so, and a gang that runs has nothing new for hours."""
+    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
+    monkeypatch.setattr(write_behind, "AGAIN_S", 0.02)
+    monkeypatch.setattr(write_behind, "REFUSED_TIMES", 3)
+    world, client = World(), Client()
+    world.node("n0", cpu=2)
+    world.pod_group("train", 1)
+    world.pod("train-0", "train")
+    world.pod("waits", cpu=200)
+    world.settle()
+    writer, outcomes = behind(world, client)
+    notice(writer, world)
+    client.forbids = True
+    running = asyncio.create_task(writer.run())
+    refused = "written behind, and refused: write: 403 Forbidden: no such permission"
+    await until(lambda: len(writer._refused) == 2 and caplog.text.count(refused) >= 3)
     assert not writer._failed
-    assert [record.getMessage() for record in caplog.records] == [
-        "written behind, and refused: patch: 403 Forbidden: no"
-    ]
+    client.forbids = False
+    await until(lambda: bool(client.phases and outcomes))
+    running.cancel()
+    assert (client.phases, client.conditions) == (["Running"], ["waits"])
+    assert client.events == ["waits"], "with its condition; the one on the pod that is bound was refused"
 
 
 async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) -> None:

@@ -180,6 +180,8 @@ class Draw(NamedTuple):
 WRITERS = ("ingest", "planner.a", "planner.b", "binder")
 DECIDERS = WRITERS[1:]
 PLANNERS = ("planner.a", "planner.b")
+READERS = ("ingest", "binder")
+"""Who speaks to the API server."""
 LOG = ("append",)
 PROPOSAL = ("proposal",)
 BEFORE = ("member goes", "minimum rises", "minimum moves", "room taken")
@@ -266,6 +268,16 @@ DRAWS = (
     Draw(2, "older version", slots=DECIDERS, what=UNKNOWN),
 )
 """What faults are drawn from."""
+
+
+WIDER = (
+    Draw(3, "unwelcome", slots=READERS, for_s=(0.5, 10.0), codes=(401, 403)),
+    Draw(2, "unwelcome", slots=READERS, for_s=(0.5, 15.0), codes=(401, 403), what=(*EFFECTS, "get", "list", "watch")),
+    Draw(2, "refused", ASKED, codes=(401, 403), times=4),
+    Draw(2, "refused", LOG, codes=(10023, 10077), times=8),
+)
+"""And what later seeds have besides: tokens and permissions that somebody takes away and gives back; a log without
+room."""
 
 
 def draw(

@@ -34,6 +34,7 @@ from tests.simulation.processes import Process
 TIMEOUT_S = 30.0
 """After this long without an answer Muster's client gives up a request."""
 REASONS = {
+    401: ("Unauthorized", "Unauthorized"),
     403: ("Forbidden", 'admission webhook "no.example" denied the request'),
     410: ("Expired", "too old resource version"),
     429: ("TooManyRequests", "too many requests"),
@@ -168,6 +169,8 @@ class ApiServer:
         self.up = True
         self.refused: dict[tuple[str, str], float] = {}
         """What a webhook refuses (bind, evict, patch) of which pod, and until when."""
+        self.unwelcome: dict[tuple[str, str], tuple[int, float]] = {}
+        """(whose, what; empty: all) → how it is refused, and until when: his token or a permission is taken away."""
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(EPOCH_NS / 1e9 + self.loop.now_s - START_S, UTC)
@@ -201,6 +204,10 @@ class ApiServer:
     def _start(self) -> None:
         self.up = True
 
+    def turn_away(self, slot: str, what: str, code: int, for_s: float) -> None:
+        """Whoever has the slot is refused all, or what he asks of one kind."""
+        self.unwelcome[slot, what] = (code, self.loop.now_s + for_s)
+
     def withdraw(self, collection: Collection) -> None:
         """It is served no more: its watches end."""
         for watch in [watch for watch in self.watches if watch.collection is collection]:
@@ -222,9 +229,15 @@ class ApiServer:
             asked.fail(0.001, sent=False)
         elif self.refused.get((on, name), 0.0) > self.loop.now_s:
             asked.refuse(403)
+        elif code := self._unwelcome(process, on):
+            asked.refuse(code)
         else:
             self.faults.send(on, asked)
         return await asked.answer
+
+    def _unwelcome(self, process: Process, on: str) -> int:
+        found = [self.unwelcome.get((process.slot, what), (0, 0.0)) for what in ("", on)]
+        return next((code for code, until_s in found if until_s > self.loop.now_s), 0)
 
     def awaited_by(self, processes: list[Process]) -> bool:
         """Whether one of these waits for an answer: what he does next depends on it."""

@@ -9,6 +9,7 @@ import msgspec
 from tests.simulation import dlrm, kinds, koordinator, unreadable, upstream, workload
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
+from tests.simulation.planting import WIDER_FROM
 from tests.simulation.swarm import Swarm
 from tests.simulation.workload import Step, Workload
 
@@ -48,6 +49,8 @@ PACES = {
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
 USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2)}
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
+WIDER = (0, 2)
+"""Faults of that table, at least and at most."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -101,4 +104,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
             more = workload.draw(source, source.randint(*drawn), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))
             among = 4 * len(more)
             steps = [*steps[:among:2], *steps[among:], *more]  # each for two others, as it makes more of a history
+    if seed >= WIDER_FROM:
+        source = random.Random(f"{seed}/wider")
+        faults += faulty.draw(source, source.randint(*WIDER), 0.5, pace.trouble_s, faulty.WIDER)
     return Plan(seed, steps, faults, of)

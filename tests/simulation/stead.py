@@ -40,7 +40,9 @@ RENEW_AFTER_S = 13.0
 """Instead of hours: an idle writer renews its subject in nearly every history."""
 LOOK_AT_LEASES_EVERY_S = 1.0
 WRITE_BEHIND_EVERY_S = 1.0
-"""Four and two times as seldom as the binder does: a fifth of a quiet history's cost."""
+REFUSED_TIMES = 2
+"""Four and two times as seldom as the binder does: a fifth of a quiet history's cost. What was refused for good is tried
+again after half a minute instead of five."""
 
 
 class _Known(Decider):
@@ -105,6 +107,7 @@ def simulated(loop: VirtualLoop, seed: int, supervisor: Supervisor, tried: Count
             (binder, "Decider", _Known),
             (binder, "WATCH_S", LOOK_AT_LEASES_EVERY_S),
             (write_behind, "ROUND_S", WRITE_BEHIND_EVERY_S),
+            (write_behind, "REFUSED_TIMES", REFUSED_TIMES),
             (writer, "RENEW_AFTER_S", RENEW_AFTER_S),
             (fold, "decode_events", reading.events),
             (fold, "header_of", reading.header),

@@ -101,6 +101,7 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "policy changed": lambda world, _: world.set_policy(world.any_policy()),
     "double": lambda world, fault: world.supervisor.double(fault.slot, fault.for_s),
     "join": lambda world, fault: world.supervisor.join(fault.what, fault.for_s),
+    "unwelcome": lambda world, fault: world.kube.turn_away(fault.slot, fault.what, fault.code, fault.for_s),
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
     "history dropped": lambda world, _: world.kube.drop_history(),
     "snapshot damaged": lambda world, _: world.broker.bucket.damage(world.source),

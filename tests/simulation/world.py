@@ -33,7 +33,7 @@ from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
 from tests.simulation.processes import Process
-from tests.simulation.stead import simulated
+from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
 from tests.simulation.witness import Violation, Witness
 from tests.simulation.workload import Step
@@ -206,8 +206,9 @@ class World:
             await self._rest()
             begin_s += PEACE_S
         if self.broker.first > 1:
+            first = self.broker.first  # a purge that was asked for before may come meanwhile
             report = await self.supervisor.child("verify")
-            rest.purged_verified(report, self.broker.first, self.broker.bucket.denied)
+            rest.purged_verified(report, first, self.broker.bucket.denied)
 
     async def _users_act(self, begin_s: float, end_s: float) -> None:
         """What they do in this time of the plan begins now."""
@@ -224,6 +225,7 @@ class World:
         self.calm, self._calm_s = True, self.loop.now_s
         self.faults.lift()
         self.kube.refused.clear()
+        self.kube.unwelcome.clear()
         for watch in self.kube.watches:
             watch.lag_s = 0.0
         self.supervisor.heal()
@@ -241,7 +243,7 @@ class World:
                 rest.nothing_is_misread(self.witness.state, self.kube)
                 binder = self.supervisor.leases.holders["binder"]
                 if found := rest.misleading_pod_group(self.witness.state, self.kube, binder):
-                    if self.loop.now_s - self._calm_s < AGAIN_S + QUIET_S:
+                    if self.loop.now_s - self._calm_s < AGAIN_S * REFUSED_TIMES + QUIET_S:
                         continue  # a write that failed at the end of trouble is written once more
                     raise Violation(found)
                 self._rested_at = self.witness.state.sequence

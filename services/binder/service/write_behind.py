@@ -7,6 +7,7 @@ change that was overtaken costs nothing.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import OrderedDict, deque
@@ -36,6 +37,8 @@ OVERDUE_S = 5.0
 AGAIN_S = 15.0
 """How often what failed, and may be answered otherwise later, is tried again: an API server that restarts takes seconds,
 and an object that always fails must not hold up every round."""
+REFUSED_TIMES = 20
+"""After so many times as long what was refused for good is: a permission may be granted, a definition be replaced."""
 EVENTS_KEPT = 20_000
 BURST_WRITES = 50.0
 SPARE = 64
@@ -85,6 +88,8 @@ class Write(NamedTuple):
     """Returns how many requests it took."""
     again: Callable[[], None]
     """Puts it back into its queue."""
+    lasting: bool = True
+    """Whether it is still worth writing minutes after it was refused. A Kubernetes event is not."""
 
 
 class WriteBehind:
@@ -136,6 +141,8 @@ class WriteBehind:
         self._statuses = GroupStatusWriter(client)
         self._failed: deque[Callable[[], None]] = deque(maxlen=EVENTS_KEPT)
         """What puts back into their queues the writes that failed, and may not fail later."""
+        self._refused: deque[Callable[[], None]] = deque(maxlen=EVENTS_KEPT)
+        """And those that were refused for good, as far as the API server knew."""
 
     # ---------------------------------------------------------------------------------------------------------- notice
 
@@ -246,10 +253,11 @@ class WriteBehind:
             queues.create_task(self._now_and_then(self._mark_rate, self._due_marks, self._report_marks))
             queues.create_task(self._now_and_then(self._event_rate, self._due_events))
             queues.create_task(self._now_and_then(self._waiting_rate, self._due_conditions, self._report_conditions))
-            while True:
+            for rounds in itertools.count(1):
                 await asyncio.sleep(AGAIN_S)
-                while self._failed:
-                    self._failed.popleft()()
+                _put_back(self._failed)
+                if rounds % REFUSED_TIMES == 0:
+                    _put_back(self._refused)
 
     async def _now_and_then(
         self, rate: Rate, due: Callable[[int], Iterator[Write]], report: Callable[[], None] | None = None
@@ -304,7 +312,7 @@ class WriteBehind:
     def _due_events(self, most: int) -> Iterator[Write]:
         for _ in range(min(most, len(self._events))):
             event = self._events.popleft()
-            yield Write(partial(self._write_event, event), partial(self._events.append, event))
+            yield self._of_event(event)
 
     def _due_conditions(self, most: int) -> Iterator[Write]:
         """Conditions that the log does not know as written yet."""
@@ -340,6 +348,8 @@ class WriteBehind:
             logger.warning("written behind, and refused: %s", error)
             if error.retryable:
                 self._failed.append(write.again)
+            elif write.lasting:
+                self._refused.append(write.again)
             return 1
 
     async def _write_condition(self, uid: str, due: Condition) -> int:
@@ -373,7 +383,7 @@ class WriteBehind:
             self._told.clear()
         self._told[pod.group, due.said] = uid
         event = failed_scheduling(fact, due.message)
-        return 1 + await self._write(Write(partial(self._write_event, event), partial(self._events.append, event)))
+        return 1 + await self._write(self._of_event(event))
 
     def _has_event(self, group: str, said: str) -> bool:
         """Whether a pod of the group that still waits has it: with the pod it is gone for users, too."""
@@ -430,6 +440,9 @@ class WriteBehind:
         named = {"uid": uid, "namespace": pod.fact.namespace, "name": pod.fact.name}
         self._decider.report(ev.TimeoutMarkFailed(**named, message=message))
 
+    def _of_event(self, event: KubernetesEvent) -> Write:
+        return Write(partial(self._write_event, event), partial(self._events.append, event), lasting=False)
+
     async def _write_event(self, event: KubernetesEvent) -> int:
         await self._client.create_event(
             event.name,
@@ -466,3 +479,8 @@ NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
 
 def _put(queue: Queue, key: str) -> None:
     queue[key] = None
+
+
+def _put_back(waiting: deque[Callable[[], None]]) -> None:
+    while waiting:
+        waiting.popleft()()
