@@ -9,14 +9,16 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, shorten, versions
-from tests.simulation.faults import DRAWS
+from tests.simulation.faults import DRAWS, WIDER, Draw
 from tests.simulation.plan import DLRM, EVENTS, FAULTS, Outcome, Plan, plan
+from tests.simulation.planting import WIDER_FROM
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
@@ -82,10 +84,11 @@ def test_versions_are_switched_in_the_middle_and_are_not_while_somebody_lacks_th
     assert _tried(range(versions.FROM, versions.FROM + 20), wanted) == wanted
 
 
-def test_every_kind_of_fault_strikes() -> None:
+@pytest.mark.parametrize(("rows", "first"), [(DRAWS, 0), (WIDER, WIDER_FROM)], ids=["of all", "of later seeds"])
+def test_every_kind_of_fault_strikes(rows: Sequence[Draw], first: int) -> None:
     """One that is drawn and never hits anything would look like one that does no harm."""
-    never = {(row.kind, row.on) for row in DRAWS}
-    for outcome in histories(range(60)):
+    never = {(row.kind, row.on) for row in rows}
+    for outcome in histories(range(first, first + 60)):
         never = {(kind, ons) for kind, ons in never if not any(f"{on} {kind}".strip() in outcome.faults for on in ons)}
         if not never:
             break
