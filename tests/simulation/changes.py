@@ -28,9 +28,8 @@ def delete(workload: Workload) -> None:
 def delete_gang(workload: Workload) -> None:
     pod = workload.pick(lambda pod: bool(gang_of(pod)))
     if pod is not None:
-        for key, entry in list(workload.api.pods.entries.items()):
-            if gang_of(entry.object) == gang_of(pod):
-                workload.api.delete(workload.api.pods, *key)
+        for other in [other for other in workload.pods() if gang_of(other) == gang_of(pod)]:
+            workload.api.delete(workload.api.pods, workload.namespace, other["metadata"]["name"])
 
 
 def replaced(workload: Workload) -> None:

@@ -1,5 +1,5 @@
 """Kinds that are not served for a while: an operator is uninstalled, its CustomResourceDefinition goes with all its
-PodGroups, and most come again. Seeds before `FROM` are without this.
+PodGroups, and most come again; a namespace goes in the same way. Seeds before `FROM` are without this.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.planting import WIDER_FROM
-from tests.simulation.told import Object
+from tests.simulation.told import ANOTHER_NAMESPACE, Object
 
 if TYPE_CHECKING:
     from tests.simulation.workload import Workload
 
 FROM = WIDER_FROM
-WEIGHTS = {"kind_goes": 1.0}
+WEIGHTS = {"kind_goes": 1.0, "namespace_goes": 0.5}
 DEFINITIONS = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 INSTALLED_AGAIN, WITHIN_S = 0.8, (0.2, 10.0)
 """How many are, and when."""
@@ -51,4 +51,13 @@ def _collection(workload: Workload, crd: Object) -> Any:
     return workload.served((spec["group"], spec["versions"][0]["name"], spec["names"]["plural"]))
 
 
-STEPS: dict[str, Callable[[Workload], None]] = {"kind_goes": kind_goes}
+def namespace_goes(workload: Workload) -> None:
+    """The other one, with everything in it."""
+    rnd, api, name = workload.random, workload.api, ANOTHER_NAMESPACE
+    api.delete(api.by_path["", "v1", "namespaces"], "", name)
+    if rnd.random() < INSTALLED_AGAIN:
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        workload.server.loop.after(rnd.uniform(*WITHIN_S), workload.attempt, api.apply_new, made)
+
+
+STEPS: dict[str, Callable[[Workload], None]] = {"kind_goes": kind_goes, "namespace_goes": namespace_goes}

@@ -54,7 +54,7 @@ def roles(workload: Workload) -> None:
     """A group of gangs, each with a mode, a policy and a waiting time of its own."""
     rnd = workload.random
     names, of = rnd.sample(NAMES, rnd.choice([2, 2, 3])), rnd.randrange(PLAIN)
-    group = json.dumps([f"default/{name}" for name in names])
+    group = json.dumps([f"{workload.namespace}/{name}" for name in names])
     for name in names:
         pods = rnd.randint(1, 3)
         told = _declared(rnd, name, pods, groups=group)
@@ -75,7 +75,7 @@ def waves(workload: Workload) -> None:
 
     wave(pods)
     for _ in range(rnd.randint(1, 2)):
-        workload.server.loop.after(rnd.uniform(1.0, 6.0), wave, rnd.randint(1, pods))
+        workload.server.loop.after(rnd.uniform(1.0, 6.0), workload.attempt, wave, rnd.randint(1, pods))
 
 
 def rivals(workload: Workload) -> None:
@@ -84,7 +84,7 @@ def rivals(workload: Workload) -> None:
     _scarce_nodes(workload)
     for pod in _pods(workload):
         if SCARCE in pod["spec"]["containers"][0].get("resources", {}).get("requests", {}):
-            workload.api.delete(workload.api.pods, "default", pod["metadata"]["name"])
+            workload.api.delete(workload.api.pods, pod["metadata"]["namespace"], pod["metadata"]["name"])
     for _ in range(2):
         ends = {"muster.dev/duration-ms": str(rnd.randrange(3_000, 5_000)), "muster.dev/exit-code": "0"}
         _scarce_pod(workload, ends)
@@ -92,7 +92,9 @@ def rivals(workload: Workload) -> None:
     more: list[dict[str, Any]] = [{}, {"priorityClassName": "high", "priority": 10}]
     for name, spec, from_s in zip(names, more, (1.0, 1.5), strict=True):
         told = _declared(rnd, name, 3, **of_both, mode="NonStrict" if rnd.random() < 0.9 else "Strict")
-        workload.server.loop.after(from_s + rnd.uniform(0.0, 0.7), _scarce_gang, workload, told, 3, spec)
+        workload.server.loop.after(
+            from_s + rnd.uniform(0.0, 0.7), workload.attempt, _scarce_gang, workload, told, 3, spec
+        )
 
 
 def impatient(workload: Workload) -> None:
@@ -104,7 +106,7 @@ def impatient(workload: Workload) -> None:
     _scarce_gang(workload, told, pods, {})
     if rnd.random() < 0.8:
         what = rnd.choice(list(ACTS))
-        workload.server.loop.after(rnd.uniform(2.5, 8.0), _act, workload, name, what)
+        workload.server.loop.after(rnd.uniform(2.5, 8.0), _act, workload, workload.namespace, name, what)
 
 
 def user_acts(workload: Workload) -> None:
@@ -112,7 +114,8 @@ def user_acts(workload: Workload) -> None:
     found = [pod for pod in _pods(workload) if timed_out(pod)]
     if found:
         pod = workload.random.choice(found)
-        _act(workload, _told(pod, "name"), workload.random.choice(list(ACTS)))
+        home = pod["metadata"]["namespace"]
+        _act(workload, home, _told(pod, "name"), workload.random.choice(list(ACTS)))
 
 
 STEPS: dict[str, Callable[[Workload], None]] = {
@@ -132,15 +135,15 @@ ACTS: dict[str, Callable[[dict[str, Any]], dict[str, str | None] | None]] = {
 """What a user does to each pod of a gang that has timed out: annotations that are changed, or None: it is deleted."""
 
 
-def _act(workload: Workload, gang: str, what: str) -> None:
-    api = workload.api
-    for pod in [pod for pod in _pods(workload) if _told(pod, "name") == gang and timed_out(pod)]:
+def _act(workload: Workload, namespace: str, gang: str, what: str) -> None:
+    api, here = workload.api, [pod for pod in _pods(workload) if pod["metadata"]["namespace"] == namespace]
+    for pod in [pod for pod in here if _told(pod, "name") == gang and timed_out(pod)]:
         name, change = pod["metadata"]["name"], ACTS[what](pod)
         try:
             if change is None:
-                api.delete(api.pods, "default", name)
+                api.delete(api.pods, namespace, name)
             else:
-                api.patch(api.pods, "default", name, {"metadata": {"annotations": change}}, MERGE, "")
+                api.patch(api.pods, namespace, name, {"metadata": {"annotations": change}}, MERGE, "")
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

@@ -40,6 +40,8 @@ def race(workload: Workload, kind: str, name: str) -> None:
     elif kind in OF_COMMITS:
         workload.attempt(OF_COMMITS[kind], workload, name)
     else:
+        homes = [key[0] for key in workload.api.pods.entries if key[1] == name]
+        workload.namespace = homes[0] if homes else workload.namespace
         workload.attempt(_of_pod, workload, kind, name)
 
 
@@ -91,7 +93,7 @@ def member_goes(workload: Workload, events: str) -> None:
     named = [pod for pod in _named(workload, events) if gang_of(pod)]
     if named:
         pod = workload.random.choice(named)
-        workload.api.delete(workload.api.pods, workload.namespace, pod["metadata"]["name"])
+        workload.api.delete(workload.api.pods, pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
 def minimum_rises(workload: Workload, events: str) -> None:
@@ -100,11 +102,12 @@ def minimum_rises(workload: Workload, events: str) -> None:
     if not gangs:
         return
     gang = workload.random.choice(gangs)
+    workload.namespace = next(pod["metadata"]["namespace"] for pod in _named(workload, events) if gang_of(pod) == gang)
     declared = workload.declarations.entries.get((workload.namespace, gang))
     if declared is not None:
         minimum = int(declared.object["spec"].get("minMember") or 0)
         workload.patch(workload.declarations, workload.namespace, gang, {"spec": {"minMember": minimum + 1}})
-    waiting = [entry.object for entry in workload.api.pods.entries.values() if pending(entry.object)]
+    waiting = [pod for pod in workload.pods() if pending(pod)]
     for pod in [pod for pod in waiting if gang_of(pod) == gang and MINIMUM_SAID in annotations(pod)]:
         told = {MINIMUM_SAID: str(int(annotations(pod)[MINIMUM_SAID]) + 1)}
         workload.change(pod, {"metadata": {"annotations": told}})
@@ -121,7 +124,9 @@ def label_moves(workload: Workload, events: str) -> None:
     """Of a pod that waits, and that they name."""
     named = _named(workload, events)
     if named:
-        relabel(workload, workload.random.choice(named))
+        pod = workload.random.choice(named)
+        workload.namespace = pod["metadata"]["namespace"]
+        relabel(workload, pod)
 
 
 def room_taken(workload: Workload, events: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from services.simulator.traces import KOORDINATORS_LABEL
 
 Object = dict[str, Any]
+ANOTHER_NAMESPACE = "another"
 GANG, MINIMUM = "pod-group/name", "pod-group/min-available"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
 KOORDINATOR = "gang.scheduling.koordinator.sh"

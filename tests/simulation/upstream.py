@@ -49,7 +49,8 @@ def _declare(workload: Workload, where: tuple[str, str, str], kind: str, name: s
     if (workload.namespace, name) in collection.entries:
         workload.api.patch(collection, workload.namespace, name, {"spec": spec}, MERGE, "")
     else:
-        made = {"apiVersion": "/".join(where[:2]), "kind": kind, "metadata": {"name": name}, "spec": spec}
+        metadata = {"name": name, "namespace": workload.namespace}
+        made = {"apiVersion": "/".join(where[:2]), "kind": kind, "metadata": metadata, "spec": spec}
         workload.api.apply_new(made, define=False)
 
 
@@ -140,7 +141,8 @@ def goes(workload: Workload) -> None:
 
 def _any(workload: Workload) -> tuple[tuple[str, str, str], str]:
     served = [where for where in (KUBE_BATCH, NATIVE, WORKLOADS) if where in workload.api.by_path]
-    there = [(where, key[1]) for where in served for key in workload.served(where).entries]
+    here = workload.namespace
+    there = [(where, key[1]) for where in served for key in workload.served(where).entries if key[0] == here]
     return workload.random.choice(there) if there else (NATIVE, "")
 
 

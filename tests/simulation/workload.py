@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +20,7 @@ from tests.simulation import changes, kinds, koordinator, races, unreadable, ups
 from tests.simulation.asks import ASKS, OF_GANGS, PLAIN
 from tests.simulation.planting import WIDER_FROM
 from tests.simulation.told import (
+    ANOTHER_NAMESPACE,
     GANG,
     GROUP_NAME,
     KOORDINATOR,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 VOLCANO = ("scheduling.volcano.sh", "v1beta1", "podgroups")
 GANGS, ROLES = 6, ("r0", "r1", "r2", "r3")
 """Names of gangs, and of those that come in groups: few, so that they are used again."""
+IN_ANOTHER = 3
+"""How many of ten steps are taken in the other namespace."""
 DEDICATED = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
 AUTOSCALERS = (
     ("ToBeDeletedByClusterAutoscaler", "NoSchedule"),
@@ -100,7 +103,7 @@ class Workload:
     """Steps against one API server."""
 
     namespace = "default"
-    """Of all pods and PodGroups."""
+    """In which the step that is taken makes pods and PodGroups, and looks for them."""
     weights: Mapping[str, float] = WEIGHTS
     races: tuple[str, ...] = races.ANYTHING
     pod_groups = ("scheduling.x-k8s.io", "v1alpha1", "podgroups")
@@ -110,7 +113,8 @@ class Workload:
         self.server, self.api = server, server.api
         self.random = random.Random()
         self.wider = False
-        """Whether PodGroups that cannot be read have the names of gangs, and an autoscaler taints nodes."""
+        """Whether PodGroups that cannot be read have the names of gangs, an autoscaler taints nodes, and there is another
+        namespace, with the same names."""
         self._made = 0
         self._ends: dict[str, str] = {}
         """How most pods of a step end: those that come together end together."""
@@ -121,11 +125,15 @@ class Workload:
             upstream.serve(self.api)
         self.random = random.Random(number)
         self.wider = number >= WIDER_FROM
+        if self.wider:
+            self.api.apply_new({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ANOTHER_NAMESPACE}})
         for _ in range(self.random.randint(5, 12)):
             self.node()
 
     def take(self, step: Step) -> None:
         self.random = random.Random(step.number)
+        if self.wider:
+            self.namespace = ANOTHER_NAMESPACE if step.number % 10 < IN_ANOTHER else Workload.namespace
         self._ends = self._end()
         self.step(step.what)
 
@@ -229,7 +237,12 @@ class Workload:
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "labels": labels or {}, "annotations": annotations},
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": labels or {},
+                "annotations": annotations,
+            },
             "spec": {
                 "schedulerName": "muster",
                 "priority": 0,
@@ -283,8 +296,11 @@ class Workload:
         """Two or three gangs that start together or not at all; seldom one of them does not name the others."""
         rnd = self.random
         names, of = rnd.sample(ROLES, rnd.choice([2, 2, 2, 3])), rnd.randrange(PLAIN)
-        group = json.dumps([f"default/{name}" for name in names])
-        for name in names:
+        homes = [self.namespace] * len(names)
+        if self.wider and rnd.random() < 0.2:
+            homes[0] = ANOTHER_NAMESPACE
+        group = json.dumps([f"{home}/{name}" for home, name in zip(homes, names, strict=True)])
+        for self.namespace, name in zip(homes, names, strict=True):
             pods = rnd.randint(1, 3)
             told = {f"{KOORDINATOR}/name": name, MINIMUM_SAID: str(pods)}
             if rnd.random() < 0.9:
@@ -314,8 +330,8 @@ class Workload:
         if (self.namespace, name) in collection.entries:
             self.patch(collection, self.namespace, name, {"spec": {"minTaskMember": None, **spec}})
         else:
-            made = {"apiVersion": "/".join(VOLCANO[:2]), "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
-            self.api.apply_new(made, define=False)
+            group = {"apiVersion": "/".join(VOLCANO[:2]), "kind": "PodGroup", "spec": spec}
+            self.api.apply_new({**group, "metadata": self._named(name)}, define=False)
 
     def declare(self) -> None:
         self._declare(f"g{self.random.randrange(GANGS)}", self.random.randint(1, 4))
@@ -338,7 +354,10 @@ class Workload:
             self.patch(collection, self.namespace, name, {"spec": spec})
         else:
             group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
-            self.api.apply_new({**group, "metadata": {"name": name}, "spec": spec}, define=False)
+            self.api.apply_new({**group, "metadata": self._named(name), "spec": spec}, define=False)
+
+    def _named(self, name: str) -> Object:
+        return {"name": name, "namespace": self.namespace}
 
     def minimum_moves(self, *, of: str = "") -> None:
         """Of a PodGroup that is there, or of the gang `of`, if one declares it: one more, or one fewer."""
@@ -352,9 +371,9 @@ class Workload:
             self.patch(declared, *key, {"spec": {"minMember": moved}})
 
     def undeclare(self) -> None:
-        names = [key[1] for key in self.declarations.entries]
-        if names:
-            self.api.delete(self.declarations, self.namespace, self.random.choice(names))
+        keys = list(self.declarations.entries)
+        if keys:
+            self.api.delete(self.declarations, *self.random.choice(keys))
 
     @property
     def declarations(self) -> Any:
@@ -396,8 +415,16 @@ class Workload:
         self.api.apply_new({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, define=False)
 
     def pick(self, fits: Callable[[Object], bool]) -> Object | None:
-        found = [entry.object for entry in self.api.pods.entries.values() if fits(entry.object)]
+        """A pod in this namespace."""
+        found = [entry.object for entry in self._here() if fits(entry.object)]
         return self.random.choice(found) if found else None
+
+    def pods(self) -> list[Object]:
+        """Those in this namespace."""
+        return [entry.object for entry in self._here()]
+
+    def _here(self) -> Iterator[Any]:
+        return (entry for entry in self.api.pods.entries.values() if entry.key[0] == self.namespace)
 
     def change(self, pod: Object, patch: Object, subresource: str = "") -> None:
         self.patch(self.api.pods, self.namespace, pod["metadata"]["name"], patch, subresource)
