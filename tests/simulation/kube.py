@@ -43,6 +43,8 @@ REASONS = {
     504: ("Timeout", "request did not complete within the allotted timeout"),
 }
 WATCH_LIFE_S = (40.0, 120.0)
+BOOKMARKED, BOOKMARK_EVERY_S = 0.5, 4.0
+"""How many watches have bookmarks, and how often."""
 EVENTS = resources.Resource("events.k8s.io", "v1", "events", "Event", generation=False)
 
 
@@ -100,6 +102,14 @@ class Watch:
         self.told.extend(lines)
         if lines:
             self.send(b"".join(lines))
+
+    def bookmark(self) -> None:
+        """Now and then: everything up to here was told, be it about whatever kind."""
+        if self.open:
+            if self.has_told_all and not self._due:
+                at = encode({"metadata": {"resourceVersion": str(self.server.api.store.revision)}})[1:]
+                self.send(b'{"type":"BOOKMARK","object":' + self.view.head + at + b"}\n")
+            self.server.loop.after(BOOKMARK_EVERY_S, self.bookmark)
 
     def send(self, chunk: bytes | Exception | None) -> None:
         loop = self.server.loop
@@ -166,6 +176,8 @@ class ApiServer:
         self.kubelet = Kubelet(self.api, startup_ms=200, termination_ms=500)
         self.lists = Lists()
         self._asked: list[Asked] = []
+        self.bookmarks: random.Random | None = None
+        """Which watches have them; None: none."""
         self.up = True
         self.refused: dict[tuple[str, str], float] = {}
         """What a webhook refuses (bind, evict, patch) of which pod, and until when."""
@@ -317,6 +329,8 @@ class ApiServer:
         watch = Watch(self, process, collection, cursor)
         self.watches.append(watch)
         self.loop.after(self.source.uniform(*WATCH_LIFE_S), watch.end)
+        if self.bookmarks is not None and self.bookmarks.random() < BOOKMARKED:
+            self.loop.after(self.bookmarks.uniform(0.0, BOOKMARK_EVERY_S), watch.bookmark)
         watch.grow()
         return watch
 

@@ -32,6 +32,7 @@ from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
+from tests.simulation.planting import WIDER_FROM
 from tests.simulation.processes import Process
 from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
@@ -68,6 +69,8 @@ class World:
             replicas=self.source.choice([1, 3]),
         )
         self.kube = ApiServer(self.loop, self.faults, random.Random(f"{plan.seed}/kube"), self)
+        if plan.seed >= WIDER_FROM:
+            self.kube.bookmarks = random.Random(f"{plan.seed}/bookmarks")
         self.witness.api = self.kube.api
         self.workload = WORKLOADS[plan.workload](self.kube)
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self._fail)
