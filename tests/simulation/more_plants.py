@@ -322,4 +322,21 @@ MORE: dict[str, Plant] = {
         ),
         first=WIDER_FROM,
     ),
+    "refused and forgotten": Plant(
+        "what users read is not written any more once it was refused, whoever gets the permission later",
+        "services.binder.service.write_behind",
+        (("            elif write.lasting:\n", "            elif False:\n"),),
+        first=WIDER_FROM,
+    ),
+    "names alone": Plant(
+        "pods of the same name in two namespaces are taken for one",
+        "services.ingest.differ",
+        (
+            (
+                "        key = (metadata.namespace, metadata.name)\n        holder",
+                '        key = ("default", metadata.name)\n        holder',
+            ),
+        ),
+        first=WIDER_FROM,
+    ),
 }
