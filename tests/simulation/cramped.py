@@ -22,6 +22,7 @@ from services.kubernetes.client import Client
 from services.planner import limits, placement
 from services.state import commits, fold, form
 from tests.bounds import FORGETFUL
+from tests.simulation import launch
 from tests.simulation.planting import WIDER_FROM
 
 CRAMPED, TERSE = 0.25, 0.2
@@ -39,6 +40,7 @@ SERVICES: tuple[tuple[Any, str, object], ...] = (
     (decider, "GATHERED_OUTCOMES", 2),
     (writer.Outbox.__init__, "__kwdefaults__", {"max_events": 4, "max_bytes": 600}),
     (effects, "REPEATED", 1),
+    (launch, "CONCURRENCY", 1),
     (effects, "LOAD", 1),
     (write_behind, "SPARE", 0),
     (write_behind, "BURST_WRITES", 20.0),

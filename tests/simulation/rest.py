@@ -198,7 +198,7 @@ def _nothing_that_fits_waits(state: State) -> None:
         if not waits or all(state.pods[uid].fact.gated for uid in waits):
             continue
         cohort = state.cohorts.get(group.cohort)
-        if cohort is not None and cohort.reason == "GangTooLarge":
+        if cohort is not None and "bytes too large" in cohort.message:
             continue  # it depends on where its pods go and on what is kept for them: tried again after `Policy.retry_ms`
         cycle = Cycle(state, state.policy)
         cycle.plan([group])

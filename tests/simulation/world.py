@@ -72,6 +72,7 @@ class World:
         if plan.seed >= WIDER_FROM:
             self.kube.bookmarks = random.Random(f"{plan.seed}/bookmarks")
         self.witness.api = self.kube.api
+        self._policies = random.Random(f"{plan.seed}/policies")
         self.workload = WORKLOADS[plan.workload](self.kube)
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self._fail)
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
@@ -176,7 +177,13 @@ class World:
             replacement_policy=source.choice(["keep", "evict"]),
             replacement_hold_ms=source.choice([1_000, 5_000]),
             cycle_pods=source.choice([3, 4_096]),
+            **(self._wider_policy() if self.plan.seed >= WIDER_FROM else {}),
         )
+
+    def _wider_policy(self) -> dict[str, int]:
+        """Seldom one with which only small gangs start."""
+        source = self._policies
+        return {"gang_pods": source.choice([3, *[10_000] * 7]), "retry_ms": source.choice([15_000, 300_000])}
 
     def set_policy(self, policy: Policy) -> None:
         self.admin(ev.PolicyChanged(policy=policy))
@@ -200,9 +207,12 @@ class World:
             await self._users_act(begin_s, end_s)
             begin_s, end_s = end_s, end_s + pace.window_s
         self._heal()
-        if self.witness.state.policy == DEFAULT_POLICY:  # keeps room for minutes, for which nobody waits here
+        policy = self.witness.state.policy
+        if policy == DEFAULT_POLICY:  # keeps room for minutes, for which nobody waits here
             soon = {"reserve_after_refusals": 0, "replacement_hold_ms": 2_000, "backoff_max_ms": 2_000}
-            self.set_policy(msgspec.structs.replace(DEFAULT_POLICY, **soon))
+            self.set_policy(msgspec.structs.replace(policy, **soon))
+        elif policy is not None and policy.retry_ms < DEFAULT_POLICY.retry_ms:  # always somebody, and no rest
+            self.set_policy(msgspec.structs.replace(policy, retry_ms=DEFAULT_POLICY.retry_ms))
         await self._rest()
         while begin_s <= last_s and self.witness.events < EVENTS and not plan.exact:
             await self._users_act(begin_s, begin_s + PEACE_S)
