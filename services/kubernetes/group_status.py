@@ -117,7 +117,9 @@ class GroupStatusWriter:
         return 2
 
     def _has_subresource(self, resource: Resource) -> bool:
-        return self._served is None or self._served.has(resource, "status")
+        """So it is taken for a kind that is there and not named: discovery lags behind a definition that is new."""
+        served = self._served
+        return served is None or served.has(resource, "status") or not served.has(resource)
 
     async def _patch(
         self,

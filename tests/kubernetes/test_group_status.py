@@ -11,7 +11,7 @@ import pytest
 from services.kubernetes import group_status
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
-from services.kubernetes.discovery import served
+from services.kubernetes.discovery import Served, served
 from services.kubernetes.errors import Conflict, NotFound, Unreachable
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import POD_GROUPS, Resource
@@ -233,6 +233,21 @@ async def test_a_kind_that_was_installed_later_has_its_status_where_it_has_it(
     about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
     assert (await writer.write(POD_GROUPS, *about, {"running": 1}))[0] == 2, "discovery"
     assert cluster.get("PodGroup.scheduling.x-k8s.io", "g", "default")["status"] == {"running": 1}
+
+
+async def test_a_kind_that_discovery_does_not_name_yet_has_its_status_written_all_the_same(
+    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that has a definition names it some moments later. The object would have taken it, and kept its own."""
+
+    async def discover() -> Served:
+        return Served({})
+
+    monkeypatch.setattr(client, "discover", discover)
+    metadata = cluster.create(pod_group("g", 3))["metadata"]
+    about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    await GroupStatusWriter(client).write(POD_GROUPS, *about, {"running": 1})
+    assert cluster.get("PodGroup", "g", "default")["status"] == {"running": 1}
 
 
 async def test_a_pod_group_that_is_gone_is_not_found_and_one_that_says_so_already_is_not_asked_about(
