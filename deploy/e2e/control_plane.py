@@ -109,9 +109,10 @@ class ControlPlane:
 
     def ready(self) -> bool:
         """Whether the apiserver is, and has made what it makes at its start (the RBAC roles, the default namespace)."""
-        if not self.certificate.exists():
+        try:
+            context = ssl.create_default_context(cafile=self.certificate)
+        except (FileNotFoundError, ssl.SSLError):  # not there yet, or not written yet
             return False
-        context = ssl.create_default_context(cafile=self.certificate)
         return all(
             answers(self.url + path, self.admin_token, context)
             for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system")
