@@ -108,7 +108,7 @@ def minimum_rises(workload: Workload, events: str) -> None:
         minimum = int(declared.object["spec"].get("minMember") or 0)
         workload.patch(workload.declarations, workload.namespace, gang, {"spec": {"minMember": minimum + 1}})
     waiting = [pod for pod in workload.pods() if pending(pod)]
-    for pod in [pod for pod in waiting if gang_of(pod) == gang and MINIMUM_SAID in annotations(pod)]:
+    for pod in [pod for pod in waiting if gang_of(pod) == gang and annotations(pod).get(MINIMUM_SAID, "").isdecimal()]:
         told = {MINIMUM_SAID: str(int(annotations(pod)[MINIMUM_SAID]) + 1)}
         workload.change(pod, {"metadata": {"annotations": told}})
 
