@@ -40,7 +40,9 @@ def race(workload: Workload, kind: str, name: str) -> None:
     elif kind in OF_COMMITS:
         workload.attempt(OF_COMMITS[kind], workload, name)
     else:
-        homes = [key[0] for key in workload.api.pods.entries if key[1] == name]
+        pods = workload.api.pods.entries.values()
+        named = [one for one in pods if one.key[1] == name and one.object["spec"]["schedulerName"] == "muster"]
+        homes = [one.key[0] for one in named]
         workload.namespace = homes[0] if homes else workload.namespace
         workload.attempt(_of_pod, workload, kind, name)
 
