@@ -131,7 +131,7 @@ class GroupStatusWriter:
         status: Mapping[str, Any],
         by_subresource: bool,
     ) -> bool:
-        """Whether the object changed, or says so already."""
+        """Whether it is written. It is not where the object took the patch, and neither changed nor says so already."""
         said = dict(status)
         if "conditions" in said:
             standing = self._conditions.get(uid, {})
@@ -142,7 +142,7 @@ class GroupStatusWriter:
         self._versions[uid] = written.metadata.resource_version
         if "conditions" in said:
             self._conditions[uid] = {one["type"]: one for one in said["conditions"]}
-        return written.metadata.resource_version != at or _says(written.status, said)
+        return by_subresource or written.metadata.resource_version != at or _says(written.status, said)
 
 
 def _says(standing: object, said: Mapping[str, Any]) -> bool:

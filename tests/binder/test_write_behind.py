@@ -13,7 +13,7 @@ import pytest
 
 import events as ev
 from services.binder.service import write_behind
-from services.binder.service.write_behind import Rate, Write
+from services.binder.service.write_behind import Rate, Write, WriteBehind
 from services.kubernetes.errors import NotFound
 from tests.binder.behind import Client, Reader, behind, notice, said
 from tests.waiting import until
@@ -61,11 +61,9 @@ async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_
     assert [str(one.message) for one in heard if "never awaited" in str(one.message)] == []
 
 
-async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fact has to come that says so once more: the gang of the last fact may be at its end."""
-    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
-    monkeypatch.setattr(write_behind, "AGAIN_S", 0.02)
-    world, client = World(), Client()
+def one_that_runs_and_one_that_waits(client: Client) -> tuple[WriteBehind, list[ev.Event]]:
+    """A gang whose PodGroup is to be written, and a pod that is to hear why it waits."""
+    world = World()
     world.node("n0", cpu=2)
     world.pod_group("train", 1)
     world.pod("train-0", "train")
@@ -73,6 +71,15 @@ async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monke
     world.settle()
     writer, outcomes = behind(world, client)
     notice(writer, world)
+    return writer, outcomes
+
+
+async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fact has to come that says so once more: the gang of the last fact may be at its end."""
+    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
+    monkeypatch.setattr(write_behind, "AGAIN_S", 0.02)
+    client = Client()
+    writer, outcomes = one_that_runs_and_one_that_waits(client)
     client.away = True
     running = asyncio.create_task(writer.run())
     while len(writer._failed) < 3:  # noqa: ASYNC110
@@ -127,14 +134,8 @@ async def test_what_was_refused_for_good_is_written_once_more_later_but_no_event
     monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
     monkeypatch.setattr(write_behind, "AGAIN_S", 0.02)
     monkeypatch.setattr(write_behind, "REFUSED_TIMES", 3)
-    world, client = World(), Client()
-    world.node("n0", cpu=2)
-    world.pod_group("train", 1)
-    world.pod("train-0", "train")
-    world.pod("waits", cpu=200)
-    world.settle()
-    writer, outcomes = behind(world, client)
-    notice(writer, world)
+    client = Client()
+    writer, outcomes = one_that_runs_and_one_that_waits(client)
     client.forbids = True
     running = asyncio.create_task(writer.run())
     refused = "written behind, and refused: write: 403 Forbidden: no such permission"

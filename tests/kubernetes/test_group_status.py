@@ -250,6 +250,22 @@ async def test_a_kind_that_discovery_does_not_name_yet_has_its_status_written_al
     assert cluster.get("PodGroup", "g", "default")["status"] == {"running": 1}
 
 
+async def test_what_says_so_already_among_what_others_said_is_not_asked_about(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    """After a start: conditions are merged, so that more stands there than was said."""
+    made = cluster.create(native("g"))["metadata"]
+    other = {"type": "DisruptionTarget", "status": "False", "reason": "x", "message": ""}
+    cluster.patch("PodGroup.scheduling.k8s.io", "g", {"status": {"conditions": [other]}}, subresource="status")
+    about = ("default", "g", made["uid"])
+    with pytest.raises(Conflict):
+        await GroupStatusWriter(client).write(NATIVE, *about, made["resourceVersion"], scheduled("True"))
+    for took in (3, 3):
+        at = cluster.get("PodGroup.scheduling.k8s.io", "g")["metadata"]["resourceVersion"]
+        written = await GroupStatusWriter(client).write(NATIVE, *about, at, scheduled("True"))
+        assert written[0] == took, "discovery, a look, the patch"
+
+
 async def test_a_pod_group_that_is_gone_is_not_found_and_one_that_says_so_already_is_not_asked_about(
     cluster: SimulatedCluster, client: Client
 ) -> None:

@@ -4,7 +4,6 @@ PodGroups, and most come again; a namespace goes in the same way. Seeds before `
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +36,8 @@ def kind_goes(workload: Workload) -> None:
     api.delete(definitions, "", name)
     workload.server.withdraw(collection)
     if rnd.random() < INSTALLED_AGAIN:
-        new: Object = {
-            "apiVersion": "/".join(DEFINITIONS[:2]),
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": name},
-        }
-        new["spec"] = copy.deepcopy(crd["spec"])
+        new: Object = {"apiVersion": "/".join(DEFINITIONS[:2]), "kind": "CustomResourceDefinition"}
+        new |= {"metadata": {"name": name}, "spec": crd["spec"]}
         workload.server.loop.after(rnd.uniform(*WITHIN_S), workload.attempt, api.apply_new, new)
 
 

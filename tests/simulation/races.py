@@ -40,10 +40,8 @@ def race(workload: Workload, kind: str, name: str) -> None:
     elif kind in OF_COMMITS:
         workload.attempt(OF_COMMITS[kind], workload, name)
     else:
-        pods = workload.api.pods.entries.values()
-        named = [one for one in pods if one.key[1] == name and one.object["spec"]["schedulerName"] == "muster"]
-        homes = [one.key[0] for one in named]
-        workload.namespace = homes[0] if homes else workload.namespace
+        ours = (one for one in workload.api.pods.entries.values() if one.object["spec"]["schedulerName"] == "muster")
+        workload.namespace = next((one.key[0] for one in ours if one.key[1] == name), workload.namespace)
         workload.attempt(_of_pod, workload, kind, name)
 
 

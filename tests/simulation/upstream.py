@@ -49,8 +49,7 @@ def _declare(workload: Workload, where: tuple[str, str, str], kind: str, name: s
     if (workload.namespace, name) in collection.entries:
         workload.api.patch(collection, workload.namespace, name, {"spec": spec}, MERGE, "")
     else:
-        metadata = {"name": name, "namespace": workload.namespace}
-        made = {"apiVersion": "/".join(where[:2]), "kind": kind, "metadata": metadata, "spec": spec}
+        made = {"apiVersion": "/".join(where[:2]), "kind": kind, "metadata": workload.named(name), "spec": spec}
         workload.api.apply_new(made, define=False)
 
 

@@ -331,7 +331,7 @@ class Workload:
             self.patch(collection, self.namespace, name, {"spec": {"minTaskMember": None, **spec}})
         else:
             group = {"apiVersion": "/".join(VOLCANO[:2]), "kind": "PodGroup", "spec": spec}
-            self.api.apply_new({**group, "metadata": self._named(name)}, define=False)
+            self.api.apply_new({**group, "metadata": self.named(name)}, define=False)
 
     def declare(self) -> None:
         self._declare(f"g{self.random.randrange(GANGS)}", self.random.randint(1, 4))
@@ -354,9 +354,10 @@ class Workload:
             self.patch(collection, self.namespace, name, {"spec": spec})
         else:
             group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
-            self.api.apply_new({**group, "metadata": self._named(name), "spec": spec}, define=False)
+            self.api.apply_new({**group, "metadata": self.named(name), "spec": spec}, define=False)
 
-    def _named(self, name: str) -> Object:
+    def named(self, name: str) -> Object:
+        """The metadata of something new."""
         return {"name": name, "namespace": self.namespace}
 
     def minimum_moves(self, *, of: str = "") -> None:
