@@ -167,7 +167,7 @@ class ApiServer:
         self.watches: list[Watch] = []
         self._acting: Process | None = None
         self.wrote_last: dict[str, Process] = {}
-        """UID → which of our processes changed the object last; without what somebody else did."""
+        """UID → which of our processes changed the object last, whatever somebody else did since: he writes no status."""
         self._pods: Collection | None = None
         self.api = Api(_Store(5_000, self._changed), source.getrandbits(32), self._now)
         self._pods = self.api.pods
@@ -191,11 +191,8 @@ class ApiServer:
         node, before = change.new.object.get("spec", {}).get("nodeName"), change.old
         if collection is self._pods and node and not (before and before.object["spec"].get("nodeName")):
             self._observer.bound(change.new.object["metadata"]["uid"], node, self._acting)
-        uid = change.new.object["metadata"]["uid"]
         if self._acting is not None:
-            self.wrote_last[uid] = self._acting
-        else:
-            self.wrote_last.pop(uid, None)
+            self.wrote_last[change.new.object["metadata"]["uid"]] = self._acting
         for watch in self.watches:
             if watch.collection is collection:
                 watch.grow()

@@ -301,6 +301,7 @@ MORE: dict[str, Plant] = {
                 "        self._served = await self._client.discover()\n        if self._has",
                 "        self._served = None\n        if False and self._has",
             ),
+            (" or not served.has(resource)\n", "\n"),
         ),
         first=WIDER_FROM,
     ),
