@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -133,17 +133,22 @@ class Bucket:
         await self._purge(self._meta(found.name))
         await self._purge(self._chunks(found.nuid))
 
-    async def sweep(self) -> None:
-        """Purge chunks that no object names: of one that was replaced or never finished. Nobody may put meanwhile."""
-        named = {self._chunks(found.nuid) for found in await self.listed()}
+    async def parts(self) -> list[str]:
+        """The subjects of all chunks that there are, be the objects that they are of finished or not."""
         asked = {"subjects_filter": self._chunks()}
         try:
             info = await patiently(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
         except Refused as refused:
             if refused.number != STREAM_NOT_FOUND:
                 raise
-            return
-        for subject in decoded(_decode_info, self._stream, info).state.subjects:
+            return []
+        return list(decoded(_decode_info, self._stream, info).state.subjects)
+
+    async def sweep(self, parts: Iterable[str]) -> None:
+        """Of these `parts`, which were listed before, purge what no object names: it is of one that was replaced or never
+        finished. Whoever was putting when they were listed has finished by now, or never may."""
+        named = {self._chunks(found.nuid) for found in await self.listed()}
+        for subject in parts:
             if subject not in named:
                 await self._purge(subject)
 
@@ -210,9 +215,9 @@ class ObjectStore:
             await self._bucket.put(_name(kept), data, headers)
         except LogError:
             with suppress(LogError):  # why it failed is what counts
-                await self._bucket.sweep()
+                await self._bucket.sweep(await self._bucket.parts())
             raise
-        await self._bucket.sweep()
+        await self._bucket.sweep(await self._bucket.parts())
 
     async def listed(self) -> list[Kept]:
         """What somebody else put into the bucket is passed over."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
@@ -29,6 +29,14 @@ class InvalidKey(ValueError):
     """Says what is expected of a key, and shows none."""
 
 
+class Lying(NamedTuple):
+    """What lay there at some time."""
+
+    names: list[str]
+    parts: list[str]
+    """Of which blobs are made, finished or not."""
+
+
 class Blobs(Protocol):
     """Bytes by name."""
 
@@ -42,7 +50,11 @@ class Blobs(Protocol):
         """Does nothing where it is gone already."""
         ...
 
-    async def names(self) -> list[str]: ...
+    async def lying(self) -> Lying: ...
+
+    async def sweep(self, lying: Lying) -> None:
+        """Clear away those parts of which no blob came to be."""
+        ...
 
 
 class Cipher:
@@ -98,11 +110,18 @@ class Bodies:
         """Of a job that is settled; does nothing where it is gone already."""
         await self._blobs.delete(digest)
 
-    async def forget_all_but(self, needed: frozenset[Digest]) -> int:
-        """At a start, when nobody keeps any: what the log does not name goes; how many."""
-        gone = [name for name in await self._blobs.names() if name not in needed]
+    async def lying(self) -> Lying:
+        """What lies there; asked before the log's subject is taken, and given to `forget_all_but`. Raises LogError."""
+        return await self._blobs.lying()
+
+    async def forget_all_but(self, needed: frozenset[Digest], of: Lying) -> int:
+        """What lay there before the subject was taken, and what the log does not name at that place, no log will ever
+        name: whoever kept it is refused. It goes; how many. What is kept since is others': this process may have been
+        stopped and replaced meanwhile."""
+        gone = [name for name in of.names if name not in needed]
         for name in gone:
             await self._blobs.delete(name)
+        await self._blobs.sweep(of)
         return len(gone)
 
 
@@ -124,10 +143,12 @@ class BucketBlobs:
         if found is not None:
             await self._bucket.delete(found)
 
-    async def names(self) -> list[str]:
-        """Clears away what a crash left unfinished."""
-        await self._bucket.sweep()
-        return [found.name for found in await self._bucket.listed()]
+    async def lying(self) -> Lying:
+        parts = await self._bucket.parts()
+        return Lying([found.name for found in await self._bucket.listed()], parts)
+
+    async def sweep(self, lying: Lying) -> None:
+        await self._bucket.sweep(lying.parts)
 
 
 def _digest(data: bytes) -> Digest:

@@ -42,10 +42,7 @@ class Audit:
         """Accounts that answer."""
 
     def read(self, commit: tuple[Event, ...]) -> None:
-        if isinstance(commit[0], ev.Ticked):
-            for job in self.jobs.values():
-                if overdue := self.overdue(job):
-                    raise Violation(f"{job.uid}: overdue: {overdue}")
+        self.check_overdue(commit)
         for event in commit:
             told = self.jobs.get(getattr(event, "job", ""))
             late = isinstance(event, ev.StrayFound | ev.StrayCleared)
@@ -59,6 +56,13 @@ class Audit:
                 _check(not left, f"R3: {job.uid} is placed on {job.winner}, and nobody stops it on {left}")
 
     # --------------------------------------------------------------------------------------------------- what is due
+
+    def check_overdue(self, commit: tuple[Event, ...]) -> None:
+        """Before the next answer is read, everything was said."""
+        if isinstance(commit[0], ev.Ticked):
+            for job in self.jobs.values():
+                if overdue := self.overdue(job):
+                    raise Violation(f"{job.uid}: overdue: {overdue}")
 
     def answers(self, place: Seen) -> bool:
         return place.account in self.seen_ns
@@ -166,7 +170,7 @@ class Audit:
         self.jobs[event.job].places[event.cluster].over = True
 
     def _refused(self, event: ev.SubmissionRefused) -> None:
-        place = self.world.process.state.place(event.job, event.cluster)  # type: ignore[union-attr]
+        place = self.world.folded.place(event.job, event.cluster)
         told = self.jobs[event.job].places[event.cluster]
         told.over |= place is not None and place.phase == "ended"
         told.wanted &= place is None or place.stopped_for != NOT_RELEASED
@@ -182,7 +186,7 @@ class Audit:
             self.run_seen(job, job.places[seen.cluster], seen)
 
     def _silent(self, event: ev.ClusterSilent) -> None:
-        answered_ns = self.world.process.answered.get(event.account, -1)  # type: ignore[union-attr]
+        answered_ns = self.world.answered_ns(event.account)
         _check(event.asked_ns <= answered_ns, f"R2: {event.account} did not answer until {event.asked_ns}")
         since_ns = self.seen_ns.pop(event.account, None)
         if since_ns is not None:
@@ -385,7 +389,7 @@ class Audit:
                 run = self.run_of(place)
                 if run is not None and run.owner is not None and run.owner.job == job.uid and run.stopped:
                     _check(not place.wanted, f"{job.uid} was stopped on {place.cluster}, and nobody meant to")
-        ignored = world.process.state.ignored if world.process is not None else {}
+        ignored = world.folded.ignored
         _check(not ignored, f"what changes nothing is said: {ignored}")
         if world.seed % REPLAYED == 0:
             self.replay()
@@ -404,10 +408,7 @@ class Audit:
                     _check(
                         event.digest == digests[event.sequence], f"the snapshot of {event.sequence} is another state"
                     )
-        process = self.world.process
-        _check(
-            process is not None and FORM.digest(process.state) == digests[len(digests)], "folded again it is another"
-        )
+        _check(FORM.digest(self.world.folded) == digests[len(digests)], "folded again it is another")
 
 
 def _check(holds: bool, otherwise: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from services.federator.bodies import Lying
+
 
 class MemoryBlobs:
     """`services.federator.bodies.Blobs` in memory."""
@@ -18,5 +20,8 @@ class MemoryBlobs:
     async def delete(self, name: str) -> None:
         self.data.pop(name, None)
 
-    async def names(self) -> list[str]:
-        return list(self.data)
+    async def lying(self) -> Lying:
+        return Lying(list(self.data), [])
+
+    async def sweep(self, lying: Lying) -> None:
+        """Each is one part."""

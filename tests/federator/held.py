@@ -34,6 +34,7 @@ from tests.federator import simulation
 from tests.federator.audit import Violation
 from tests.federator.clusters import TrueCluster, TrueRun, a_life, within
 from tests.federator.simulation import FAULTS_END_MS, Process, World
+from tests.federator.simulation.network import FOR_EVER_MS
 
 
 class HeldRun(TrueRun):
@@ -94,6 +95,11 @@ class HeldCluster(TrueCluster):
             raise Violation(f"{uid} is cleared, and runs")
         del self.runs[name]
         return Accepted(uid=uid)
+
+    def is_gone(self, name: str, uid: str, now_ms: int) -> bool:
+        """Of a run that is deleted pods may be left."""
+        left = any(run.uid == uid and not run.ends(now_ms) for run in self.ever)
+        return not left and self.of(name, uid) is None
 
     def listing(self, now_ms: int) -> Listing:
         found = super().listing(now_ms)
@@ -208,12 +214,13 @@ class HeldWorld(World):
             for cluster in self.clusters.values()
             for run in cluster.runs.values()
             if isinstance(run, HeldRun) and run.owner is not None and (run.owner.job, run.owner.cluster) not in kept
+            if FOR_EVER_MS not in (*cluster.cut_ms, *cluster.forbidden_ms)
         ]
 
     def is_over(self) -> bool:
         if self.now_ms < FAULTS_END_MS + 20_000 or not super().is_over() or self.process is None:
             return False
-        return not self.process.state.intents() and not self.process.state.strays and not self.left()
+        return not self.folded.intents() and not self.folded.strays and not self.left()
 
     def run(self) -> None:
         super().run()

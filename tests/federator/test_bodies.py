@@ -15,6 +15,7 @@ from services.federator.bodies import (
     BucketBlobs,
     Cipher,
     InvalidKey,
+    Lying,
 )
 from tests.federator.blobs import MemoryBlobs
 from tests.nats_server import cluster, connected, server
@@ -61,14 +62,25 @@ async def test_a_settled_jobs_body_goes(bodies: Bodies, blobs: Blobs) -> None:
         await bodies.forget(digest)
     with pytest.raises(BodyGone, match=digest):
         await bodies.read(digest)
-    assert await blobs.names() == [other]
+    assert (await blobs.lying()).names == [other]
 
 
 async def test_what_the_log_does_not_name_goes_at_a_start(bodies: Bodies, blobs: Blobs) -> None:
-    assert await bodies.forget_all_but(frozenset()) == 0
+    assert await bodies.forget_all_but(frozenset(), await bodies.lying()) == 0
     kept = [await bodies.keep(f"{number}".encode()) for number in range(5)]
-    assert await bodies.forget_all_but(frozenset(kept[1:3])) == 3
-    assert sorted(await blobs.names()) == sorted(kept[1:3])
+    assert await bodies.forget_all_but(frozenset(kept[1:3]), await bodies.lying()) == 3
+    assert sorted((await blobs.lying()).names) == sorted(kept[1:3])
+
+
+async def test_who_clears_late_leaves_what_was_kept_meanwhile(bodies: Bodies, blobs: Blobs) -> None:
+    """It was stopped as it started, and another process took over and accepts jobs."""
+    left = await bodies.keep(b"of a crash")
+    before = await bodies.lying()
+    kept = await bodies.keep(BODY)
+    assert await bodies.forget_all_but(frozenset(), before) == 1
+    assert await bodies.read(kept) == BODY
+    with pytest.raises(BodyGone):
+        await bodies.read(left)
 
 
 @pytest.mark.parametrize("spoil", [lambda data: data[:-8] + b"AAAAAAA=", lambda data: b"", lambda data: data + b"x"])
@@ -107,8 +119,19 @@ async def test_unfinished_chunks_are_cleared_away(server: EmbeddedServer, cluste
         bodies = Bodies(BucketBlobs(bucket), Cipher([KEY]))
         digest = await bodies.keep(BODY)
         await connection.publish(f"$O.{bucket.name}.C.orphan", b"half")
-        assert await bodies.forget_all_but(frozenset([digest])) == 0
+        assert await bodies.forget_all_but(frozenset([digest]), await bodies.lying()) == 0
         assert await connection.last_message(stream_of(bucket.name), f"$O.{bucket.name}.C.orphan") is None
+        assert await bodies.read(digest) == BODY
+
+
+async def test_chunks_of_a_body_that_was_being_kept_are_its_own(server: EmbeddedServer, cluster: str) -> None:
+    """A start looked while an earlier process was half done, whose commit came first."""
+    async with connected(server.url) as connection:
+        bucket = Bucket(connection, bodies_bucket(cluster))
+        bodies = Bodies(BucketBlobs(bucket), Cipher([KEY]))
+        digest = await bodies.keep(BODY)
+        looked = Lying([], (await bodies.lying()).parts)
+        assert await bodies.forget_all_but(frozenset([digest]), looked) == 0
         assert await bodies.read(digest) == BODY
 
 

@@ -63,10 +63,11 @@ class Federator:
 
     async def run(self) -> None:
         """Until cancelled. Raises SteppedDown when another process took over, LogError."""
+        lying = await self.bodies.lying()  # what is kept behind this is not for this process to judge
         await self.decider.take(self.holder)
         self._clock.start(self.state.clock.time_ns)
         needed = frozenset(job.digest for job in self.state.jobs.values() if job.phase != SETTLED)
-        cleared = await self.bodies.forget_all_but(needed)
+        cleared = await self.bodies.forget_all_but(needed, lying)
         said = {"sequence": self.state.sequence, "jobs": len(self.state.jobs), "bodies_cleared": cleared}
         log.info("taken", extra=said)
         try:

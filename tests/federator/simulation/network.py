@@ -64,7 +64,7 @@ class Network:
     def _plan_for_good(self, cluster: TrueCluster) -> None:
         """What nothing mends."""
         world, rng = self.world, self.rng
-        cluster.identifies = rng.random() < 0.3
+        cluster.identifies = rng.random() < world.identifying
         begin_ms = rng.randrange(FAULTS_END_MS)
         if cluster.identifies and self.roll(0.4):
             world.at(begin_ms, world.people.delete, cluster)

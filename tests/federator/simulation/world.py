@@ -45,6 +45,10 @@ class World:
 
     cluster_type: type[TrueCluster] = TrueCluster
     process_type: type[Process] = Process
+    audit_type: type[Audit] = Audit
+    people_type: type[People] = People
+    identifying = 0.3
+    """In how many clusters runs have identities, and are deleted by hand."""
     for_good = True
     """Whether things happen that nothing mends: runs are deleted, clusters go, operators give up."""
 
@@ -55,7 +59,7 @@ class World:
         self.seed = seed
         self.poll_ms = self.others_rng.choice((5_000, 5_000, 5_000, 45_000))
         """Between two lists of a cluster: also longer than what counts as a jump."""
-        self.now_ms = 0
+        self._now_ms = 0
         self.count: Counter[str] = Counter()
         self.log: list[tuple[Event, ...]] = []
         self.epoch = 0
@@ -74,7 +78,7 @@ class World:
             for alias in aliases
         }
         self.requests = [self.request(index) for index in range(rng.choice((1, 1, 1, 2)))]
-        self.people = People(self)
+        self.people = self.people_type(self)
         self.network = Network(self)
         self.call = self.network.call
         calm = self.network.calm
@@ -83,7 +87,7 @@ class World:
         """Commits; 0: none are taken."""
         self.snapshot: tuple[bytes, str] | None = None
         """The newest, and its digest."""
-        self.audit = Audit(self)
+        self.audit = self.audit_type(self)
         self.process: Process | None = None
         self.at(0, self.start)
         for index, request in enumerate(list(self.requests)):
@@ -94,6 +98,21 @@ class World:
             self.at(rng.randrange(FAULTS_END_MS), self.people.rush)
         if self.network.lasting:
             self.at(LOOKED_AT_MS, self.people.look)
+
+    @property
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    @property
+    def folded(self) -> State:
+        """What the log says."""
+        assert self.process is not None
+        return self.process.state
+
+    def answered_ns(self, account: str) -> int:
+        """When the federator that speaks asked what the account answered last, in log time; -1: never."""
+        assert self.process is not None
+        return self.process.answered.get(account, -1)
 
     def request(self, index: int) -> ev.JobFederated:
         rng = self.rng
@@ -204,7 +223,7 @@ class World:
         while self.queue and self.now_ms < LONGEST_MS:
             if len(self.log) > MOST_COMMITS:
                 raise Violation(f"{MOST_COMMITS} commits, and it goes on")
-            self.now_ms, _, what, about = heapq.heappop(self.queue)
+            self._now_ms, _, what, about = heapq.heappop(self.queue)
             what(*about)
             if self.is_over():
                 break

@@ -1,0 +1,152 @@
+"""What stands behind the federator's ports in a history: its clusters, as backends; the object store of its bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from events.log import Unavailable
+from services.documents import load_all
+from services.federator.backends import (
+    MARKER,
+    Absent,
+    Backend,
+    Described,
+    InDoubt,
+    Listing,
+    NotSent,
+    Owner,
+    Silent,
+    Stopped,
+    Submission,
+    Submitted,
+)
+from services.federator.bodies import Lying
+from tests.federator.clusters import TrueCluster
+from tests.federator.held import HeldCluster
+from tests.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.federator.served.world import Served
+
+
+class Port:
+    """A cluster as one process reaches it."""
+
+    def __init__(self, world: Served, process: Process, cluster: Any) -> None:
+        self.world, self.process, self.cluster = world, process, cluster
+
+    async def submit(self, submission: Submission) -> Submitted:
+        name, owner = submission.name, owner_of(submission.body)
+        answer: Submitted = await self._ask(
+            lambda: self.cluster.submit(name, owner, self.world.now_ms), "submitted", submits=True
+        )
+        return answer
+
+    async def observe(self) -> Listing | Silent:
+        return _said(await self._ask(lambda: self.cluster.listing(self.world.now_ms), "looked"))
+
+    async def stop(self, name: str, uid: str) -> Stopped:
+        answer: Stopped = await self._ask(lambda: self.cluster.stop(name, uid, self.world.now_ms), "stopped")
+        return answer
+
+    async def describe(self, name: str) -> Described | Absent | Silent:
+        return _said(await self._ask(lambda: self.cluster.describe(name, self.world.now_ms), "described"))
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def _ask(self, asked: Callable[[], Any], kind: str, submits: bool = False) -> Any:
+        world = self.world
+        await world.pass_by(self.process)
+        answered = world.loop.create_future()
+
+        def told(_: object, answer: Any) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        told.__name__ = kind
+        world.network.call(self.process, self.cluster, asked, told, None, submits)  # type: ignore[arg-type]
+        return await answered
+
+
+class HoldingPort(Port):
+    cluster: HeldCluster
+
+    async def stop(self, name: str, uid: str) -> Stopped:
+        answer: Stopped = await self._ask(lambda: self.cluster.stop_held(name, uid, self.world.now_ms), "stopped")
+        return answer
+
+    async def release(self, submission: Submission, uid: str) -> Stopped:
+        name = submission.name
+        answer: Stopped = await self._ask(
+            lambda: self.cluster.release(name, uid, self.world.now_ms), "released", submits=True
+        )
+        return answer
+
+    async def is_gone(self, name: str, uid: str) -> bool:
+        return (await self._ask(lambda: self.cluster.is_gone(name, uid, self.world.now_ms), "named")) is True
+
+    async def clear(self, name: str, uid: str) -> Stopped:
+        answer: Stopped = await self._ask(
+            lambda: self.cluster.clear(name, uid, self.world.now_ms), "cleared", submits=True
+        )
+        return answer
+
+
+def port(world: Served, process: Process, cluster: TrueCluster) -> Backend:
+    return HoldingPort(world, process, cluster) if isinstance(cluster, HeldCluster) else Port(world, process, cluster)
+
+
+def _said(answer: Any) -> Any:
+    return Silent(reason=answer.reason) if isinstance(answer, InDoubt | NotSent) else answer
+
+
+def owner_of(body: bytes) -> Owner:
+    """By the marker that a submission bears."""
+    marker = load_all(body.decode())[0]["extras"][MARKER]
+    return Owner(federation=marker["federation"], job=marker["job"], cluster=marker["cluster"])
+
+
+class Blobs:
+    """The object store, as one process reaches it: what a process is killed at may have been done. Out of reach while
+    the log is."""
+
+    def __init__(self, world: Served, process: Process) -> None:
+        self.world, self.process = world, process
+
+    async def put(self, name: str, data: bytes) -> None:
+        await self._at(lambda: self.world.blobs.__setitem__(name, data))
+
+    async def get(self, name: str) -> bytes | None:
+        found: bytes | None = await self._at(lambda: self.world.blobs.get(name))
+        return found
+
+    async def delete(self, name: str) -> None:
+        await self._at(lambda: self.world.blobs.pop(name, None))
+
+    async def lying(self) -> Lying:
+        found: list[str] = await self._at(lambda: list(self.world.blobs))
+        return Lying(found, [])
+
+    async def sweep(self, lying: Lying) -> None:
+        """Each is one part."""
+
+    async def _at(self, done: Callable[[], Any]) -> Any:
+        world, answered = self.world, self.world.loop.create_future()
+        await world.pass_by(self.process)
+
+        def arrive() -> None:
+            result = done() if world.broker.up else Unavailable("the object store does not answer")
+            world.loop.after(0.001, answer, result)
+
+        def answer(result: Any) -> None:
+            if answered.done():
+                return
+            if isinstance(result, Unavailable):
+                answered.set_exception(result)
+            else:
+                answered.set_result(result)
+
+        world.loop.after(0.001, arrive)
+        return await answered

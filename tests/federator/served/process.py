@@ -1,0 +1,184 @@
+"""One run of the federator's service, and who starts, stops and kills it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from events.jetstream import JetStreamLog
+from events.log import LogError
+from services.federator.backends import Reach
+from services.federator.bodies import Bodies
+from services.federator.service import Federator
+from services.federator.snapshot import FORM
+from services.snapshots import ChildFailed, Taking, take
+from services.writer import SteppedDown
+from tests.federator.audit import Violation
+from tests.federator.served.ports import Blobs, port
+from tests.simulation.loop import STOPPED
+from tests.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.federator.served.world import Served
+
+FEDERATOR, SNAPSHOT = "federator", "snapshot"
+NAME = "fed"
+"""Of the federation."""
+MOST_SKEW_MS = 300_000
+
+
+class Running(Process):
+    """The service in a context of its own."""
+
+    federator: Federator | None = None
+    answering: set[asyncio.Task[Any]]
+    """Requests under way."""
+
+    @property
+    def ready(self) -> bool:
+        return self.running and self.federator is not None and self.federator.ready.is_set()
+
+
+class Plain:
+    """Instead of Fernet, which draws from the machine's entropy: no two bodies are sealed alike."""
+
+    def __init__(self) -> None:
+        self._sealed = 0
+
+    def sealed(self, body: bytes) -> bytes:
+        self._sealed += 1
+        return b"%d %b" % (self._sealed, body)
+
+    def opened(self, data: bytes) -> bytes:
+        return data.partition(b" ")[2]
+
+
+class Supervisor:
+    """One process is wanted always; another is started while the first is stopped, and finds out that it is not alone."""
+
+    def __init__(self, world: Served, snapshot_after_bytes: int) -> None:
+        self.world = world
+        self.ever: list[Running] = []
+        self.over = False
+        self._cipher: Any = Plain()
+        self._taking = Taking(snapshot_after_bytes, {}) if snapshot_after_bytes else None
+        self._source = random.Random(f"{world.seed}/supervisor")
+
+    def alive(self) -> list[Process]:
+        return [one for one in self.ever if one.running]
+
+    def deciders(self) -> Iterator[Process]:
+        return iter(())
+
+    def start(self, slot: str) -> Running:
+        loop, number = self.world.loop, len(self.ever)
+        source = random.Random(f"{self.world.seed}/{number}")
+        skew_ns = source.randrange(-MOST_SKEW_MS, MOST_SKEW_MS) * 1_000_000
+        process = Running(slot, number, source, skew_ns, "", loop.create_future())
+        process.answering = set()
+        process.link = self.world.broker.link(process, random.Random(f"{self.world.seed}/link/{number}"))
+        self.ever.append(process)
+        process.start(loop, self._main(process), lambda task: self._ended(process, task))
+        return process
+
+    def replace(self) -> None:
+        """Another federator, unless there is one."""
+        if not any(one.slot == FEDERATOR for one in self.alive()) and not self.over:
+            self.world.process = self.start(FEDERATOR)  # type: ignore[assignment]
+
+    async def _main(self, process: Running) -> Any:
+        log = JetStreamLog(await process.link.open(), NAME)
+        try:
+            if process.slot == SNAPSHOT:
+                return msgspec.json.encode(await take(log, FORM))
+            world = self.world
+            reaches = {
+                account: Reach(port(world, process, cluster), world.poll_ms / 1_000)
+                for account, cluster in world.clusters.items()
+            }
+            bodies = Bodies(Blobs(world, process), self._cipher)
+            process.federator = Federator(log, reaches, bodies, holder=process.name, snapshots=self._taking)
+            await process.federator.run()
+        finally:
+            await log.close()
+
+    async def child(self, slot: str) -> Any:
+        """What a process says that another one starts and waits for. Raises ChildFailed."""
+        process = self.start(slot)
+        try:
+            await asyncio.wait({process.gone})
+        finally:
+            self.kill(process)
+        task = process.task
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            raise ChildFailed(f"{process} did not end well")
+        return task.result()
+
+    def _ended(self, process: Running, task: asyncio.Task[Any]) -> None:
+        if self.over:
+            return
+        self._is_over(process)
+        for one in process.answering:
+            one.cancel()
+        if task.cancelled() or (error := task.exception()) is None:
+            if not task.cancelled() and process.slot == FEDERATOR:
+                self.world.fail(Violation(f"{process} ended without a word"))
+        elif not isinstance(error, SteppedDown | LogError):
+            self.world.fail(error)
+        else:
+            self.world.count[f"ended: {type(error).__name__}"] += 1
+
+    def _is_over(self, process: Running) -> None:
+        process.over = True
+        if not process.gone.done():
+            process.gone.set_result(None)
+        self.world.loop.after(self._source.uniform(0.5, 20.0), self.replace)
+
+    def kill(self, process: Process) -> None:
+        if process.over:
+            return
+        process.kill()
+        process.link.is_closed = True
+        process.link.broker.forget(process.link)
+        self._is_over(process)  # type: ignore[arg-type]
+
+    def kill_all(self) -> None:
+        for process in self.alive():
+            self.kill(process)
+
+    def stop(self, process: Process, for_s: float) -> None:
+        """SIGSTOP, and SIGCONT; mostly another one is started meanwhile."""
+        if not process.running:
+            return
+        process.condition = STOPPED
+        self.world.loop.after(for_s, self.wake, process)
+        if self._source.random() < 0.7:
+            self.world.loop.after(self._source.uniform(2.0, 20.0), self.replace)
+
+    def wake(self, process: Process) -> None:
+        if not process.over and process.condition is STOPPED:
+            self.world.loop.resume(process)
+
+    def tell_to_stop(self, process: Process) -> None:
+        """SIGTERM."""
+        if process.running and process.task is not None:
+            process.task.cancel()
+
+    def cut_off(self, process: Process, until_s: float) -> None:
+        """There is no lease."""
+
+    def dispose(self) -> None:
+        self.over = True
+        tasks = []
+        for process in self.ever:
+            process.link.is_closed = True
+            self.world.loop.resume(process)
+            tasks += [one for one in (process.task, *process.answering) if one is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.world.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))

@@ -1,0 +1,308 @@
+"""One history of the service: the loop, the log's server, faults of both, and what must hold besides."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import events as ev
+import yaml
+from events import Event, envelope
+from events.envelope import Stored
+from events.log import LogError
+from services.federator import service
+from services.federator.records import SETTLED
+from services.federator.rules import forgotten
+from services.federator.service import agenda, polling
+from services.federator.snapshot import FORM
+from services.federator.state import State
+from services.writer import SteppedDown
+from tests.federator.audit import Audit, Violation
+from tests.federator.clusters import TrueCluster
+from tests.federator.held import HeldWorld
+from tests.federator.jobs import document, plugin
+from tests.federator.served.people import Clients
+from tests.federator.served.process import FEDERATOR, NAME, Running, Supervisor
+from tests.federator.simulation.network import FAULTS_END_MS
+from tests.federator.simulation.world import KEPT, LONGEST_MS, MOST_COMMITS, World
+from tests.simulation import strikes
+from tests.simulation.broker import Broker
+from tests.simulation.faults import Draw, Faults, draw
+from tests.simulation.loop import START_S, VirtualLoop
+from tests.simulation.processes import Process
+from tests.simulation.stead import simulated
+
+SWEEP_S = 45.0
+"""Instead of an hour, between two looks at clusters where no job is open."""
+OVERDUE_COMMITS = 40
+"""Within so many commits of others the core has its word: it waits for its turn as they do."""
+SNAPSHOT_AFTER_BYTES = 3_000
+LOG, ONE = ("append",), (FEDERATOR,)
+DRAWS = (
+    Draw(3, "lost", LOG),
+    Draw(4, "late", LOG, for_s=(0.5, 6.0)),
+    Draw(3, "twice", LOG, for_s=(0.001, 3.0)),
+    Draw(4, "unanswered", LOG),
+    Draw(3, "answered late", LOG, for_s=(1.0, 5.0)),
+    Draw(2, "refused", LOG, codes=(503, 10164), times=4),
+    Draw(1, "refused", LOG, codes=(10023, 10077), times=8),
+    Draw(4, "slow", LOG, for_s=(0.1, 1.9), times=3),
+    Draw(4, "crash before", LOG),
+    Draw(6, "crash after", LOG),
+    Draw(4, "stop before", LOG, for_s=(0.5, 60.0)),
+    Draw(4, "stop after", LOG, for_s=(0.5, 60.0)),
+    Draw(2, "gap", ("read",)),
+    Draw(1, "lost", ("store",)),
+    Draw(1, "crash after", ("store",)),
+    Draw(4, "crash", slots=ONE),
+    Draw(4, "stop", slots=ONE, for_s=(0.5, 90.0)),
+    Draw(4, "restart", slots=ONE),
+    Draw(2, "disconnect", slots=ONE, for_s=(0.05, 5.0)),
+    Draw(2, "partition", slots=ONE, for_s=(0.2, 12.0)),
+    Draw(2, "log down", for_s=(0.1, 8.0)),
+    Draw(1, "power loss", for_s=(0.5, 5.0)),
+)
+"""Faults of the log and of the process; those of clusters are `simulation.network`'s."""
+
+
+class LateAudit(Audit):
+    """The service says what is due in its turn, not before anything else is said."""
+
+    late: Counter[str]
+
+    def check_overdue(self, commit: tuple[Event, ...]) -> None:
+        if isinstance(commit[0], ev.FederatorTaken):
+            self.late = Counter()
+        for job in self.jobs.values():
+            overdue = self.overdue(job)
+            self.late[job.uid] = self.late[job.uid] + 1 if overdue else 0
+            if self.late[job.uid] > OVERDUE_COMMITS:
+                raise Violation(f"{job.uid}: overdue: {overdue}")
+
+
+class Served(World):
+    audit_type = LateAudit
+    people_type = Clients
+    identifying = 0.0
+    """OpenPAI: names are kept for ever."""
+
+    def __init__(self, seed: int) -> None:
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._unhandled)
+        self.faults = Faults(self)  # type: ignore[arg-type]
+        source = random.Random(f"{seed}/log")
+        self.broker = Broker(self.loop, NAME, self.faults, source, self._landed, replicas=source.choice([1, 3]))
+        self.blobs: dict[str, bytes] = {}
+        self.told = State()
+        self.names: set[str] = set()
+        """Of jobs that were ever accepted."""
+        self.violation: BaseException | None = None
+        self._under_way = 0
+        self.broken = self.loop.create_future()
+        super().__init__(seed)
+        self.supervisor = Supervisor(self, source.choice([0, SNAPSHOT_AFTER_BYTES]))
+        if not self.network.calm:
+            count = source.choice((0, 2, 4, 8, 12))
+            for fault in draw(source, count, 0.0, FAULTS_END_MS / 1_000, DRAWS):
+                self.loop.at(START_S + fault.at_s, self._strike, fault)
+
+    # ------------------------------------------------------------------------------------------------------- the queue
+
+    @property
+    def now_ms(self) -> int:
+        return int((self.loop.now_s - START_S) * 1_000)
+
+    def at(self, time_ms: int, what: Callable[..., Any], *about: Any) -> None:
+        self._under_way += 1
+        self.loop.at(START_S + time_ms / 1_000, self._happens, what, about)
+
+    def after(self, delay_ms: int, process: Any, what: Callable[..., None], *about: Any) -> None:
+        self.loop.after(delay_ms / 1_000, self.safely, what, *about)
+
+    def _happens(self, what: Callable[..., Any], about: tuple[Any, ...]) -> None:
+        self._under_way -= 1
+        self.safely(what, *about)
+
+    def safely(self, what: Callable[..., Any], *about: Any) -> None:
+        try:
+            what(*about)
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        self.violation = self.violation or error
+        if not self.broken.done():
+            self.broken.set_result(None)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not self.supervisor.over and not isinstance(error, SteppedDown | LogError):
+            self.fail(error)
+
+    # --------------------------------------------------------------------------------------------------------- the log
+
+    @property
+    def folded(self) -> State:
+        return self.told
+
+    def answered_ns(self, account: str) -> int:
+        speaker: Any = self._speaker
+        answered: int = speaker.federator._polling._answered.get(account, -1)
+        return answered
+
+    def _landed(self, stored: Stored, process: Process | None) -> None:
+        self.safely(self._read, stored, process)
+
+    def _read(self, stored: Stored, process: Process | None) -> None:
+        said = tuple(envelope.decode(stored).events)
+        self._speaker = process
+        self.log.append(said)
+        if len(self.log) > MOST_COMMITS:
+            raise Violation(f"{MOST_COMMITS} commits, and it goes on")
+        self.told.apply(stored.sequence, said)
+        for event in said:
+            if isinstance(event, ev.JobFederated):
+                self.names.add(event.name)
+        self.audit.read(said)
+
+    # ---------------------------------------------------------------------------------------------------------- faults
+
+    def _strike(self, fault: Any) -> None:
+        if fault.on:
+            self.faults.arm(fault)
+        elif strikes.strike(self, fault):  # type: ignore[arg-type]
+            self.faults.hits[fault.name] += 1
+
+    def kill(self, process: Process) -> None:
+        self.supervisor.kill(process)
+
+    def stop(self, process: Process, for_s: float) -> None:
+        self.supervisor.stop(process, for_s)
+
+    async def pass_by(self, process: Process) -> None:
+        """Something that a process does; here it may end, or be stopped for a while."""
+        self.steps += 1
+        if self.steps not in self.crash_steps:
+            return
+        if self.rng.random() < 0.7:
+            self.count["crash"] += 1
+            self.supervisor.kill(process)
+        else:
+            self.count["paused"] += 1
+            self.supervisor.stop(process, self.rng.uniform(5.0, 90.0))
+        await asyncio.sleep(0)
+
+    # ----------------------------------------------------------------------------------------------------------- users
+
+    def serving(self) -> Running | None:
+        """Who answers requests, if anybody does."""
+        return next((one for one in self.supervisor.ever if one.slot == FEDERATOR and one.ready), None)
+
+    def document(self, request: ev.JobFederated) -> str:
+        """The job, as its user wrote it."""
+        job = copy.deepcopy(document())
+        del job["secrets"]
+        job["name"] = request.name
+        aliases = [contender.cluster for contender in request.clusters]
+        plugin(job).update(
+            guardTimeRunning=round(request.guard_ms / 60_000, 3),
+            timeScale=round(request.scale_ms / 60_000, 3),
+            clusters={
+                one.cluster: {"uri": one.uri, "user": one.user, "priority": one.priority_milli / 1_000}
+                for one in request.clusters
+            },
+            params={"gpuNum": dict.fromkeys(aliases, 1), "storageConfigs": {alias: [alias] for alias in aliases}},
+        )
+        return yaml.safe_dump(job, sort_keys=False)
+
+    def name_of(self, uid: str) -> str:
+        return f"job-{uid.removesuffix('-again').rpartition('u')[2]}"
+
+    def again(self, job: str) -> None:
+        self.count["forgotten"] += 1
+        told = next(one for commit in self.log for one in commit if isinstance(one, ev.JobFederated) and one.job == job)
+        if self.others_rng.random() < 0.5 or self.count["submitted again"] > 2:
+            return
+        self.count["submitted again"] += 1
+        self.requests.append(told)
+        self.at(self.now_ms + self.others_rng.randrange(120_000), self.people.ask, told)
+
+    # --------------------------------------------------------------------------------------------------------- running
+
+    def start(self) -> None:
+        self.supervisor.replace()
+
+    def run(self) -> None:
+        """To the end. Raises Violation."""
+        with self._in_its_stead():
+            try:
+                self.loop.run_until_complete(self._history())
+                if self.violation is not None:
+                    raise self.violation
+                self._end()
+            finally:
+                self.count.update(self.faults.hits)
+                self.supervisor.dispose()
+                self.loop.close()
+
+    async def _history(self) -> None:
+        heal = self.loop.at(START_S + FAULTS_END_MS / 1_000, self.faults.lift)
+        while self.now_ms < LONGEST_MS and not self.broken.done() and not self.is_over():
+            await asyncio.wait({self.broken}, timeout=1.0)
+        heal.cancel()
+
+    def is_over(self) -> bool:
+        if self.now_ms < FAULTS_END_MS + 20_000 or self.requests or self._under_way:
+            return False
+        serving = self.serving()
+        if serving is None or serving.federator is None or serving.federator.decider.writer.last != len(self.log):
+            return False
+        state = self.told
+        return all(job.phase == SETTLED for job in state.jobs.values()) and not [*forgotten.forgotten(state.over)]
+
+    def _end(self) -> None:
+        self.audit.end()
+        serving = self.serving()
+        if serving is None or serving.federator is None:
+            raise Violation("nobody serves")
+        if _but_sequence(serving.federator.state) != _but_sequence(self.told):
+            raise Violation("the service's state is not what the log says")
+        needed = {job.digest for job in self.told.jobs.values() if job.phase != SETTLED}
+        if missing := needed - self.blobs.keys():
+            raise Violation(f"bodies are missing: {missing}")
+
+    @contextmanager
+    def _in_its_stead(self) -> Iterator[None]:
+        """Clocks, timeouts and chance are the history's."""
+        chance, drawn = random.Random(f"{self.seed}/service"), random.Random(f"{self.seed}/uids")
+        new_uid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{drawn.getrandbits(128):032x}"))
+        with ExitStack() as stack:
+            stack.enter_context(simulated(self.loop, self.seed, self.supervisor, self.count))  # type: ignore[arg-type]
+            for module, name, other in (
+                (forgotten, "KEPT", KEPT),
+                (polling, "SWEEP_S", SWEEP_S),
+                (polling, "random", chance),
+                (agenda, "random", chance),
+                (service, "uuid", new_uid),
+            ):
+                stack.enter_context(patch.object(module, name, other))
+            yield
+
+
+def _but_sequence(state: State) -> list[bytes]:
+    """A service does not fold what says only that its subject is renewed."""
+    return [*FORM.lines(state)][1:]
+
+
+class HeldServed(HeldWorld, Served):
+    identifying = 1.0
+    """Kubernetes: whoever may deletes, and names are free again."""
+    for_good = True
