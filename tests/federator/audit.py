@@ -148,7 +148,7 @@ class Audit:
         _check(not job.decided, f"R15: {event.job} is submitted again to {event.cluster}")
         _check(place.wanted, f"{event.job} is submitted to {event.cluster}, where it is not wanted")
         place.names.append(event.name)
-        place.doubted = False
+        place.doubted = place.nameless = False
 
     def _accepted(self, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:
         place = self.jobs[event.job].places[event.cluster]
@@ -165,6 +165,7 @@ class Audit:
         others = run is not None and (run.owner is None or run.owner.job != event.job)
         _check(others, f"{event.job} disowns {place.names[-1]}")
         place.over |= not place.wanted
+        place.nameless = True
 
     def _gone(self, event: ev.SubmissionWithdrawn) -> None:
         self.jobs[event.job].places[event.cluster].over = True
@@ -289,6 +290,7 @@ class Audit:
             case _:
                 raise Violation(where)
         place.wanted = False
+        place.over |= place.nameless
 
     def _given_up(self, event: ev.RunGivenUp) -> None:
         """Who is careful does it only where nobody else can say it."""

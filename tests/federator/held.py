@@ -1,13 +1,11 @@
 """Histories over clusters that hold submissions and give names away again, as Kubernetes does.
 
-``python -m tests.federator.held --seeds N --from K``. Everything of `simulation` holds, and at the end nothing is left on
+``python -m tests.federator.simulation --world held``. Everything of `simulation` holds, and at the end nothing is left on
 any cluster but what is kept: whatever is late, and whoever slept through the end and goes on.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import Counter
 from random import Random
 from typing import Any
@@ -61,6 +59,8 @@ class HeldCluster(TrueCluster):
     def __init__(self, account: str, rng: Random, guard_ms: int) -> None:
         super().__init__(account, rng, guard_ms)
         self.made = 0
+        self.logs = self.deaf = False
+        """Whether Muster schedules it, and its log is heard; whether its ingest hears nothing any more."""
 
     def submit(self, name: str, owner: Owner, now_ms: int) -> Submitted:
         answer = super().submit(name, owner, now_ms)
@@ -207,20 +207,29 @@ class HeldWorld(World):
     for_good = False
 
     def left(self) -> list[str]:
-        """Runs of ours that nobody keeps."""
-        kept = {(job.uid, job.winner) for job in self.audit.jobs.values() if job.winner and not job.cancelled}
+        """Runs of ours that nobody keeps, on clusters that answer; what was given up may run there after all."""
+        jobs = self.audit.jobs
+        kept = {(job.uid, job.winner) for job in jobs.values() if job.winner and not job.cancelled}
+        given_up = {(uid, alias) for uid, job in jobs.items() for alias, place in job.places.items() if place.given_up}
         return [
             run.uid
             for cluster in self.clusters.values()
             for run in cluster.runs.values()
             if isinstance(run, HeldRun) and run.owner is not None and (run.owner.job, run.owner.cluster) not in kept
+            if run.held or (run.owner.job, run.owner.cluster) not in given_up
             if FOR_EVER_MS not in (*cluster.cut_ms, *cluster.forbidden_ms)
         ]
 
     def is_over(self) -> bool:
         if self.now_ms < FAULTS_END_MS + 20_000 or not super().is_over() or self.process is None:
             return False
-        return not self.folded.intents() and not self.folded.strays and not self.left()
+        return not (self.folded.strays or self.left() or self.intended())
+
+    def intended(self) -> list[Key]:
+        """What is still to be done, on clusters that answer."""
+        jobs = self.folded.jobs
+        accounts = {(uid, alias): jobs[uid].places[alias].account for uid, alias in self.folded.intents()}
+        return [key for key, account in accounts.items() if FOR_EVER_MS not in self.clusters[account].cut_ms]
 
     def run(self) -> None:
         super().run()
@@ -231,27 +240,3 @@ class HeldWorld(World):
 def run(seed: int) -> tuple[str, Counter[str]]:
     """What was violated, if anything, and the faults."""
     return simulation.run(seed, HeldWorld)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.federator.held", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1_000)
-    parser.add_argument("--from", type=int, dest="first", default=0)
-    given = parser.parse_args()
-    count: Counter[str] = Counter()
-    failed = []
-    for seed in range(given.first, given.first + given.seeds):
-        violation, faults = run(seed)
-        count += faults
-        if violation:
-            failed.append((seed, violation))
-    for name, number in sorted(count.items()):
-        print(f"{number:10,}  {name}")
-    for seed, violation in failed[:10]:
-        print(f"seed {seed}: {violation}")
-    print(f"{given.seeds:,} histories from {given.first}, {len(failed)} violated")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

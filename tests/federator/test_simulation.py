@@ -70,7 +70,7 @@ def test_a_failing_seed_is_told_with_what_replays_it(
     assert lines[:2] == ["seed 7: something", again]
 
 
-def told(given: tuple[int, int, str]) -> tuple[list[tuple[int, str]], Counter[str]]:
+def told(given: tuple[int, int, str, str]) -> tuple[list[tuple[int, str]], Counter[str]]:
     return [(given[0], "something")], Counter()
 
 

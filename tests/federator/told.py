@@ -21,6 +21,8 @@ class Seen:
         self.wanted = True
         self.over = False
         self.accepted = False
+        self.nameless = False
+        """Whether its name is somebody else's, and no other is submitted yet: nothing of it can be there."""
         self.uid = ""
         self.doubted = False
         """Whether an attempt besides the accepted one may be on its way."""

@@ -182,9 +182,16 @@ class Effects:
     async def _clear(self, key: Key, backend: Holding) -> float:
         """One attempt; the seconds before which there should be no other."""
         job = self._state.jobs[key[0]]
-        name, uid = job.places[key[1]].remains
+        place = job.places[key[1]]
+        name, uid = place.remains
         answer = await backend.clear(name, uid)
-        return await self._ended(key, answer, lambda: ev.RemainsCleared(job=job.uid, cluster=key[1], uid=uid))
+
+        def cleared() -> Event | None:
+            """Unless, meanwhile, other remains are to be cleared there: what these were, a list says no more."""
+            still = place.remains == (name, uid)
+            return ev.RemainsCleared(job=job.uid, cluster=key[1], uid=uid) if still else None
+
+        return await self._ended(key, answer, cleared)
 
     async def _ended(self, key: Key, answer: Stopped, outcome: Callable[[], Event | None]) -> float:
         if isinstance(answer, Accepted | Absent):

@@ -74,6 +74,9 @@ class Clients(People):
             if isinstance(answer, LogError):
                 world.count["submitted once more"] += answer is UNANSWERED
                 return world.at(world.now_ms + 1_000, self.ask, request)
+            unlisted = isinstance(answer, Unfit) and "expected user and uri of the clusters file" in str(answer)
+            if unlisted:
+                return world.at(world.now_ms + 5_000, self.ask, request)
             if isinstance(answer, Unfit) and request.name not in world.names:
                 world.fail(Violation(f"{request.name} is refused, and unknown: {answer}"))
             world.requests.remove(request)
@@ -95,6 +98,18 @@ class Clients(People):
                 world.count["cancelled by its user"] += answer["cancelled"]
 
         return self.request("cancel", {"name": name}, told)
+
+    def look_around(self) -> None:
+        """What is there, and how one of it is."""
+
+        def told(answer: Any) -> None:
+            if isinstance(answer, LogError):
+                return
+            self.world.count["looked"] += 1
+            if answer:
+                self.request("status", {"name": answer[0]["name"]}, lambda _: None)
+
+        self.request("list", {}, told)
 
     # ----------------------------------------------------------------------------------------------------- operators
 

@@ -11,14 +11,13 @@ import msgspec
 
 from events.jetstream import JetStreamLog
 from events.log import LogError
-from services.federator.backends import Reach
 from services.federator.bodies import Bodies
 from services.federator.service import Federator
 from services.federator.snapshot import FORM
 from services.snapshots import ChildFailed, Taking, take
 from services.writer import SteppedDown
 from tests.federator.audit import Violation
-from tests.federator.served.ports import Blobs, port
+from tests.federator.served.ports import Blobs, reach
 from tests.simulation.loop import STOPPED
 from tests.simulation.processes import Process
 
@@ -97,8 +96,9 @@ class Supervisor:
                 return msgspec.json.encode(await take(log, FORM))
             world = self.world
             reaches = {
-                account: Reach(port(world, process, cluster), world.poll_ms / 1_000)
+                account: reach(world, process, cluster)
                 for account, cluster in world.clusters.items()
+                if account not in world.unlisted
             }
             bodies = Bodies(Blobs(world, process), self._cipher)
             process.federator = Federator(log, reaches, bodies, holder=process.name, snapshots=self._taking)
@@ -168,6 +168,12 @@ class Supervisor:
         if process.running and process.task is not None:
             process.task.cancel()
 
+    def restart(self) -> None:
+        """All of them: who stands still ends when it goes on."""
+        for process in self.ever:
+            if not process.over and process.task is not None:
+                process.task.cancel()
+
     def cut_off(self, process: Process, until_s: float) -> None:
         """There is no lease."""
 
@@ -181,4 +187,4 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         if tasks:
-            self.world.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+            self.world.loop.run_until_complete(asyncio.wait(tasks, timeout=60.0))

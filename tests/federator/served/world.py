@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,21 +12,21 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import events as ev
 import yaml
+
+import events as ev
 from events import Event, envelope
 from events.envelope import Stored
 from events.log import LogError
-from services.federator import service
+from services.federator import observing, service
 from services.federator.records import SETTLED
 from services.federator.rules import forgotten
-from services.federator.service import agenda, polling
+from services.federator.service import Federator, agenda, polling
 from services.federator.snapshot import FORM
 from services.federator.state import State
 from services.writer import SteppedDown
 from tests.federator.audit import Audit, Violation
-from tests.federator.clusters import TrueCluster
-from tests.federator.held import HeldWorld
+from tests.federator.held import HeldCluster, HeldWorld
 from tests.federator.jobs import document, plugin
 from tests.federator.served.people import Clients
 from tests.federator.served.process import FEDERATOR, NAME, Running, Supervisor
@@ -89,6 +88,7 @@ class LateAudit(Audit):
 
 
 class Served(World):
+    people: Clients
     audit_type = LateAudit
     people_type = Clients
     identifying = 0.0
@@ -104,15 +104,43 @@ class Served(World):
         self.told = State()
         self.names: set[str] = set()
         """Of jobs that were ever accepted."""
+        self.heard_ns: dict[tuple[Any, str], int] = {}
+        """By process and account: the log time of the question that was answered last."""
+        self._speaker: Process | None = None
+        """Who wrote the commit that is read."""
+        self.unlisted: set[str] = set()
+        """Accounts that the clusters file has lost."""
         self.violation: BaseException | None = None
         self._under_way = 0
         self.broken = self.loop.create_future()
         super().__init__(seed)
         self.supervisor = Supervisor(self, source.choice([0, SNAPSHOT_AFTER_BYTES]))
+        self._people_do_more(random.Random(f"{seed}/people"))
         if not self.network.calm:
             count = source.choice((0, 2, 4, 8, 12))
             for fault in draw(source, count, 0.0, FAULTS_END_MS / 1_000, DRAWS):
                 self.loop.at(START_S + fault.at_s, self._strike, fault)
+
+    def _people_do_more(self, source: random.Random) -> None:
+        """Two submit a job of one name; some look; a cluster is out of the clusters file for a while."""
+        if source.random() < 0.2:
+            twice = source.choice(self.requests)
+            self.requests.append(twice)
+            self.at(source.choice((0, 7_000)) + source.randrange(1_000), self.people.ask, twice)
+        for _ in range(source.choice((0, 4))):
+            self.at(source.randrange(FAULTS_END_MS), self.people.look_around)
+        if source.random() < 0.1:
+            account = source.choice(sorted(self.clusters))
+            begin_ms = source.randrange(FAULTS_END_MS)
+            self.at(begin_ms, self.unlist, account)
+            self.at(begin_ms + source.randrange(FAULTS_END_MS), self.list_again)
+        for cluster in self.clusters.values():
+            if isinstance(cluster, HeldCluster) and source.random() < 0.4:
+                cluster.logs = True
+                if source.random() < 0.2:
+                    begin_ms = source.randrange(FAULTS_END_MS)
+                    self.at(begin_ms, setattr, cluster, "deaf", True)
+                    self.at(FAULTS_END_MS, setattr, cluster, "deaf", False)
 
     # ------------------------------------------------------------------------------------------------------- the queue
 
@@ -154,9 +182,25 @@ class Served(World):
         return self.told
 
     def answered_ns(self, account: str) -> int:
-        speaker: Any = self._speaker
-        answered: int = speaker.federator._polling._answered.get(account, -1)
-        return answered
+        return self.heard_ns.get((self._speaker, account), -1)
+
+    def heard(self, process: Any, account: str, asked_ns: int) -> None:
+        """The account answered this process; just after time jumped, a question may seem older than the one before."""
+        self.heard_ns[process, account] = max(asked_ns, self.heard_ns.get((process, account), -1))
+
+    def log_time_ns(self, process: Any) -> int:
+        """As the process reckons it now."""
+        federator: Federator = process.federator
+        return observing.log_time_ns(federator.state, federator._clock.now_ns())
+
+    def needed(self) -> set[str]:
+        """Bodies, by what the log says."""
+        return {job.digest for job in self.told.jobs.values() if job.phase != SETTLED}
+
+    def check(self, holds: bool, otherwise: str) -> None:
+        """Wherever it is called from."""
+        if not holds:
+            self.fail(Violation(otherwise))
 
     def _landed(self, stored: Stored, process: Process | None) -> None:
         self.safely(self._read, stored, process)
@@ -171,6 +215,7 @@ class Served(World):
         for event in said:
             if isinstance(event, ev.JobFederated):
                 self.names.add(event.name)
+                self.check(event.digest in self.blobs, f"the body of {event.name} is not there")
         self.audit.read(said)
 
     # ---------------------------------------------------------------------------------------------------------- faults
@@ -186,6 +231,16 @@ class Served(World):
 
     def stop(self, process: Process, for_s: float) -> None:
         self.supervisor.stop(process, for_s)
+
+    def unlist(self, account: str) -> None:
+        """Somebody takes it out of the file, and starts the federator anew."""
+        self.count["a cluster out of the file"] += 1
+        self.unlisted.add(account)
+        self.supervisor.restart()
+
+    def list_again(self) -> None:
+        self.unlisted.clear()
+        self.supervisor.restart()
 
     async def pass_by(self, process: Process) -> None:
         """Something that a process does; here it may end, or be stopped for a while."""
@@ -241,13 +296,14 @@ class Served(World):
         self.supervisor.replace()
 
     def run(self) -> None:
-        """To the end. Raises Violation."""
+        """To the end, and once more from the log: nothing is left to do. Raises Violation."""
         with self._in_its_stead():
             try:
                 self.loop.run_until_complete(self._history())
+                if self.violation is None:
+                    self._end()
                 if self.violation is not None:
                     raise self.violation
-                self._end()
             finally:
                 self.count.update(self.faults.hits)
                 self.supervisor.dispose()
@@ -255,9 +311,16 @@ class Served(World):
 
     async def _history(self) -> None:
         heal = self.loop.at(START_S + FAULTS_END_MS / 1_000, self.faults.lift)
+        await self._rest()
+        if self.is_over() and not self.broken.done():
+            self.supervisor.restart()
+            await asyncio.wait({self.broken}, timeout=1.0)
+            await self._rest()
+        heal.cancel()
+
+    async def _rest(self) -> None:
         while self.now_ms < LONGEST_MS and not self.broken.done() and not self.is_over():
             await asyncio.wait({self.broken}, timeout=1.0)
-        heal.cancel()
 
     def is_over(self) -> bool:
         if self.now_ms < FAULTS_END_MS + 20_000 or self.requests or self._under_way:
@@ -268,16 +331,21 @@ class Served(World):
         state = self.told
         return all(job.phase == SETTLED for job in state.jobs.values()) and not [*forgotten.forgotten(state.over)]
 
+    def left(self) -> list[str]:
+        """Where names are kept for ever nobody clears."""
+        return []
+
     def _end(self) -> None:
         self.audit.end()
         serving = self.serving()
-        if serving is None or serving.federator is None:
-            raise Violation("nobody serves")
-        if _but_sequence(serving.federator.state) != _but_sequence(self.told):
-            raise Violation("the service's state is not what the log says")
-        needed = {job.digest for job in self.told.jobs.values() if job.phase != SETTLED}
-        if missing := needed - self.blobs.keys():
-            raise Violation(f"bodies are missing: {missing}")
+        if serving is None or serving.federator is None or not self.is_over():
+            late = {account: [*strays] for account, strays in self.told.strays.items()}
+            raise Violation(
+                f"not at rest: to do {[*self.told.intents()]}, forgotten and late {late}, left {self.left()}"
+            )
+        same = _but_sequence(serving.federator.state) == _but_sequence(self.told)
+        self.check(same, "the service's state is not what the log says")
+        self.check(self.needed() == self.blobs.keys(), f"bodies: {self.needed()} are needed, {[*self.blobs]} are there")
 
     @contextmanager
     def _in_its_stead(self) -> Iterator[None]:

@@ -1,9 +1,11 @@
 """Histories of a federation from a seed: n clusters, faults, and what must hold through all of it.
 
-``python -m tests.federator.simulation --seeds N --from K [--plant NAME]`` runs N histories and prints how often each
-fault happened; ``--replay SEED`` prints one history's log. The federator's own core, fold, observations and snapshots
-run, over clusters that are simulated (`tests.federator.clusters`) and a network that loses and delays (`network`); only
-its `process` is another, without a loop. What must hold stands in `tests.federator.audit`.
+``python -m tests.federator.simulation --seeds N --from K [--world W] [--plant NAME]`` runs N histories and prints how
+often each fault happened; ``--replay SEED`` prints one history's log. The federator's own core, fold, observations and
+snapshots run, over clusters that are simulated (`tests.federator.clusters`) and a network that loses and delays
+(`network`); only its `process` is another, without a loop. With ``--world service`` the service itself runs
+(`tests.federator.served`), with ``held…`` over clusters that hold submissions (`tests.federator.held`).
+What must hold stands in `tests.federator.audit`.
 """
 
 from __future__ import annotations

@@ -8,11 +8,20 @@ import sys
 import time
 from collections import Counter
 
+from tests.federator.held import HeldWorld
+from tests.federator.served import HeldServed, Served
 from tests.federator.simulation import World, ended, run
 
+WORLDS: dict[str, type[World]] = {
+    "core": World,
+    "held": HeldWorld,
+    "service": Served,
+    "held-service": HeldServed,
+}
 
-def _work(given: tuple[int, int, str]) -> tuple[list[tuple[int, str]], Counter[str]]:
-    first, seeds, plant = given
+
+def _work(given: tuple[int, int, str, str]) -> tuple[list[tuple[int, str]], Counter[str]]:
+    first, seeds, plant, world = given
     count: Counter[str] = Counter()
     failed = []
     if plant:
@@ -20,7 +29,7 @@ def _work(given: tuple[int, int, str]) -> tuple[list[tuple[int, str]], Counter[s
 
         plants.PLANTS[plant]()
     for seed in range(first, first + seeds):
-        violation, faults = run(seed)
+        violation, faults = run(seed, WORLDS[world])
         count += faults
         if violation:
             failed.append((seed, violation))
@@ -31,15 +40,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.federator.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1_000)
     parser.add_argument("--from", type=int, dest="first", default=0)
+    parser.add_argument("--world", choices=WORLDS, default="core", help="who runs, over which clusters")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--plant", default="", help="with this rule broken (tests.federator.plants)")
     parser.add_argument("--replay", type=int, metavar="SEED", help="one history, its log printed")
     given = parser.parse_args()
     if given.replay is not None:
-        return _replay(given.replay, given.plant)
+        return _replay(given.replay, given.plant, given.world)
     portion = 250
     portions = [
-        (begin, min(portion, given.first + given.seeds - begin), given.plant)
+        (begin, min(portion, given.first + given.seeds - begin), given.plant, given.world)
         for begin in range(given.first, given.first + given.seeds, portion)
     ]
     began_s = time.monotonic()
@@ -51,7 +61,8 @@ def main() -> int:
             count += faults
     for name, number in sorted(count.items()):
         print(f"{number:10,}  {name}")
-    which = f" --plant '{given.plant}'" if given.plant else ""
+    which = f" --world {given.world}" if given.world != "core" else ""
+    which += f" --plant '{given.plant}'" if given.plant else ""
     for seed, violation in sorted(failed)[:10]:
         print(f"seed {seed}: {violation}")
         print(f"replay it: python -m tests.federator.simulation --replay {seed}{which}")
@@ -64,12 +75,12 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _replay(seed: int, plant: str) -> int:
+def _replay(seed: int, plant: str, which: str) -> int:
     if plant:
         from tests.federator import plants
 
         plants.PLANTS[plant]()
-    world = World(seed)
+    world = WORLDS[which](seed)
     violation = ended(world)
     for number, commit in enumerate(world.log, 1):
         for event in commit:

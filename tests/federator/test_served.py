@@ -1,0 +1,46 @@
+"""Histories of the federator's service: nothing is violated, and who breaks it on purpose is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.federator import simulation
+from tests.federator.served import HeldServed, Served, plants
+
+HISTORIES = 60
+FIRST = {
+    "bodies: cleared as they lie now": 280,
+    "effects: doubt is none": 30,
+    "requests: given up while it is tried": 205,
+    "requests: the name is looked up before": 270,
+}
+"""The first history that is tried, where many before it find nothing."""
+WITHIN = 400
+
+
+@pytest.mark.parametrize("world", [Served, HeldServed])
+def test_nothing_is_violated(world: type[Served]) -> None:
+    count: Counter[str] = Counter()
+    for seed in range(HISTORIES):
+        violation, faults = simulation.run(seed, world)
+        assert not violation, f"{world.__name__}, seed {seed}: {violation}"
+        count += faults
+    for fault in ("append crash after", "crash", "ended: SteppedDown", "log down", "looked", "starts from a snapshot"):
+        assert count[fault], f"no history had: {fault}"
+
+
+@pytest.mark.parametrize("world", [Served, HeldServed])
+def test_one_seed_is_one_history(world: type[Served]) -> None:
+    for seed in range(3):
+        one, other = world(seed), world(seed)
+        assert simulation.ended(one) == simulation.ended(other) == ""
+        assert one.log == other.log
+        assert one.count == other.count
+
+
+@pytest.mark.parametrize("name", plants.PLANTS)
+def test_who_breaks_the_service_on_purpose_is_found(name: str) -> None:
+    seeds, violation = plants.found(name, WITHIN, FIRST.get(name, 0))
+    assert seeds, violation
