@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from events.jetstream import JetStreamLog
+from events.sqlite import SqliteLog
 from services.binder import service as binder
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
@@ -33,6 +34,8 @@ class Launch:
     def __init__(self, kube: ApiServer, leases: Leases, clock: Clock) -> None:
         self._kube, self._leases, self._clock = kube, leases, clock
         self.snapshot_after_bytes = SNAPSHOT_AFTER_BYTES
+        self.archive: SqliteLog | None = None
+        """Where the retention keeps what it purges."""
 
     async def __call__(self, process: Process) -> Any:
         log = JetStreamLog(await process.link.open(), CLUSTER)
@@ -62,7 +65,7 @@ class Launch:
                 return await verify(log)
             case "retention":
                 now_ns = self._clock.time_ns() + DAY_NS - round(KEPT_FOR_S * 1e9)
-                await retain(log, None, days=1, now_ns=now_ns)
+                await retain(log, self.archive, days=1, now_ns=now_ns)
         return None
 
     def _turn(self, process: Process) -> Callable[[], Awaitable[None]]:

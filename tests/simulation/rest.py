@@ -21,6 +21,8 @@ from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
 
 if TYPE_CHECKING:
+    from events.sqlite import SqliteLog
+    from tests.simulation.broker import Broker
     from tests.simulation.kube import ApiServer
     from tests.simulation.processes import Process
     from tests.simulation.world import World
@@ -165,6 +167,19 @@ def purged_verified(report: Report, first: int, denied: list[int]) -> None:
     if not report.verified or report.start < first - 1:
         wrong = report.violation or report.difference or report.why_unverifiable
         raise Violation(f"verify from the snapshot of {report.start} on, of a log from {first}: {wrong} (7.6)")
+
+
+async def archived(archive: SqliteLog, broker: Broker) -> int:
+    """How many commits an archive has: all that were purged, as they stood in the log. Raises Violation."""
+    (first, end), place = await archive.bounds(), 0
+    if end < broker.first - 1 or (end and first != 1):
+        raise Violation(f"the log begins at {broker.first}, and its archive has {first} to {end} (7.6)")
+    async for batch in archive.read():
+        for kept in batch:
+            if kept != broker.stored[place]:
+                raise Violation(f"commit {place + 1} of the archive is {kept}, not {broker.stored[place]} (7.6)")
+            place += 1
+    return place
 
 
 def _pods_agree(state: State, api: Api) -> None:

@@ -10,6 +10,9 @@ import asyncio
 import hashlib
 import random
 from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +23,7 @@ from events.consumer import COMMIT
 from events.envelope import Header, Stored
 from events.log import LogError
 from events.policy import DEFAULT_POLICY, Policy
+from events.sqlite import SqliteLog
 from services.binder.service.write_behind import AGAIN_S
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
@@ -31,6 +35,7 @@ from tests.simulation.faults import Fault, Faults
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.loop import START_S, VirtualLoop
+from tests.simulation.network import run_now
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
 from tests.simulation.planting import WIDER_FROM
 from tests.simulation.processes import Process
@@ -47,6 +52,8 @@ QUIET_S = 3.0
 """For so long nothing may have landed, and everybody have reached the log, when a history is at rest."""
 STANDBY = 0.15
 """How many roles have a standby from the beginning."""
+ARCHIVED_FROM, ARCHIVED = 20_000, 0.5
+"""From which seed on, and in how many of those histories, an archive keeps what goes."""
 RETAINED, RETAIN_EVERY_S = 0.5, (5.0, 11.0)
 """In how many histories somebody lets the retention purge the log, and how often."""
 
@@ -79,6 +86,7 @@ class World:
         self.tried: Counter[str] = Counter()
         self.calm, self._calm_s = False, START_S
         self.violation: BaseException | None = None
+        self._files = ExitStack()
         self._changed_s = START_S
         self._rested_at = 0
         """The log's end when everything was at rest last."""
@@ -90,7 +98,7 @@ class World:
         """The whole history. Whatever ends it before its time is a violation."""
         outcome = self.outcome
         seed = self.plan.seed
-        with simulated(self.loop, seed, self.supervisor, self.tried), cramped(seed) as meanwhile:
+        with self._files, simulated(self.loop, seed, self.supervisor, self.tried), cramped(seed) as meanwhile:
             try:
                 self.loop.run_until_complete(self._main())
                 meanwhile.close()
@@ -146,8 +154,16 @@ class World:
             self.loop.after(self.source.uniform(0.0, 1.0), self.supervisor.start, slot)
         if self.source.random() < RETAINED:
             self.launch.snapshot_after_bytes = WHERE_PURGED
+            if self.plan.seed >= ARCHIVED_FROM and self._policies.random() < ARCHIVED:
+                self.launch.archive = self._archive()
             self._retain()
         versions.begin(self)
+
+    def _archive(self) -> SqliteLog:
+        folder = self._files.enter_context(TemporaryDirectory(prefix="muster-archive-"))
+        archive = SqliteLog(Path(folder) / "archive.db", CLUSTER, create=True)
+        self._files.callback(lambda: run_now(archive.close()))
+        return archive
 
     def _retain(self) -> None:
         """Now and then, and once more while the history comes to rest."""
@@ -222,6 +238,8 @@ class World:
             first = self.broker.first  # a purge that was asked for before may come meanwhile
             report = await self.supervisor.child("verify")
             rest.purged_verified(report, first, self.broker.bucket.denied)
+        if self.launch.archive is not None:
+            self.tried["commits archived"] += await rest.archived(self.launch.archive, self.broker)
 
     async def _users_act(self, begin_s: float, end_s: float) -> None:
         """What they do in this time of the plan begins now."""

@@ -112,7 +112,8 @@ class Supervisor:
         try:
             await asyncio.wait({process.gone})
         finally:
-            self.kill(process)
+            if not self.over:
+                self.kill(process)
         task = process.task
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             raise ChildFailed(f"{process} did not end well")
