@@ -104,6 +104,8 @@ class Served(World):
         self.told = State()
         self.names: set[str] = set()
         """Of jobs that were ever accepted."""
+        self.settled: set[str] = set()
+        """Bodies of jobs that were ever settled."""
         self.heard_ns: dict[tuple[Any, str], int] = {}
         """By process and account: the log time of the question that was answered last."""
         self._speaker: Process | None = None
@@ -194,8 +196,8 @@ class Served(World):
         return observing.log_time_ns(federator.state, federator._clock.now_ns())
 
     def needed(self) -> set[str]:
-        """Bodies, by what the log says."""
-        return {job.digest for job in self.told.jobs.values() if job.phase != SETTLED}
+        """Bodies, by what the log says. Of a job that was settled, and cancelled behind that, nothing is submitted."""
+        return {job.digest for job in self.told.jobs.values()} - self.settled
 
     def check(self, holds: bool, otherwise: str) -> None:
         """Wherever it is called from."""
@@ -213,6 +215,8 @@ class Served(World):
             raise Violation(f"{MOST_COMMITS} commits, and it goes on")
         self.told.apply(stored.sequence, said)
         for event in said:
+            if isinstance(event, ev.JobSettled):
+                self.settled.add(self.told.jobs[event.job].digest)
             if isinstance(event, ev.JobFederated):
                 self.names.add(event.name)
                 self.check(event.digest in self.blobs, f"the body of {event.name} is not there")
@@ -300,8 +304,6 @@ class Served(World):
         with self._in_its_stead():
             try:
                 self.loop.run_until_complete(self._history())
-                if self.violation is None:
-                    self._end()
                 if self.violation is not None:
                     raise self.violation
             finally:
@@ -311,16 +313,24 @@ class Served(World):
 
     async def _history(self) -> None:
         heal = self.loop.at(START_S + FAULTS_END_MS / 1_000, self.faults.lift)
-        await self._rest()
-        if self.is_over() and not self.broken.done():
+        if await self._rests():
             self.supervisor.restart()
             await asyncio.wait({self.broken}, timeout=1.0)
-            await self._rest()
+            if await self._rests():
+                self.safely(self._end)
         heal.cancel()
 
-    async def _rest(self) -> None:
-        while self.now_ms < LONGEST_MS and not self.broken.done() and not self.is_over():
+    async def _rests(self) -> bool:
+        """Waits for that; whether it came."""
+        while self.now_ms < LONGEST_MS and not self.broken.done():
+            if self.is_over():
+                return True
             await asyncio.wait({self.broken}, timeout=1.0)
+        late = {account: [*strays] for account, strays in self.told.strays.items()}
+        self.fail(
+            Violation(f"not at rest: to do {[*self.told.intents()]}, forgotten and late {late}, left {self.left()}")
+        )
+        return False
 
     def is_over(self) -> bool:
         if self.now_ms < FAULTS_END_MS + 20_000 or self.requests or self._under_way:
@@ -336,13 +346,11 @@ class Served(World):
         return []
 
     def _end(self) -> None:
+        """Raises Violation."""
         self.audit.end()
         serving = self.serving()
-        if serving is None or serving.federator is None or not self.is_over():
-            late = {account: [*strays] for account, strays in self.told.strays.items()}
-            raise Violation(
-                f"not at rest: to do {[*self.told.intents()]}, forgotten and late {late}, left {self.left()}"
-            )
+        assert serving is not None
+        assert serving.federator is not None
         same = _but_sequence(serving.federator.state) == _but_sequence(self.told)
         self.check(same, "the service's state is not what the log says")
         self.check(self.needed() == self.blobs.keys(), f"bodies: {self.needed()} are needed, {[*self.blobs]} are there")
