@@ -2,7 +2,7 @@
 
 It keeps: one message after the other, stored and synced before it is seen or acknowledged; the expected last sequence of
 a subject; message ids; ephemeral pull consumers with heartbeats and requests that expire; purges of what a log begins
-with; and the object store's bucket (`tests.simulation.bucket`). What lies between it and the processes is
+with; and the object store's buckets (`tests.simulation.bucket`). What lies between it and the processes is
 `tests.simulation.network`.
 """
 
@@ -123,7 +123,10 @@ class Broker:
         """All that ever stood in the log, also what was purged since."""
         self.first = 1
         """What is before is purged."""
-        self.bucket = Bucket(object_store.stream(cluster))
+        streams = (object_store.stream(cluster), object_store.stream_of(object_store.bodies_bucket(cluster)))
+        self.buckets = {stream: Bucket(stream) for stream in streams}
+        self.bucket, self.bodies = self.buckets.values()
+        """Of snapshots; of a federation's bodies."""
         self.last: dict[str, int] = {}
         self.up = True
         self.links: list[Link] = []
@@ -186,10 +189,10 @@ class Broker:
             self._busy_until_s = max(self._busy_until_s, self.loop.now_s) + 0.0002 + 0.0003 * self.source.random()
             self.loop.at(self._busy_until_s, self._sync)
             return
-        verb, stream, rest = _parsed(subject, self.stream, self.bucket.stream)
+        verb, stream, rest = _parsed(subject, self.stream, *self.buckets)
         asked = decode(message.data) if message.data else {}
-        if stream == self.bucket.stream:
-            self._bucket_asked(link, message, verb, asked)
+        if bucket := self.buckets.get(stream):
+            self._bucket_asked(bucket, link, message, verb, asked)
             return
         match verb:
             case "STREAM.INFO":
@@ -211,9 +214,9 @@ class Broker:
             case _:
                 raise NotImplementedError(subject)
 
-    def _bucket_asked(self, link: Link, message: Message, verb: str, asked: dict[str, Any]) -> None:
-        if self.bucket.exists or verb == "STREAM.CREATE":
-            self.answer(link, message, self.bucket.ask(verb, asked))
+    def _bucket_asked(self, bucket: Bucket, link: Link, message: Message, verb: str, asked: dict[str, Any]) -> None:
+        if bucket.exists or verb == "STREAM.CREATE":
+            self.answer(link, message, bucket.ask(verb, asked))
         else:
             self.refuse(link, message, STREAM_NOT_FOUND)
 
@@ -256,7 +259,10 @@ class Broker:
             self._store(*self._syncing.popleft())
 
     def _store(self, link: Link | None, epoch: int, message: Message, *, answer: bool = True) -> None:
-        body = self.bucket.put(message) if message.subject.startswith(BUCKET) else self._commit(link, message)
+        if message.subject.startswith(BUCKET):
+            body = self.buckets[object_store.stream_of(message.subject.split(".")[1])].put(message)
+        else:
+            body = self._commit(link, message)
         if link is not None and answer and link.epoch == epoch:
             self.answer(link, message, body)
 

@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import random
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +36,8 @@ class Bucket:
         self.denied: list[int] = []
         """Sequences of snapshots that are whole, and of which the log says otherwise."""
         self.messages: dict[int, Put] = {}
+        self.purged: Callable[[], None] = lambda: None
+        """Called when something went."""
         self._end = 0
         self._ids: dict[str, int] = {}
 
@@ -72,6 +74,15 @@ class Bucket:
         if identity:
             self._ids[identity] = self._end
         return {"stream": self.stream, "seq": self._end}
+
+    def names(self) -> set[str]:
+        """Of objects that are there as a whole."""
+        data: dict[str, bytes] = {}
+        for subject, part in self.messages.values():
+            data[subject] = data.get(subject, b"") + part
+        prefix = f"$O.{self.stream.removeprefix('OBJ_')}"
+        metas = [msgspec.json.decode(found, type=Object) for subject, found in data.items() if ".M." in subject]
+        return {meta.name for meta in metas if digest_of(data.get(f"{prefix}.C.{meta.nuid}", b"")) == meta.digest}
 
     def damage(self, source: random.Random) -> bool:
         """A bit of the newest snapshot's bytes changes; whether there is one to whose loss another is left."""
@@ -127,6 +138,8 @@ class Bucket:
         gone = [sequence for sequence, put in self.messages.items() if _matches(pattern, put.subject)]
         for sequence in gone:
             del self.messages[sequence]
+        if gone:
+            self.purged()
         return len(gone)
 
 

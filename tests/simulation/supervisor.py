@@ -77,6 +77,8 @@ class Supervisor:
 
     async def child(self, slot: str) -> Any:
         """What a process says that another one starts and waits for. Raises ChildFailed."""
+        if self.over:
+            raise ChildFailed("the history is over")
         process = self.start(slot)
         try:
             await asyncio.wait({process.gone})

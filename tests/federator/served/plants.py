@@ -7,6 +7,8 @@ planted.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import hashlib
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,26 +31,19 @@ from tests.federator import simulation
 from tests.federator.served.world import HeldServed, Served
 
 Patch = tuple[Any, str, Any]
-_take, _say, _submit, _ask, _read = Decider.take, Decider.say, Effects._submit, Polling._ask, Bodies.read
+_say, _submit, _ask = Decider.say, Effects._submit, Polling._ask
+_read, _forget_all_but = Bodies.read, Bodies.forget_all_but
 
 
 async def _clears_what_lies_there_now(self: Bodies, needed: frozenset[str], of: object) -> int:
-    gone = [name for name in (await self.lying()).names if name not in needed]
-    for name in gone:
-        await self.forget(name)
-    return len(gone)
+    return await _forget_all_but(self, needed, await self.lying())
 
 
 async def _keeps_later(self: Bodies, body: bytes) -> str:
-    """The digest is there at once, and the body is kept in a while."""
+    """The digest is there at once, and the body is kept meanwhile."""
     data = self._cipher.sealed(body)
-    digest = f"{len(data):064x}"
-    self._blobs.world.at(  # type: ignore[attr-defined]
-        self._blobs.world.now_ms + 2_000,
-        self._blobs.world.blobs.__setitem__,
-        digest,
-        data,  # type: ignore[attr-defined]
-    )
+    digest = hashlib.sha256(data).hexdigest()
+    asyncio.get_running_loop().create_task(self._blobs.put(digest, data))
     return digest
 
 

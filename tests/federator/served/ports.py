@@ -1,4 +1,4 @@
-"""What stands behind the federator's ports in a history: its clusters, as backends; the object store of its bodies."""
+"""What stands behind the federator's ports in a history: its clusters, as backends; the bucket of its bodies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from events.log import Unavailable
+from events.object_store import Bucket
 from services.documents import load_all
 from services.federator.backends import (
     MARKER,
@@ -25,7 +25,7 @@ from services.federator.backends import (
     Submitted,
     Watched,
 )
-from services.federator.bodies import Lying
+from services.federator.bodies import BucketBlobs, Lying
 from tests.federator.clusters import TrueCluster
 from tests.federator.held import HeldCluster
 from tests.simulation.processes import Process
@@ -169,52 +169,30 @@ def owner_of(body: bytes) -> Owner:
     return Owner(federation=marker["federation"], job=marker["job"], cluster=marker["cluster"])
 
 
-class Blobs:
-    """The object store, as one process reaches it: what a process is killed at may have been done. Out of reach while
-    the log is."""
+class Blobs(BucketBlobs):
+    """The object store, as one process reaches it."""
 
-    def __init__(self, world: Served, process: Process) -> None:
+    def __init__(self, world: Served, process: Process, bucket: Bucket) -> None:
+        super().__init__(bucket)
         self.world, self.process = world, process
 
     async def put(self, name: str, data: bytes) -> None:
-        await self._at(lambda: self.world.blobs.__setitem__(name, data))
-
-    async def get(self, name: str) -> bytes | None:
-        found: bytes | None = await self._at(lambda: self.world.blobs.get(name))
-        return found
+        await super().put(name, data)
+        await self.world.pass_by(self.process)
 
     async def delete(self, name: str) -> None:
-        await self._at(lambda: self._delete(name))
-
-    def _delete(self, name: str) -> None:
-        self.world.check(name not in self.world.needed(), f"body {name} goes, and its job is not settled")
-        self.world.blobs.pop(name, None)
+        await self.world.pass_by(self.process)
+        await super().delete(name)
 
     async def lying(self) -> Lying:
-        """As a process starts; one in ten stands still then."""
-        if self.world.others_rng.random() < 0.1:
-            self.world.supervisor.stop(self.process, self.world.others_rng.uniform(5.0, 60.0))
-        found: list[str] = await self._at(lambda: list(self.world.blobs))
-        return Lying(found, [])
+        """As a process starts; one in five stands still then, before or behind it."""
+        await self._may_stand_still()
+        found = await super().lying()
+        await self._may_stand_still()
+        return found
 
-    async def sweep(self, lying: Lying) -> None:
-        """Each is one part."""
-
-    async def _at(self, done: Callable[[], Any]) -> Any:
-        world, answered = self.world, self.world.loop.create_future()
-        await world.pass_by(self.process)
-
-        def arrive() -> None:
-            result = done() if world.broker.up else Unavailable("the object store does not answer")
-            world.loop.after(0.001, answer, result)
-
-        def answer(result: Any) -> None:
-            if answered.done():
-                return
-            if isinstance(result, Unavailable):
-                answered.set_exception(result)
-            else:
-                answered.set_result(result)
-
-        world.loop.after(0.001, arrive)
-        return await answered
+    async def _may_stand_still(self) -> None:
+        source = self.world.others_rng
+        if source.random() < 0.1:
+            self.world.supervisor.stop(self.process, source.uniform(5.0, 60.0))
+            await asyncio.sleep(0)

@@ -11,6 +11,7 @@ import msgspec
 
 from events.jetstream import JetStreamLog
 from events.log import LogError
+from events.object_store import Bucket, bodies_bucket
 from services.federator.bodies import Bodies
 from services.federator.service import Federator
 from services.federator.snapshot import FORM
@@ -100,7 +101,8 @@ class Supervisor:
                 for account, cluster in world.clusters.items()
                 if account not in world.unlisted
             }
-            bodies = Bodies(Blobs(world, process), self._cipher)
+            bucket = Bucket(log.connection, bodies_bucket(NAME))
+            bodies = Bodies(Blobs(world, process, bucket), self._cipher)
             process.federator = Federator(log, reaches, bodies, holder=process.name, snapshots=self._taking)
             await process.federator.run()
         finally:
@@ -108,6 +110,8 @@ class Supervisor:
 
     async def child(self, slot: str) -> Any:
         """What a process says that another one starts and waits for. Raises ChildFailed."""
+        if self.over:
+            raise ChildFailed("the history is over")
         process = self.start(slot)
         try:
             await asyncio.wait({process.gone})

@@ -100,7 +100,7 @@ class Served(World):
         self.faults = Faults(self)  # type: ignore[arg-type]
         source = random.Random(f"{seed}/log")
         self.broker = Broker(self.loop, NAME, self.faults, source, self._landed, replicas=source.choice([1, 3]))
-        self.blobs: dict[str, bytes] = {}
+        self.broker.bodies.purged = self._body_gone
         self.told = State()
         self.names: set[str] = set()
         """Of jobs that were ever accepted."""
@@ -199,6 +199,10 @@ class Served(World):
         """Bodies, by what the log says. Of a job that was settled, and cancelled behind that, nothing is submitted."""
         return {job.digest for job in self.told.jobs.values()} - self.settled
 
+    def _body_gone(self) -> None:
+        gone = self.needed() - self.broker.bodies.names()
+        self.check(not gone, f"bodies {gone} go, and their jobs are not settled")
+
     def check(self, holds: bool, otherwise: str) -> None:
         """Wherever it is called from."""
         if not holds:
@@ -219,7 +223,7 @@ class Served(World):
                 self.settled.add(self.told.jobs[event.job].digest)
             if isinstance(event, ev.JobFederated):
                 self.names.add(event.name)
-                self.check(event.digest in self.blobs, f"the body of {event.name} is not there")
+                self.check(event.digest in self.broker.bodies.names(), f"the body of {event.name} is not there")
         self.audit.read(said)
 
     # ---------------------------------------------------------------------------------------------------------- faults
@@ -353,7 +357,10 @@ class Served(World):
         assert serving.federator is not None
         same = _but_sequence(serving.federator.state) == _but_sequence(self.told)
         self.check(same, "the service's state is not what the log says")
-        self.check(self.needed() == self.blobs.keys(), f"bodies: {self.needed()} are needed, {[*self.blobs]} are there")
+        kept = self.broker.bodies.names()
+        self.check(self.needed() == kept, f"bodies: {self.needed()} are needed, {kept} are there")
+        parts = {put.subject for put in self.broker.bodies.messages.values()}
+        self.check(len(parts) == 2 * len(kept), f"bodies: {len(kept)} of {parts}")
 
     @contextmanager
     def _in_its_stead(self) -> Iterator[None]:
