@@ -10,7 +10,7 @@ from tests.federator import simulation
 from tests.federator.served import HeldServed, Served, plants
 
 HISTORIES = 60
-FIRST = {"requests: given up while it is tried": 200, "requests: the name is looked up before": 260}
+FIRST = {"requests: given up while it is tried": 200, "requests: the name is looked up before": 90}
 """The first history that is tried, where many before it find nothing."""
 WITHIN = 400
 

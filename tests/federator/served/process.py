@@ -12,6 +12,7 @@ import msgspec
 from events.jetstream import JetStreamLog
 from events.log import LogError
 from events.object_store import Bucket, bodies_bucket
+from services.console.retention import DAY_NS, retain
 from services.federator.bodies import Bodies
 from services.federator.service import Federator
 from services.federator.snapshot import FORM
@@ -19,13 +20,15 @@ from services.snapshots import ChildFailed, Taking, take
 from services.writer import SteppedDown
 from tests.federator.audit import Violation
 from tests.federator.served.ports import Blobs, reach
+from tests.simulation.clock import Clock
+from tests.simulation.launch import KEPT_FOR_S
 from tests.simulation.loop import STOPPED
 from tests.simulation.processes import Process
 
 if TYPE_CHECKING:
     from tests.federator.served.world import Served
 
-FEDERATOR, SNAPSHOT = "federator", "snapshot"
+FEDERATOR, SNAPSHOT, RETENTION = "federator", "snapshot", "retention"
 NAME = "fed"
 """Of the federation."""
 MOST_SKEW_MS = 300_000
@@ -95,6 +98,9 @@ class Supervisor:
         try:
             if process.slot == SNAPSHOT:
                 return msgspec.json.encode(await take(log, FORM))
+            if process.slot == RETENTION:
+                now_ns = Clock(self.world.loop).time_ns() + DAY_NS - round(KEPT_FOR_S * 1e9)
+                return await retain(log, None, days=1, now_ns=now_ns)
             world = self.world
             reaches = {
                 account: reach(world, process, cluster)

@@ -29,7 +29,7 @@ from tests.federator.audit import Audit, Violation
 from tests.federator.held import HeldCluster, HeldWorld
 from tests.federator.jobs import document, plugin
 from tests.federator.served.people import Clients
-from tests.federator.served.process import FEDERATOR, NAME, Running, Supervisor
+from tests.federator.served.process import FEDERATOR, NAME, RETENTION, Running, Supervisor
 from tests.federator.simulation.network import FAULTS_END_MS
 from tests.federator.simulation.world import KEPT, LONGEST_MS, MOST_COMMITS, World
 from tests.simulation import strikes
@@ -44,6 +44,8 @@ SWEEP_S = 45.0
 OVERDUE_COMMITS = 40
 """Within so many commits of others the core has its word: it waits for its turn as they do."""
 SNAPSHOT_AFTER_BYTES = 3_000
+RETAINED = 0.4
+"""In how many histories somebody lets the retention purge the log, every half a minute."""
 LOG, ONE = ("append",), (FEDERATOR,)
 DRAWS = (
     Draw(3, "lost", LOG),
@@ -117,6 +119,9 @@ class Served(World):
         self.broken = self.loop.create_future()
         super().__init__(seed)
         self.supervisor = Supervisor(self, source.choice([0, SNAPSHOT_AFTER_BYTES]))
+        if source.random() < RETAINED:
+            for at_s in range(30, FAULTS_END_MS // 1_000, 30):
+                self.loop.at(START_S + at_s, self.supervisor.start, RETENTION)
         self._people_do_more(random.Random(f"{seed}/people"))
         if not self.network.calm:
             count = source.choice((0, 2, 4, 8, 12))
@@ -312,6 +317,7 @@ class Served(World):
                     raise self.violation
             finally:
                 self.count.update(self.faults.hits)
+                self.count["commits purged"] += self.broker.first - 1
                 self.supervisor.dispose()
                 self.loop.close()
 
