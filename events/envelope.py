@@ -29,7 +29,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What the service says of its commit."""
 
     writer: str
-    """The token(s) of the subject behind the cluster: ingest, planner.<shard>, binder, admin."""
+    """The token(s) of the subject behind the cluster: ingest, planner.<shard>, binder, admin, federator."""
     epoch: Int64
     """The epoch of `PartitionsAssigned` under which the writer decided; 0 where none."""
     basis: Int64
@@ -37,7 +37,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: Int64
     """Wall clock of the service, for people; no decision reads it."""
     cause: str
-    """taken, left, renew, facts, decide, outcome, tick, admin: `verify` decides again those of cause ``decide`` alone."""
+    """taken, left, renew, facts, decide, outcome, request, tick, admin: `verify` decides again those of cause ``decide``
+    alone."""
     rules: Int64 = FIRST_VERSION
     """The version of the rules that was in force at the basis."""
     state: Int64 = FIRST_VERSION

@@ -23,7 +23,7 @@ def subject(cluster: str, writer: str) -> str:
 
 
 def writer_of(subject: str) -> str:
-    """``ingest``, ``planner.<shard>``, ``binder``, ``admin``: what follows the cluster."""
+    """``ingest``, ``planner.<shard>``, ``binder``, ``admin``, ``federator``: what follows the cluster."""
     return subject.split(".", 2)[2] if subject.count(".") >= 2 else ""
 
 

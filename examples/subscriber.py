@@ -18,8 +18,8 @@ import nats.errors
 DURABLE = "example-subscriber"
 
 
-async def main(url: str, cluster: str) -> None:
-    connection = await nats.connect(url, error_cb=tell)
+async def main(url: str, cluster: str, inbox_prefix: str) -> None:
+    connection = await nats.connect(url, error_cb=tell, inbox_prefix=inbox_prefix.encode())
     feed = await connection.jetstream().subscribe(
         f"muster-feed.{cluster}.GangPermitted.>", stream=f"muster-feed-{cluster}", durable=DURABLE, manual_ack=True
     )
@@ -42,9 +42,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Prints which gangs of a cluster may be bound, and where.")
     parser.add_argument("url", metavar="URL", help="of NATS: nats://127.0.0.1:4222")
     parser.add_argument("cluster", metavar="CLUSTER", help="its name in the log")
+    hears = "where answers may come: a user hears its own inbox alone, such as _INBOX_subscriber"
+    parser.add_argument("--inbox-prefix", default="_INBOX", help=hears)
     given = parser.parse_args()
     try:
-        asyncio.run(main(given.url, given.cluster))
+        asyncio.run(main(given.url, given.cluster, given.inbox_prefix))
     except (nats.errors.Error, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ class Writer:
     """The one writer of a subject, while it is: ``Writer(log, "ingest")``, then `take`, then `append`."""
 
     def __init__(self, log: EventLog, name: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        """`name` is the writer as the subject has it: ingest, planner.<shard>, binder, admin."""
+        """`name` is the writer as the subject has it: ingest, planner.<shard>, binder, admin, federator."""
         self.log, self.name, self.epoch = log, name, 0
         self.rules = self.state = FIRST_VERSION
         """The versions in force where this writer has read to."""

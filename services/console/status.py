@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10
 """Rates are counted over so long."""
+MOST_RECENT = 100_000
+"""Commits of that time that are counted at most: a writer's clock that is ahead would keep all."""
 TAIL_COMMITS = 2_000
 """Read again for the rates of a log that is only looked at once; under more load than that the window is shorter."""
 EVERY_S = 1.0
@@ -68,7 +70,7 @@ class Observer:
         self._leases = leases
         """Where leases are asked for; None: nobody holds any."""
         self._last: dict[str, Last] = {}
-        self._recent: deque[Moment] = deque()
+        self._recent: deque[Moment] = deque(maxlen=MOST_RECENT)
 
     @classmethod
     async def of(cls, log: EventLog) -> Observer:

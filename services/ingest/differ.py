@@ -126,7 +126,8 @@ class Ingest(Facts):
                 return self._set_workload(seen.metadata, None) + self._reject(seen.rejected)
         events = self._observe_named(seen.metadata, self._normalised(seen))
         if isinstance(seen, PodGroup):
-            self._references.put(identity.reference(seen), identity.class_of(seen))
+            known = (seen.metadata.namespace, seen.metadata.name) in self.named[identity.kind_of(seen)]
+            self._references.put(identity.reference(seen), identity.class_of(seen) if known else None)
         return events
 
     def deleted(self, kind: str, metadata: Metadata) -> list[Event]:

@@ -29,7 +29,7 @@ from services.ingest.decoding import NODE, OFFERED, POD, PRIORITY_CLASS, WORKLOA
 from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized, Unreachable
+from services.kubernetes.errors import ApiError, Expired, Forbidden, NoCredentials, NotFound, Unauthorized, Unreachable
 from services.start import state_at
 from services.state.fold import FOLDS
 from services.writer import Gather, Writer
@@ -250,7 +250,8 @@ async def _together(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 def _patiently(request: str) -> AsyncRetrying:
-    """Repeats as long as it may help: the API server may be gone for minutes. 401, 403 and 404 are for people.
+    """Repeats as long as it may help: the API server may be gone for minutes. 401, 403, 404 and a missing token are for
+    people.
 
     Not so for a watch, whose list was granted: an API server that restarts refuses everybody until it has read its
     roles.
@@ -259,7 +260,7 @@ def _patiently(request: str) -> AsyncRetrying:
     def worth_repeating(error: BaseException) -> bool:
         if isinstance(error, Expired):
             return request.startswith("list")
-        if isinstance(error, (Unauthorized, Forbidden)):
+        if isinstance(error, (Unauthorized, Forbidden, NoCredentials)):
             return request.startswith("watch")
         return isinstance(error, Unreadable) or (isinstance(error, ApiError) and error.retryable)
 

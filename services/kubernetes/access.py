@@ -145,11 +145,22 @@ def official(path: str) -> Access:
     return Access(
         base_url=server,
         ssl_context=context,
-        authorization=lambda: configuration.get_api_key_with_prefix("BearerToken"),
+        authorization=lambda: _of_plugin(path, configuration),
         refreshed=configuration.refresh_api_key_hook is not None,
         server_hostname=configuration.tls_server_name,
         proxy=_proxy(path, configuration.proxy, server),
     )
+
+
+def _of_plugin(path: str, configuration: Any) -> str | None:
+    """What the package sends, after a plugin or a refresh of its own. Raises AccessError."""
+    try:
+        said: str | None = configuration.get_api_key_with_prefix("BearerToken")
+    except Exception as error:  # a plugin's, whatever it is
+        raise AccessError(f"{path}: user: no bearer token: {type(error).__name__}: {error}") from error
+    if said and not all(map(_one_word, said.strip(" ").split(" "))):
+        raise AccessError(f"{path}: user: expected a bearer token: one word without spaces or line ends")
+    return said
 
 
 def _converted(file: Path, what: str, section: dict[str, Any], kind: type[S]) -> S:

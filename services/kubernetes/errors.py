@@ -53,6 +53,13 @@ class Unreachable(ApiError):
         self.sent = sent
 
 
+class NoCredentials(Unreachable):
+    """Nothing was asked: there is no token, or none that can be sent. Another read of it may find one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("authenticate", "NoCredentials", message, sent=False)
+
+
 BY_CODE: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,

@@ -23,7 +23,7 @@ from yarl import URL
 from events.wire import UNDECODABLE
 from services import telemetry
 from services.kubernetes.access import Access, AccessError
-from services.kubernetes.errors import BY_CODE, ApiError, Conflict, Unauthorized, Unreachable
+from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredentials, Unreachable
 from services.kubernetes.objects import Status
 
 JSON = "application/json"
@@ -219,7 +219,7 @@ class Transport:
             try:
                 authorization = await asyncio.to_thread(self._access.authorization)
             except AccessError as error:
-                raise Unauthorized("authenticate", 401, "NoCredentials", str(error)) from error
+                raise NoCredentials(str(error)) from error
             common = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "muster"}
             if authorization:
                 common["Authorization"] = authorization

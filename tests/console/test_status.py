@@ -142,6 +142,18 @@ async def test_of_who_said_nothing_for_long_the_last_word_is_known_and_is_in_no_
     assert found["events_per_s"] == 2 / found["window_s"], "of the last ten seconds"
 
 
+async def test_a_writer_whose_clock_is_ahead_keeps_no_more_than_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.console.status.MOST_RECENT", 5)
+    log = MemoryLog("test")
+    observer = await Observer.of(log)
+    for second in (3_600, *range(20)):
+        header = Header(writer="ingest", epoch=0, basis=0, time_ns=second * SECOND_NS, cause="facts")
+        subject = subjects.subject("test", "ingest")
+        log.append_now(subject, header, envelope.encode_events([ev.Renewed()]), log._last.get(subject, 0))
+    observer.fold(log.commits)
+    assert len(observer._recent) <= 5
+
+
 async def test_leases_that_cannot_be_asked_for_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*_: object) -> str:
         raise Unavailable("no answer")

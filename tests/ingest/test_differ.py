@@ -301,6 +301,15 @@ def test_a_priority_class_that_has_the_same_value_changes_no_pod_group() -> None
     assert names(core.observe(priority_class(version=3, value=8, preemptionPolicy="Never"))) == changed
 
 
+def test_of_a_pod_group_that_cannot_be_read_nothing_is_left_when_it_goes() -> None:
+    """Whom it names neither: there is no fact whose priority could change."""
+    core = ingest(priority_class(value=7))
+    bad = pod_group(api="scheduling.volcano.sh/v1beta1", minMember=-1, priorityClassName="high")
+    assert names(core.observe(bad)) == ["DeclarationRejected"]
+    assert names(core.deleted("PodGroup.scheduling.volcano.sh", bad.metadata)) == ["RejectionEnded"]
+    assert not core._references._named
+
+
 def of_workload(version: int = 1, **more: Any) -> Pod:
     return pod(version=version, workloadRef={"name": "w1", "podGroup": "all"}, **more)
 

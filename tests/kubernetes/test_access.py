@@ -114,6 +114,19 @@ def test_exec_plugins_go_through_the_official_package(tmp_path: Path) -> None:
     assert found.refreshed
 
 
+def test_a_plugins_token_that_no_header_can_hold_is_told_and_not_sent(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    said = json.dumps({**credential, "status": {"token": "two\nlines"}})
+    plugin.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    found = access.from_kubeconfig(kubeconfig(tmp_path, CLUSTERS["http"], user))
+    with pytest.raises(access.AccessError, match="one word without spaces or line ends") as error:
+        found.authorization()
+    assert "two" not in str(error.value), "it is never shown"
+
+
 def test_a_service_account_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")

@@ -45,7 +45,7 @@ from tests.simulation.witness import Violation, Witness
 from tests.simulation.workload import Step
 
 S = TypeVar("S", Step, Fault)
-REST_WITHIN_S, CYCLES = 150.0, 200
+REST_WITHIN_S, CYCLES = 150.0, 400
 """Once faults have ended a history comes to rest within so long, and within so many cycles of its planners: whoever fits
 has its place by then."""
 QUIET_S = 3.0

@@ -93,9 +93,9 @@ class Write(NamedTuple):
 
 
 class WriteBehind:
-    """What users read. Four queues without duplicates, the oldest first, one round of writes at a time in each: pods
-    whose condition may have changed, PodGroups whose status may have, pods that are to say that their gang timed out,
-    and Kubernetes events, of which a burst may lose the oldest."""
+    """What users read. Three queues without duplicates: pods whose condition may have changed, PodGroups whose status may
+    have, pods that are to say that their gang timed out; and Kubernetes events, of which a burst may lose the oldest. The
+    oldest first, one round of writes at a time in each."""
 
     def __init__(
         self,

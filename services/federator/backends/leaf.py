@@ -67,6 +67,8 @@ class Leaf:
                 logger.warning("the log of %s is not heard: %s", self._log.cluster, error)
             self._place = -1
             await asyncio.sleep(AGAIN_S)
+            before = self._log  # it remembers an end, which another log of this name may not have reached
+            self._log = JetStreamLog(before.connection, before.cluster, domain=before.domain)
 
     async def stirred(self) -> None:
         await self._stirred.wait()

@@ -21,6 +21,7 @@ from services.federator.backends import (
     Described,
     InDoubt,
     Listing,
+    NotSent,
     Owner,
     Refused,
     Run,
@@ -31,7 +32,7 @@ from services.federator.backends.gangs import MANAGED, MANAGER, Placing, job_nam
 from services.federator.backends.gangs import NAME as RUN
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.specialize import to_yaml
-from services.kubernetes.access import direct
+from services.kubernetes.access import Access, AccessError, direct
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.gang_jobs import Job
 from services.simulator.cluster import SimulatedCluster
@@ -244,6 +245,23 @@ async def test_of_a_release_something_was_sent_before_the_cluster_was_gone(
 
     monkeypatch.setattr(backend._jobs, "resume", resume)
     assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), InDoubt)
+
+
+async def test_without_a_token_nothing_is_sent_and_nothing_refused(site: KubernetesSite) -> None:
+    """Its file is being written anew. A refusal would end the job's race there, for good."""
+
+    def missing() -> str:
+        raise AccessError("token: expected a bearer token, found an empty file")
+
+    bare = Kubernetes(Access(site.cluster.url, authorization=missing), "default")
+    try:
+        one = submission(NAME)
+        assert isinstance(await bare.submit(one), NotSent)
+        assert isinstance(await bare.stop(NAME, "u"), NotSent)
+        assert isinstance(await bare.release(one, "u"), InDoubt), "of several requests"
+    finally:
+        await bare.close()
+    assert not site.there(NAME)
 
 
 @pytest.mark.parametrize(
