@@ -59,3 +59,5 @@ class Process:
     def kill(self) -> None:
         """kill -9: none of its code runs again, and its connections break."""
         self.condition, self.over = DEAD, True
+        self.link.is_closed = True
+        self.link.broker.forget(self.link)

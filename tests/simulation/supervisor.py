@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from events.log import LogError
 from services.kubernetes.errors import ApiError
@@ -25,6 +25,32 @@ SLOTS = ("ingest", *(f"planner.{shard}" for shard in SHARDS), "binder")
 ONCE = ("snapshot", "retention", "verify")
 LEAVE_WITHIN_S = 3.0
 """After so long a planner that was told to stop is not waited for any more."""
+
+
+class Starts(Protocol):
+    """Who starts processes and kills them."""
+
+    over: bool
+
+    def start(self, slot: str) -> Process: ...
+
+    def kill(self, process: Process) -> None: ...
+
+
+async def said_by(supervisor: Starts, slot: str) -> Any:
+    """What a process says that is started for that, and waited for. Raises ChildFailed."""
+    if supervisor.over:
+        raise ChildFailed("the history is over")
+    process = supervisor.start(slot)
+    try:
+        await asyncio.wait({process.gone})
+    finally:
+        if not supervisor.over:
+            supervisor.kill(process)
+    task = process.task
+    if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+        raise ChildFailed(f"{process} did not end well")
+    return task.result()
 
 
 class Supervisor:
@@ -77,18 +103,7 @@ class Supervisor:
 
     async def child(self, slot: str) -> Any:
         """What a process says that another one starts and waits for. Raises ChildFailed."""
-        if self.over:
-            raise ChildFailed("the history is over")
-        process = self.start(slot)
-        try:
-            await asyncio.wait({process.gone})
-        finally:
-            if not self.over:
-                self.kill(process)
-        task = process.task
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-            raise ChildFailed(f"{process} did not end well")
-        return task.result()
+        return await said_by(self, slot)
 
     def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
         """A process has ended by itself: somebody starts it again."""
@@ -116,8 +131,6 @@ class Supervisor:
         if process.over:
             return
         process.kill()
-        process.link.is_closed = True
-        process.link.broker.forget(process.link)
         self._is_over(process)
         self.leases.fall_silent(process)
 

@@ -229,8 +229,11 @@ async def test_a_log_that_is_lost_is_followed_again_and_vouches_for_nothing_mean
             raise asyncio.CancelledError
         raise Purged("what follows 5 was purged")
 
+    before = heard._log
     monkeypatch.setattr(leaf, "AGAIN_S", 0.0)
     monkeypatch.setattr(heard, "_follow", follow)
     with pytest.raises(asyncio.CancelledError):
         await heard.follow()
     assert places == [0, -1, -1]
+    assert heard._log is not before, "it remembers an end that another log of this name may not have"
+    assert (heard._log.cluster, heard._log.domain) == (before.cluster, before.domain)

@@ -11,11 +11,10 @@ import msgspec
 import events as ev
 from events.log import LogError
 from events.micro import Unfit
-from services.federator.records import SETTLED
 from tests.federator.audit import Violation
 from tests.federator.clusters import TrueCluster
 from tests.federator.served.process import Running
-from tests.federator.simulation.people import CAREFUL, HASTY, LOOKS_EVERY_MS, WAITS_MS, People, _stuck
+from tests.federator.simulation.people import HASTY, People
 
 if TYPE_CHECKING:
     from tests.federator.served.world import Served
@@ -118,17 +117,7 @@ class Clients(People):
             self.give_up(job.uid, self.world.rng.choice(list(job.places)), HASTY)
 
     def look(self) -> None:
-        world, state = self.world, self.world.folded
-        jobs = list(state.jobs.values())
-        if world.audit.jobs and all(job.phase == SETTLED for job in jobs):
-            return None
-        for job in jobs:
-            for place in _stuck(job, state.clusters):
-                for run in world.clusters[place.account].ever:
-                    if run.owner is not None and run.owner.job == job.uid:
-                        run.end(world.now_ms)
-                world.at(world.now_ms + WAITS_MS, self.give_up, job.uid, place.cluster, CAREFUL)
-        return world.at(world.now_ms + LOOKS_EVERY_MS, self.look)
+        return self.look_at(self.world.folded)
 
     def give_up(self, uid: str, alias: str, by: str) -> None:
         world = self.world

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +15,7 @@ from services.console.retention import DAY_NS, retain
 from services.federator.bodies import Bodies
 from services.federator.service import Federator
 from services.federator.snapshot import FORM
-from services.snapshots import ChildFailed, Taking, take
+from services.snapshots import Taking, take
 from services.writer import SteppedDown
 from tests.federator.audit import Violation
 from tests.federator.served.ports import Blobs, reach
@@ -24,6 +23,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.launch import KEPT_FOR_S
 from tests.simulation.loop import STOPPED
 from tests.simulation.processes import Process
+from tests.simulation.supervisor import said_by
 
 if TYPE_CHECKING:
     from tests.federator.served.world import Served
@@ -74,9 +74,6 @@ class Supervisor:
     def alive(self) -> list[Process]:
         return [one for one in self.ever if one.running]
 
-    def deciders(self) -> Iterator[Process]:
-        return iter(())
-
     def start(self, slot: str) -> Running:
         loop, number = self.world.loop, len(self.ever)
         source = random.Random(f"{self.world.seed}/{number}")
@@ -116,18 +113,7 @@ class Supervisor:
 
     async def child(self, slot: str) -> Any:
         """What a process says that another one starts and waits for. Raises ChildFailed."""
-        if self.over:
-            raise ChildFailed("the history is over")
-        process = self.start(slot)
-        try:
-            await asyncio.wait({process.gone})
-        finally:
-            if not self.over:
-                self.kill(process)
-        task = process.task
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-            raise ChildFailed(f"{process} did not end well")
-        return task.result()
+        return await said_by(self, slot)
 
     def _ended(self, process: Running, task: asyncio.Task[Any]) -> None:
         if self.over:
@@ -153,8 +139,6 @@ class Supervisor:
         if process.over:
             return
         process.kill()
-        process.link.is_closed = True
-        process.link.broker.forget(process.link)
         self._is_over(process)  # type: ignore[arg-type]
 
     def kill_all(self) -> None:

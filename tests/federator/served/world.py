@@ -32,7 +32,7 @@ from tests.federator.served.people import Clients
 from tests.federator.served.process import FEDERATOR, NAME, RETENTION, Running, Supervisor
 from tests.federator.simulation.network import FAULTS_END_MS
 from tests.federator.simulation.world import KEPT, LONGEST_MS, MOST_COMMITS, World
-from tests.simulation import strikes
+from tests.simulation import faults, strikes
 from tests.simulation.broker import Broker
 from tests.simulation.faults import Draw, Faults, draw
 from tests.simulation.loop import START_S, VirtualLoop
@@ -48,12 +48,7 @@ RETAINED = 0.4
 """In how many histories somebody lets the retention purge the log, every half a minute."""
 LOG, ONE = ("append",), (FEDERATOR,)
 DRAWS = (
-    Draw(3, "lost", LOG),
-    Draw(4, "late", LOG, for_s=(0.5, 6.0)),
-    Draw(3, "twice", LOG, for_s=(0.001, 3.0)),
-    Draw(4, "unanswered", LOG),
-    Draw(3, "answered late", LOG, for_s=(1.0, 5.0)),
-    Draw(2, "refused", LOG, codes=(503, 10164), times=4),
+    *(row for row in faults.DRAWS if row.on == LOG and row.slots == ("",) and row.kind != "slow"),
     Draw(1, "refused", LOG, codes=(10023, 10077), times=8),
     Draw(4, "slow", LOG, for_s=(0.1, 1.9), times=3),
     Draw(4, "crash before", LOG),

@@ -8,6 +8,7 @@ import events as ev
 from events import Event
 from services.federator import core
 from services.federator.records import ENDED, SETTLED, Clusters, Job, Place, is_seen
+from services.federator.state import State
 from tests.federator.clusters import TrueCluster
 from tests.federator.simulation.process import Process
 
@@ -90,11 +91,14 @@ class People:
         world, process = self.world, self.federator()
         if process is None:
             return world.at(world.now_ms + LOOKS_EVERY_MS, self.look)
-        jobs = list(process.state.jobs.values())
+        return self.look_at(process.state)
+
+    def look_at(self, state: State) -> None:
+        world, jobs = self.world, list(state.jobs.values())
         if world.audit.jobs and all(job.phase == SETTLED for job in jobs):
             return None
         for job in jobs:
-            for place in _stuck(job, process.state.clusters):
+            for place in _stuck(job, state.clusters):
                 for run in world.clusters[place.account].ever:
                     if run.owner is not None and run.owner.job == job.uid:
                         run.end(world.now_ms)
