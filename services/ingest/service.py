@@ -123,13 +123,13 @@ class Reader:
     async def _discover_forever(self) -> None:
         while True:
             await asyncio.sleep(self._discovery_s)
-            await _patiently("discover")(self._discover)
+            await _patiently("discover", granted=True)(self._discover)
 
     # --------------------------------------------------------------------------------------------------------- lists
 
-    async def _list(self, kind: Kind[Any]) -> None:
-        """Observe everything of a kind; what the log knows and the list lacks was deleted."""
-        await _patiently(f"list {kind.resource.name}")(self._list_once, kind)
+    async def _list(self, kind: Kind[Any], *, granted: bool = False) -> None:
+        """Observe everything of a kind; what the log knows and the list lacks was deleted. `granted`: once before."""
+        await _patiently(f"list {kind.resource.name}", granted=granted)(self._list_once, kind)
 
     async def _list_once(self, kind: Kind[Any]) -> None:
         listed: set[str] = set()
@@ -177,10 +177,10 @@ class Reader:
         """Watch a kind for ever, from the last resourceVersion seen."""
         while True:
             try:
-                await _patiently(f"watch {kind.resource.name}")(self._watch, kind)
+                await _patiently(f"watch {kind.resource.name}", granted=True)(self._watch, kind)
             except (Expired, NotFound) as error:
                 log.info("list again", extra={"kind": kind.name, "because": str(error)})
-                await self._list(kind)
+                await self._list(kind, granted=True)
                 self._synced()
 
     async def _follow_offered(self, versions: Sequence[Kind[Any]], kind: Kind[Any] | None) -> None:
@@ -249,19 +249,18 @@ async def _together(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
         raise failures.exceptions[0] from None
 
 
-def _patiently(request: str) -> AsyncRetrying:
+def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
     """Repeats as long as it may help: the API server may be gone for minutes. 401, 403, 404 and a missing token are for
     people.
 
-    Not so for a watch, whose list was granted: an API server that restarts refuses everybody until it has read its
-    roles.
+    Not so what was granted before: an API server that restarts refuses everybody until it has read its roles.
     """
 
     def worth_repeating(error: BaseException) -> bool:
         if isinstance(error, Expired):
             return request.startswith("list")
         if isinstance(error, (Unauthorized, Forbidden, NoCredentials)):
-            return request.startswith("watch")
+            return granted
         return isinstance(error, Unreadable) or (isinstance(error, ApiError) and error.retryable)
 
     def warn(state: RetryCallState) -> None:

@@ -33,6 +33,7 @@ from services.ingest.decoding import POD, Kind
 from services.ingest.differ import Ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
+from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Expired, Forbidden, Unreachable
 from services.simulator.cluster import SimulatedCluster
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
@@ -286,6 +287,40 @@ async def test_what_is_forbidden_is_named(cluster: SimulatedCluster) -> None:
         with pytest.raises(Forbidden) as error:
             await service.run(MemoryLog("test"), client, holder="test")
     assert "list priorityclasses: 403" in str(error.value)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_who_is_refused_a_list_that_was_granted_before_asks_again(cluster: SimulatedCluster, status: int) -> None:
+    """An API server that restarts refuses everybody until it has read its roles, and may have lost the history, too."""
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        refusing = cluster.faults.plan(verb="list", resource="pods", status=status, times=0)
+        await until(lambda: cluster.expire_watches("pods"))
+        await until(lambda: refusing.hits > 2, "another try")
+        cluster.create(node("n3"))
+        await running.says(lambda: len(running.seen(NodeObserved)) == 3, "what else is watched")
+        cluster.create(pod("c"))
+        cluster.faults.lift()
+        await running.synced(2)
+        await running.says(lambda: running.agrees_with(cluster))
+
+
+async def test_who_may_not_ask_for_the_kinds_any_more_goes_on(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        asked, discover = 0, Client.discover
+
+        async def refused(client: Client) -> Served:
+            nonlocal asked
+            asked += 1
+            if asked < 4:
+                raise Forbidden("get /apis", 403, "Forbidden", "not yet")
+            return await discover(client)
+
+        monkeypatch.setattr(Client, "discover", refused)
+        await until(lambda: asked > 4, "another try")
+        cluster.create(pod("c"))
+        await running.says(lambda: running.agrees_with(cluster))
 
 
 async def test_a_busy_api_server_only_delays_the_start(cluster: SimulatedCluster) -> None:

@@ -215,7 +215,7 @@ PLANTS: dict[str, Plant] = {
         "services.ingest.service",
         (
             (
-                "                await self._list(kind)\n                self._synced()\n",
+                "                await self._list(kind, granted=True)\n                self._synced()\n",
                 "                async for page in self.client.pages(kind.resource):\n"
                 "                    self._versions[kind.name] = kind.page(page)[0]\n",
             ),
