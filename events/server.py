@@ -10,7 +10,6 @@ file is there and the port greets. A later `start` of the same object takes the 
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import json
 import os
@@ -19,11 +18,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+
+from events.children import dying_with_its_parent
 
 OLDEST = (2, 11)
 FEATURE_FLAGS_SINCE = (2, 14)
@@ -88,8 +87,7 @@ class EmbeddedServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # an interrupt at the terminal is the parent's: it stops the server last
-                # One system call that takes no lock: harmless beside other threads.
-                preexec_fn=_die_with(os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=dying_with_its_parent(),  # noqa: PLW1509
             )
         try:
             self._await_ready(self._process)
@@ -231,16 +229,3 @@ def _greets(port: int) -> bool:
             return connection.recv(5).startswith(b"INFO")
     except OSError:
         return False
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    """For the child, between fork and exec: SIGKILL it when its parent dies."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def arrange() -> None:
-        pr_set_pdeathsig = 1
-        libc.prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return arrange

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -14,9 +13,9 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from events.children import dying_with_its_parent
+
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Process:
@@ -34,7 +33,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=os.environ | (environment or {}),
-                preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+                preexec_fn=dying_with_its_parent(),  # noqa: PLW1509
             )
 
     @property

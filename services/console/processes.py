@@ -6,16 +6,15 @@ parent, however that ends. What it prints goes to a file.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from events.children import dying_with_its_parent
+
 STOPPED_WITHIN_S = 10.0
-PR_SET_PDEATHSIG = 1
 
 
 class ChildFailed(Exception):
@@ -40,8 +39,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
-                # One system call that takes no lock: harmless beside other threads.
-                preexec_fn=_die_with(os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=dying_with_its_parent(),  # noqa: PLW1509
             )
 
     @property
@@ -77,15 +75,3 @@ def stop(children: Iterable[Child]) -> dict[str, int]:
     for child in ending:
         child.terminate()
     return {child.name: child.wait() for child in ending}
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    """For the child, between fork and exec: SIGKILL it when its parent dies."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def arrange() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return arrange

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.e2e.processes import PR_SET_PDEATHSIG
+from events.children import PR_SET_PDEATHSIG
 
 INSIDE = "MUSTER_CHAOS_NAMESPACES"
 TOOLS = ("unshare", "ip", "iptables", "mount")
