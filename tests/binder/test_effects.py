@@ -167,7 +167,7 @@ async def test_a_pod_that_is_gone_is_neither_written_nor_warned_of(
 ) -> None:
     """Whatever became of an attempt before: nothing of it can land any more."""
     uid = binding.intents[0]
-    binding.effects._doubtful.add(uid)
+    binding.effects._doubtful[uid] = "n0"
     binding.client.told["gone"] = {uid}
     await binding.bind(uid)
     assert said(binding.outcomes) == ["PodGone"]
@@ -194,7 +194,7 @@ async def test_after_a_start_a_refusal_settles_no_intent_before_it_is_fenced(bin
 
 async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(binding: Binding) -> None:
     uid = binding.intents[0]
-    binding.effects._doubtful.add(uid)
+    binding.effects._doubtful[uid] = "n0"
     binding.client.told["rejected"] = {uid}
     binding.client.answers.clear()
     binding.effects._put(uid)
@@ -239,7 +239,7 @@ async def test_a_pod_that_changes_before_its_binding_is_fenced_says_what_became_
 ) -> None:
     """Its other version is as good as a write of our own: no older attempt can land. `lost`: looks without an answer."""
     uid = binding.intents[0]
-    binding.effects._doubtful.add(uid)
+    binding.effects._doubtful[uid] = "n0"
     binding.client.told["rejected"] = {uid}
     binding.client.error, binding.client.seen, binding.client.lost = error("patch", 409, "", ""), seen, lost
     await binding.bind(uid)
@@ -249,7 +249,7 @@ async def test_a_pod_that_changes_before_its_binding_is_fenced_says_what_became_
 
 async def test_a_fence_that_took_hold_is_in_the_log_before_the_refusal(binding: Binding) -> None:
     uid = binding.intents[0]
-    binding.effects._doubtful.add(uid)
+    binding.effects._doubtful[uid] = "n0"
     binding.client.told["rejected"] = {uid}
     binding.effects._put(uid)
     await until(lambda: len(binding.outcomes) == 2, "it to be fenced and refused")
@@ -261,25 +261,28 @@ async def test_a_fence_that_took_hold_is_in_the_log_before_the_refusal(binding: 
 async def test_a_write_that_is_refused_with_a_conflict_fences_nothing(binding: Binding) -> None:
     """The pod is as it was: an older attempt may still land."""
     uid = binding.intents[0]
-    binding.effects._doubtful.add(uid)
+    binding.effects._doubtful[uid] = "n0"
     binding.client.told["rejected"] = {uid}
     binding.client.error = Conflict("patch", 409, "", "a webhook")
     binding.client.seen = binding.world.state.pods[uid].resource_version
     binding.effects._put(uid)
     await until(lambda: binding.client.asked == 2, "it to be tried again")
     assert not binding.outcomes
-    assert binding.effects._doubtful == {uid}
+    assert list(binding.effects._doubtful) == [uid]
 
 
-async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding) -> None:
-    """The fact comes before a second answer: the API server had bound it, and its answer was lost."""
+@pytest.mark.parametrize(("node", "expected"), [("n0", ["PodBound"]), ("n1", [])])
+async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding, node: str, expected: list[str]) -> None:
+    """The fact comes before a second answer: the API server had bound it, and its answer was lost. Users and traces are
+    told of an outcome, if it is that one. `node`: where ingest sees the pod."""
     uid = binding.intents[0]
     binding.client.in_doubt = 1
     binding.effects._put(uid)
     await until(lambda: binding.client.asked, "the attempt")
-    binding.world.assigned(uid, "n0")
+    binding.world.node("n1")
+    binding.world.assigned(uid, node)
     await until(lambda: not binding.effects._doubtful, "it to be settled")
-    assert not binding.outcomes
+    assert said(binding.outcomes) == expected
     assert binding.effects._repeated._value == effects.REPEATED
 
 
@@ -290,7 +293,7 @@ async def test_those_in_doubt_hold_up_nobody_else(binding: Binding, caplog: pyte
     for uid in theirs:
         binding.effects._put(uid)
     await binding.bind(*others)
-    assert binding.effects._doubtful == set(theirs)
+    assert set(binding.effects._doubtful) == set(theirs)
     warned = [record.getMessage() for record in caplog.records]
     assert warned[0] == "bindings that came to nothing: 1, the last of default/p0 to n0: no answer"
     assert len(warned) < binding.client.asked - len(others), "now and then, not for each"

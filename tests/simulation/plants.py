@@ -128,7 +128,7 @@ PLANTS: dict[str, Plant] = {
         "services.binder.service.effects",
         (
             (
-                "                self._doubtful.add(uid)\n            elif",
+                "                self._doubtful[uid] = intent.node\n            elif",
                 "                found = outcome(intent, 'bound', '', '')\n            elif",
             ),
         ),

@@ -16,12 +16,12 @@ import events as ev
 from events import Event
 from events.envelope import Commit
 from services import telemetry
-from services.binder.binding import Intent, Outcome, Seen, outcome, settled_by
+from services.binder.binding import Intent, Outcome, Seen, bound, outcome, settled_by
 from services.decider import Decider
 from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
-from services.state.records import PERMITTED
+from services.state.records import BOUND_CLAIM, PERMITTED
 
 logger = logging.getLogger("muster.binder")
 WARNED_S = 10.0
@@ -75,8 +75,8 @@ class Effects:
         """Held while one is asked for, not while a disruption budget keeps it waiting. A gang may have 50,000 pods."""
         self._evicting: set[str] = set()
         self._doubtful_evictions: set[str] = set()
-        self._doubtful: set[str] = set()
-        """Intents of which an attempt may still land: it had no answer, or was a process's before this one."""
+        self._doubtful: dict[str, str] = {}
+        """UID → node of intents of which an attempt may still land: it had no answer, or was an earlier process's."""
         self.in_flight = 0
         self._ended_s: deque[float] = deque(maxlen=LOAD)
         """When the last bindings ended."""
@@ -103,10 +103,11 @@ class Effects:
 
     def resume(self) -> None:
         """Queue everything that is intended and not settled: after a start nobody knows what became of it."""
-        for uid in self._decider.state.permitted:
-            self._doubtful.add(uid)
+        state = self._decider.state
+        for uid in state.permitted:
+            self._doubtful[uid] = state.claims[uid].node
             self._put(uid)
-        for uid in self._decider.state.evictions:
+        for uid in state.evictions:
             self._doubtful_evictions.add(uid)
             self._evict_later(uid)
 
@@ -173,15 +174,25 @@ class Effects:
             if refused or found is None:
                 self._bound_in_vain.note(f"{intent.namespace}/{intent.name} to {intent.node}", result.message)
             if result.outcome == "in_doubt":
-                self._doubtful.add(uid)
+                self._doubtful[uid] = intent.node
             elif uid in self._doubtful and refused:
                 found = await self._fence(intent, refused)
             if found is None:
                 return False
             telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
             self._say(found)
-        self._doubtful.discard(uid)
+        elif uid in self._doubtful:
+            self._say_if_seen(uid, self._doubtful[uid])
+        self._doubtful.pop(uid, None)
         return True
+
+    def _say_if_seen(self, uid: str, node: str) -> None:
+        """Ingest saw the pod on its node before an answer said so. For the state that is all; users and traces are told
+        of an outcome."""
+        state = self._decider.state
+        claim, pod = state.claims.get(uid), state.pods.get(uid)
+        if claim is not None and pod is not None and claim.stage == BOUND_CLAIM and claim.node == node:
+            self._say(bound(Intent(uid, pod.fact.namespace, pod.fact.name, node, claim.resource_version)))
 
     async def _fence(self, intent: Intent, refused: ev.BindingFailed) -> Outcome | None:
         """A refusal answers this attempt; an older one may still land. A write of our own makes it fail (design, rule 5).
