@@ -92,6 +92,10 @@ class Unanswered(Unavailable):
     """The request may or may not have been carried out: its answer did not come."""
 
 
+class NobodyThere(Unanswered):
+    """No process of this account, or of any that it is exported to, listens on the subject: nothing was carried out."""
+
+
 class NoRoom(Unanswered):
     """The server stores nothing more. It may do so later."""
 
@@ -286,7 +290,7 @@ class Connection:
         finally:
             del self._answers[token]
         if message.headers and message.headers.get("Status") == "503":
-            raise Unanswered(f"{subject}: nothing at {self.url} answers it (is JetStream up, does the stream exist?)")
+            raise NobodyThere(f"{subject}: nothing at {self.url} answers it (is JetStream up, does the stream exist?)")
         return message
 
     async def ask(

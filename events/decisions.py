@@ -317,8 +317,8 @@ class RoomReserved(Decision, frozen=True):
 class RoomDeclined(Decision, frozen=True):
     """The request is over, and nothing is kept.
 
-    `reason`: GroupGone, Changed (the gang's facts), NodeGone, Overlap (kept for another), Full (as many reservations
-    stand as the policy allows), TurnedOff by the policy.
+    `reason`: GroupGone, Changed (the gang's facts, or the policy), NodeGone, Overlap (kept for another), Full (as many
+    reservations stand as the policy allows), TurnedOff by the policy.
     """
 
     group: str

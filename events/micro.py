@@ -17,7 +17,7 @@ import nats.errors
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import Service, ServiceConfig
 
-from events.connection import CLOSE_WITHIN_S, Connection, Unanswered
+from events.connection import CLOSE_WITHIN_S, Connection, NobodyThere, Unanswered
 from events.log import LogError, Unavailable
 from events.wire import UNDECODABLE
 
@@ -61,12 +61,10 @@ async def ask(connection: Connection, prefix: str, verb: str, request: Any, with
     subject = f"{prefix}.{verb}"
     try:
         message = await connection.request(subject, msgspec.json.encode(request), within_s=within_s)
-    except Unanswered as error:
-        if "nothing at" in str(error):
-            raise Unavailable(
-                f"{subject}: nobody at {connection.url} answers it: is `muster federator` running?"
-            ) from error
-        raise
+    except NobodyThere as error:
+        raise Unavailable(
+            f"{subject}: nobody at {connection.url} answers it: is `muster federator` running?"
+        ) from error
     headers = message.headers or {}
     if code := headers.get("Nats-Service-Error-Code"):
         raise Unfit(int(code) if code.isdecimal() else 500, headers.get("Nats-Service-Error", ""))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from time import time_ns as now_ns
 from typing import Any
 
 from events import envelope
 from events.envelope import MalformedCommit, Stored
-from events.log import EventLog, Purged
+from events.log import EventLog
 from services.console.errors import Unusable
 from services.feed.core import timestamp
 from services.start import NoStart, beginning, read_on, state_at
@@ -84,12 +83,8 @@ async def when(log: EventLog, sequence: int) -> str:
 
     Raises LogError.
     """
-    with suppress(Purged):
-        async for batch in log.read(sequence - 1, sequence):
-            for stored in batch:
-                if stored.sequence == sequence and (time_ns := _time_ns(stored)):
-                    return timestamp(time_ns)
-    return ""
+    found = await log.at(sequence)
+    return timestamp(time_ns) if found is not None and (time_ns := _time_ns(found)) else ""
 
 
 async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:

@@ -10,12 +10,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from events.cloudevents import FeedMessage
 from events.envelope import Stored
 from events.feed import WINDOW, Feed, Interrupted
-from events.log import EventLog, LogError, Purged
+from events.log import EventLog, LogError
 from services import telemetry
 from services.feed import core
 from services.settings import Settings
@@ -87,11 +87,10 @@ async def _check_log(events: EventLog, after: core.Place, time: str) -> None:
 
 async def _time_at(events: EventLog, sequence: int) -> str:
     """When the commit there was appended; empty for what was purged."""
-    with suppress(Purged):
-        async with aclosing(events.read(sequence - 1, sequence)) as batches:  # type: ignore[type-var]
-            async for batch in batches:
-                return "nobody we know" if core.is_foreign(batch[0]) else core.timestamp(core.appended_ns(batch[0]))
-    return ""
+    found = await events.at(sequence)
+    if found is None:
+        return ""
+    return "nobody we know" if core.is_foreign(found) else core.timestamp(core.appended_ns(found))
 
 
 async def _behind(events: EventLog, after: core.Place) -> int:

@@ -36,7 +36,6 @@ def pointer(path: Sequence[str]) -> str:
 
 
 class JobSpec(Object):
-    parallelism: Int32 = 1
     completions: Int32 = 1
     suspend: bool | None = None
 

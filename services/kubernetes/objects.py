@@ -97,7 +97,6 @@ class Container(Object):
 class Volume(Object):
     """The last four are disks by themselves, which pods on one node may not share."""
 
-    name: str = ""
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
     gce_persistent_disk: Present | None = None
@@ -199,9 +198,7 @@ class ContainerStatus(Object):
 
 class PodCondition(Object):
     type: str
-    status: str = ""
     reason: str = ""
-    message: str = ""
 
 
 class PodStatus(Object):

@@ -175,10 +175,10 @@ class Controllers:
         if done & {"Complete", "Failed"}:
             return told
         if failed > count(spec, "backoffLimit", 6):
-            return told | self._ended(job, "Failed", "BackoffLimitExceeded", active)
+            return told | self._ended("Failed", "BackoffLimitExceeded", active)
         completions = spec.get("completions")
         if (len(succeeded) >= completions) if completions is not None else (succeeded and not active):
-            return told | self._ended(job, "Complete", "CompletionsReached", active)
+            return told | self._ended("Complete", "CompletionsReached", active)
         if spec.get("suspend"):
             return told | self._suspended(active)
         told["active"] += self._start_pods(job, active, succeeded)
@@ -205,7 +205,7 @@ class Controllers:
             self.api.apply_new(job_pod(job, self._number(job), index))
         return len(indices)
 
-    def _ended(self, job: Object, condition: str, reason: str, active: list[Object]) -> Object:
+    def _ended(self, condition: str, reason: str, active: list[Object]) -> Object:
         self._delete_pods(active)
         now = timestamp(self.api.clock())
         told = {"conditions": [{"type": condition, "status": "True", "reason": reason, "lastTransitionTime": now}]}

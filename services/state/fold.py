@@ -36,7 +36,9 @@ from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
 from services.state.records import (
     INDEX_BITS,
+    PARKED,
     PROPOSED,
+    READY,
     Claim,
     Clock,
     Cohort,
@@ -238,6 +240,11 @@ def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
 
 
 def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:
+    """Who waits is tried again, also whose refusal under the policy before is on its way just now."""
+    if state.policy is not None:
+        for group in state.groups.values():
+            if group.phase in (READY, PARKED):
+                group.changed = state.sequence
     state.policy = event.policy
     for cohort in state.cohorts.values():
         cohort.woken = True

@@ -188,8 +188,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
     if group is not None:
         if group.held:
             let_go(state, group, uid)
-        if group.phase == READY:
-            _reconsider(state, group)
+        _idle_if_placed(state, group)
     fact = pod.fact
     if pod.gang != (fact.gang.gang if fact.gang is not None else "") or not fact.candidate:
         changed(state, uid, pod)
@@ -242,11 +241,17 @@ def wake(state: State, group: Group, uid: str = "") -> None:
             make_ready(state, group)
 
 
-def _reconsider(state: State, group: Group) -> None:
-    """Fewer pods than before: nothing left to place, or another reason to refuse."""
+def _idle_if_placed(state: State, group: Group) -> None:
     if group.phase == READY and not unplaced(state, group):
         state.ready.pop(group.key, None)
         group.phase = IDLE
+
+
+def _reconsider(state: State, group: Group) -> None:
+    """Fewer pods than before: nothing left to place, or another verdict, be it one that is on its way just now."""
+    if group.phase == READY:
+        group.changed = state.sequence
+        _idle_if_placed(state, group)
     elif group.phase == PARKED:
         if unplaced(state, group):
             wake(state, group)

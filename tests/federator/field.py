@@ -9,8 +9,8 @@ import events as ev
 from events import envelope
 from services.federator.backends import Reach
 from services.federator.backends.credentials import Secret
-from services.federator.backends.openpai import Limits
 from services.federator.backends.openpai import OpenPai as Backend
+from services.federator.clusters import Limits
 from services.federator.records import Job, account_of
 from services.federator.service import Federator
 from services.federator.specialize import to_yaml

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from services.federator.backends.credentials import Secret
-from services.federator.backends.openpai import Limits, OpenPai
+from services.federator.backends.openpai import OpenPai
+from services.federator.clusters import Limits
 from services.kubernetes.access import direct
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.transport import Transport

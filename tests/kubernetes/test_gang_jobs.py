@@ -133,7 +133,7 @@ def test_a_condition_counts_where_it_is_true() -> None:
     bare = msgspec.convert({"metadata": {}}, Job)
     assert not bare.is_so("Complete")
     assert bare.says("anything") == ""
-    assert (bare.spec.parallelism, bare.spec.completions, bare.spec.suspend) == (1, 1, None)
+    assert (bare.spec.completions, bare.spec.suspend) == (1, None)
 
 
 FIRST, LAST = "2026-11-23T12:00:00Z", "2026-11-23T12:00:05Z"

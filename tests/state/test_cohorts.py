@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import events as ev
+from events.policy import DEFAULT_POLICY
 from services.state.records import PARKED, READY
 from tests.state.parked import full, phase, refused
 from tests.world import SECOND_NS, World, of_type
@@ -152,6 +154,51 @@ def test_a_fact_between_basis_and_refusal_is_not_lost() -> None:
     world.append("planner.a", late, cause="decide", basis=basis)
     assert phase(world) == READY
     assert phase(world, "default/other") == PARKED
+    world.settle()
+    assert world.where(*uids) == ["n0", "n0"]
+
+
+@pytest.mark.parametrize("goes", ["deleted", "terminating", "finished", "relabelled", "bound by somebody else"])
+@pytest.mark.parametrize("reason", ["GangTooLarge", "UnsupportedConstraint"])
+def test_a_member_that_goes_while_a_refusal_is_on_its_way_counts(goes: str, reason: str) -> None:
+    """Seed 185856: the gang that was left was not too large any more, and waited for its retry, five minutes."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, gang_pods=2 if reason == "GangTooLarge" else 100))
+    world.node("n0")
+    uids = world.gang("train", 2, 2)
+    unsupported = ("volumes",) if reason == "UnsupportedConstraint" else ()
+    odd = world.pod("train-2", "train", minimum=2, unsupported=unsupported)
+    basis, late = world.state.sequence, world.plan_without_appending()
+    assert [event.reason for event in late if isinstance(event, ev.GroupsRefused)] == [reason]
+    match goes:
+        case "deleted":
+            world.deleted(odd)
+        case "terminating":
+            world.terminating(odd)
+        case "finished":
+            world.finished(odd, succeeded=False)
+        case "relabelled":
+            world.pod(odd)
+        case _:
+            world.assigned(odd, "n0")
+    world.append("planner.a", late, cause="decide", basis=basis)
+    world.settle()
+    assert world.where(*uids) == ["n0", "n0"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_policy_that_changes_while_a_refusal_is_on_its_way_counts(again: bool) -> None:
+    """`again`: the gang was refused before, and is tried once more when the policy changes."""
+    small = msgspec.structs.replace(DEFAULT_POLICY, gang_pods=1)
+    world = World(small)
+    world.node("n0")
+    uids = world.gang("train", 2, 2)
+    if again:
+        world.plan()
+        world.append("admin", [ev.PolicyChanged(policy=small)], cause="admin")
+    basis, late = world.state.sequence, world.plan_without_appending()
+    assert refused(late) == [("GangTooLarge", 0)]
+    world.append("admin", [ev.PolicyChanged(policy=DEFAULT_POLICY)], cause="admin")
+    world.append("planner.a", late, cause="decide", basis=basis)
     world.settle()
     assert world.where(*uids) == ["n0", "n0"]
 

@@ -160,7 +160,7 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
         services = _start_services(options, server.url, kubeconfig, names)
         stack.callback(stop, services)
         async with following(progress.follow(log)):
-            settled = await _until_rest(progress, log, kubeconfig, names, [simulator, *services], options, shown)
+            settled = await _until_rest(progress, kubeconfig, names, [simulator, *services], options, shown)
         statuses = stop(services)
         file = await open_log(str(database), CLUSTER, create=True)
         stack.push_async_callback(file.close)
@@ -244,7 +244,6 @@ def _start_services(options: Options, nats: str, kubeconfig: Path, names: frozen
 
 async def _until_rest(
     progress: Progress,
-    log: EventLog,
     kubeconfig: Path,
     names: frozenset[str],
     children: list[Child],

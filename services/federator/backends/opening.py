@@ -13,7 +13,7 @@ from services.federator.backends.credentials import Secret
 from services.federator.backends.gangs import Placing
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
-from services.federator.backends.openpai import Limits, OpenPai
+from services.federator.backends.openpai import OpenPai
 from services.federator.clusters import Cluster, InvalidClusters, KubernetesCluster, OpenPaiCluster, parse
 from services.federator.records import account_of
 from services.kubernetes import access
@@ -69,11 +69,7 @@ def open_backend(cluster: Cluster, directory: Path) -> Backend:
             cluster.uri,
             cluster.user,
             Secret(variable=cluster.token.env, file=_path(directory, cluster.token.file)),
-            limits=Limits(
-                requests_per_minute=cluster.limits.requests_per_minute,
-                lists_per_minute=cluster.limits.lists_per_minute,
-                submissions_per_hour=cluster.limits.submissions_per_hour,
-            ),
+            limits=cluster.limits,
             ssl_context=_trusting(cluster, directory),
             timeout_s=timeout_s,
         )

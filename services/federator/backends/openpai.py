@@ -61,6 +61,7 @@ from services.federator.backends import (
 from services.federator.backends.credentials import NoSecret, Secret
 from services.federator.backends.pace import Pace
 from services.federator.backends.said import clock_ms, cut, number
+from services.federator.clusters import Limits
 
 BASE = "/rest-server/api/v2/jobs"
 MOST_BYTES = 100 * 1024
@@ -73,6 +74,8 @@ MOMENT_MS = 1_000
 """How long a read waits for room."""
 SECRET_LIFE_S = 60.0
 """How long a secret that can change is used before it is read again."""
+AS_SHIPPED = Limits()
+"""OpenPAI's own, where an administrator changed nothing."""
 _STATES = {
     "WAITING": WAITING,
     "RUNNING": RUNNING,
@@ -82,15 +85,6 @@ _STATES = {
     "SUCCESS": SUCCEEDED,
     "FAILED": FAILED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """As the server's administrator set them; the defaults are OpenPAI's. 0: no limit."""
-
-    requests_per_minute: int = 600
-    lists_per_minute: int = 60
-    submissions_per_hour: int = 60
 
 
 class _Job(msgspec.Struct, rename="camel"):
@@ -142,13 +136,12 @@ class OpenPai:
         user: str,
         secret: Secret,
         *,
-        limits: Limits | None = None,
+        limits: Limits = AS_SHIPPED,
         ssl_context: ssl.SSLContext | None = None,
         timeout_s: float = 30.0,
         page: int = MOST_LISTED,
         read_attempts: int = 3,
     ) -> None:
-        limits = limits or Limits()
         self._url, self._user, self._page = uri.rstrip("/") + BASE, user, page
         self._token = _Token(secret)
         self._pace = Pace(limits.requests_per_minute, 60_000)

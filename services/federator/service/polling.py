@@ -59,9 +59,12 @@ class Polling:
                 if isinstance(answer, Silent):
                     await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
                     continue
+            if reach.log is None:
+                await asyncio.sleep(pause_s)
+                continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
-                    await (reach.log.stirred() if reach.log is not None else asyncio.sleep(pause_s + 1.0))
+                    await reach.log.stirred()
 
     def _tell(self, account: str, answer: Listing | Unchanged | Silent) -> None:
         """Once for each silence: a secret that is missing looks like a cluster that is away."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,10 @@ from services.federator.backends import (
     openpai,
 )
 from services.federator.backends.credentials import NoSecret, Secret
-from services.federator.backends.openpai import Limits as ClientLimits
 from services.federator.backends.openpai import OpenPai as Backend
 from services.federator.backends.openpai import _Answer
 from services.federator.backends.pace import Pace
+from services.federator.clusters import Limits as ClientLimits
 from services.simulator.openpai.jobs import Life, Refusal
 from services.simulator.openpai.limits import Limits
 from services.simulator.openpai.server import LateFault, OpenPai, Served
@@ -240,7 +239,7 @@ async def test_each_limit_is_of_a_window(
     opened: Opened, limit: str, window_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     none = ClientLimits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)
-    backend = opened(limits=replace(none, **{limit: 1}))
+    backend = opened(limits=msgspec.structs.replace(none, **{limit: 1}))
     told = []
     for at_ms in (0, window_ms - openpai.MOMENT_MS - 1, window_ms):
         monkeypatch.setattr(openpai, "_now_ms", lambda at_ms=at_ms: at_ms)

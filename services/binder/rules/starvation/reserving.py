@@ -55,9 +55,9 @@ def _not_meant(policy: Policy, group: Group, request: RoomRequest) -> str:
     """Why the request does not mean the group as it is now, if so."""
     if group.since > request.basis:
         return "GroupGone"
-    if group.phase != PARKED or group.changed > request.basis:
-        return "Changed"
-    return "" if policy.reserve_after_refusals else "TurnedOff"
+    if not policy.reserve_after_refusals:
+        return "TurnedOff"
+    return "Changed" if group.phase != PARKED or group.changed > request.basis else ""
 
 
 def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -> str:
