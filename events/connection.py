@@ -93,7 +93,7 @@ class Unanswered(Unavailable):
 
 
 class NobodyThere(Unanswered):
-    """No process of this account, or of any that it is exported to, listens on the subject: nothing was carried out."""
+    """No process that this account reaches listens on the subject: nothing was carried out."""
 
 
 class NoRoom(Unanswered):
