@@ -114,11 +114,11 @@ async def test_bookmarks_keep_the_place_of_a_watch_fresh_in_which_nothing_happen
 async def test_a_watch_too_far_behind_lists_again(cluster: SimulatedCluster, log: EventLog) -> None:
     async with ingesting(log, cluster) as running:
         refusing = cluster.faults.plan(verb="watch", resource="pods", status=503, times=0)
-        await until(cluster.cut_watches)
+        await until(lambda: cluster.cut_watches("pods"), "the pods to be watched")
         await until(lambda: refusing.hits, "a watch that is refused")
         cluster.delete("Pod", "a", "default")
         cluster.create(pod("c"))
-        cluster.drop_history()
+        cluster.drop_history("pods")
         cluster.faults.lift()
         await running.says(lambda: running.agrees_with(cluster))
         await running.synced(2)
