@@ -237,15 +237,20 @@ def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
         later = f"from {state.sequence} on the log is folded by state version {event.state}"
         raise UnknownVersion(f"{later}, and this code has {listed(FOLDS)}")
     state.rules_version, state.state_version = event.rules, event.state
+    _other_rules(state)
 
 
 def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:
-    """Who waits is tried again, also whose refusal under the policy before is on its way just now."""
     if state.policy is not None:
-        for group in state.groups.values():
-            if group.phase in (READY, PARKED):
-                group.changed = state.sequence
+        _other_rules(state)
     state.policy = event.policy
+
+
+def _other_rules(state: State) -> None:
+    """Who waits is tried again, also whose refusal under the rules before is on its way just now."""
+    for group in state.groups.values():
+        if group.phase in (READY, PARKED):
+            group.changed = state.sequence
     for cohort in state.cohorts.values():
         cohort.woken = True
 

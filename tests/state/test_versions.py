@@ -55,6 +55,23 @@ def test_the_rules_may_be_switched_back() -> None:
     assert order(world) == ["pod/default/first", "pod/default/second"]
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_who_was_refused_by_the_rules_before_is_tried_again(late: bool) -> None:
+    """`late`: the refusal is on its way when the rules are switched."""
+    world = World(supports=BOTH)
+    world.node("n", cpu=1)
+    world.pod("large", cpu=2)
+    basis, refusal = world.state.sequence, world.plan_without_appending()
+    assert [type(event) for event in refusal] == [ev.GroupsRefused]
+    if late:
+        assert switch(world, 2, 1) == (2, 1)
+    world.append("planner.a", refusal, cause="decide", basis=basis)
+    if not late:
+        assert switch(world, 2, 1) == (2, 1)
+    world.pass_s(2)
+    assert of_type(world.plan_without_appending(), ev.GroupsRefused), "tried"
+
+
 def test_what_stands_behind_a_switch_is_folded_by_the_version_that_it_names() -> None:
     world = World(supports=BOTH)
     world.append("binder", [ev.Renewed()], cause="renew")
