@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -123,6 +124,7 @@ class Message(msgspec.Struct):
     seq: int
     hdrs: bytes = b""
     data: bytes = b""
+    time: datetime | None = None
 
     @property
     def headers(self) -> dict[str, str]:

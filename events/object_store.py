@@ -16,6 +16,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -35,6 +36,8 @@ from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
 
 CHUNK_BYTES = 512 * 1024
+ABANDONED_AFTER = timedelta(minutes=2)
+"""Between two chunks there is a request at most, and that is repeated for `PATIENCE_S`."""
 DIGEST, STATE, PLACE = "Muster-State-Digest", "Muster-State-Version", "Muster-Commit-Id"
 _OF_BYTES = "SHA-256="
 
@@ -135,22 +138,43 @@ class Bucket:
 
     async def parts(self) -> list[str]:
         """The subjects of all chunks that there are, be the objects that they are of finished or not."""
+        info = await self._info()
+        return [] if info is None else list(info.state.subjects)
+
+    async def abandoned(self) -> list[str]:
+        """Those `parts` that no object names, and to which nothing came for `ABANDONED_AFTER` by the server's clock."""
+        info = await self._info()
+        if info is None or info.ts is None:
+            return []
+        found = []
+        for subject in await self._unnamed(info.state.subjects):
+            last = await patiently(self._connection.last_message, self._stream, subject)
+            if last is not None and last.time is not None and info.ts - last.time >= ABANDONED_AFTER:
+                found.append(subject)
+        return found
+
+    async def sweep(self, parts: Iterable[str]) -> None:
+        """Of these `parts`, which were listed before, purge what no object names: it is of one that was replaced or never
+        finished. Whoever was putting when they were listed has finished by now, or never may."""
+        for subject in await self._unnamed(parts):
+            await self._purge(subject)
+
+    async def _info(self) -> _Info | None:
+        """What the server says of the chunks; None where there is no bucket."""
         asked = {"subjects_filter": self._chunks()}
         try:
             info = await patiently(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
         except Refused as refused:
             if refused.number != STREAM_NOT_FOUND:
                 raise
-            return []
-        return list(decoded(_decode_info, self._stream, info).state.subjects)
+            return None
+        return decoded(_decode_info, self._stream, info)
 
-    async def sweep(self, parts: Iterable[str]) -> None:
-        """Of these `parts`, which were listed before, purge what no object names: it is of one that was replaced or never
-        finished. Whoever was putting when they were listed has finished by now, or never may."""
+    async def _unnamed(self, parts: Iterable[str]) -> list[str]:
+        if not (looked_at := list(parts)):
+            return []
         named = {self._chunks(found.nuid) for found in await self.listed()}
-        for subject in parts:
-            if subject not in named:
-                await self._purge(subject)
+        return [subject for subject in looked_at if subject not in named]
 
     async def _messages(self, subject: str) -> AsyncIterator[Message]:
         """All on this subject, in order; none where there is no bucket."""
@@ -209,15 +233,17 @@ class ObjectStore:
         self._bucket = Bucket(connection, bucket(cluster), replicas)
 
     async def put(self, kept: Kept, data: bytes) -> None:
-        """What an earlier `put` left unfinished is cleared away, even if this one fails: maybe for want of that room."""
+        """What a crash left unfinished is cleared away, but not what another process is putting just now. Both go if this
+        is refused: maybe for want of that room, without which nobody can append."""
         headers = {DIGEST: kept.digest, STATE: str(kept.state)} | ({PLACE: kept.commit} if kept.commit else {})
         try:
             await self._bucket.put(_name(kept), data, headers)
-        except LogError:
-            with suppress(LogError):  # why it failed is what counts
-                await self._bucket.sweep(await self._bucket.parts())
+        except LogError as error:
+            if not isinstance(error, Unanswered):
+                with suppress(LogError):  # why it failed is what counts
+                    await self._bucket.sweep(await self._bucket.parts())
             raise
-        await self._bucket.sweep(await self._bucket.parts())
+        await self._bucket.sweep(await self._bucket.abandoned())
 
     async def listed(self) -> list[Kept]:
         """What somebody else put into the bucket is passed over."""
@@ -277,6 +303,8 @@ class _State(msgspec.Struct):
 
 class _Info(msgspec.Struct):
     state: _State
+    ts: datetime | None = None
+    """When the server said it."""
 
 
 _decode_object = msgspec.json.Decoder(Object).decode

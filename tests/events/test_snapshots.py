@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -188,8 +189,10 @@ async def test_bytes_that_were_turned_are_broken(log: JetStreamLog) -> None:
         await log.snapshots.get(one)
 
 
-async def test_a_put_that_was_cut_off_leaves_nothing_for_long(log: JetStreamLog) -> None:
-    """Chunks without a meta message are no object; the next put clears them away."""
+async def test_a_put_that_was_cut_off_leaves_nothing_for_long(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks without a meta message are no object; a put clears them away when they have lain there for a while."""
     one = await put(log, 7, b"x" * CHUNK_BYTES)
     for _ in range(3):
         await log.connection.publish(f"$O.{object_store.bucket(log.cluster)}.C.orphan", b"y")
@@ -197,7 +200,29 @@ async def test_a_put_that_was_cut_off_leaves_nothing_for_long(log: JetStreamLog)
     assert await chunks(log) == 4
     two = await put(log, 9, b"x" * 2 * CHUNK_BYTES)
     assert await log.snapshots.listed() == [two, one]
-    assert await chunks(log) == 3
+    assert await chunks(log) == 6
+    monkeypatch.setattr(object_store, "ABANDONED_AFTER", timedelta(0))
+    three = await put(log, 11, b"x")
+    assert await log.snapshots.listed() == [three, two, one]
+    assert await chunks(log) == 4
+
+
+async def test_what_another_process_is_putting_is_not_cleared_away(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`muster snapshot` beside the binder's."""
+    publish, others = object_store.Bucket._publish, iter([9])
+
+    async def published(self: object_store.Bucket, subject: str, data: bytes, headers: dict[str, str]) -> None:
+        await publish(self, subject, data, headers)
+        for sequence in others:  # behind the first chunk
+            await put(log, sequence, b"small")
+
+    monkeypatch.setattr(object_store.Bucket, "_publish", published)
+    data = secrets.token_bytes(3 * CHUNK_BYTES)
+    one = await put(log, 7, data)
+    assert [kept.sequence for kept in await log.snapshots.listed()] == [9, 7]
+    assert await log.snapshots.get(one) == data
 
 
 A_USER = "accounts { A { jetstream: { max_file: 4MB }, users: [{ user: u, password: p }] } }"

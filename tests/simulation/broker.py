@@ -124,7 +124,7 @@ class Broker:
         self.first = 1
         """What is before is purged."""
         streams = (object_store.stream(cluster), object_store.stream_of(object_store.bodies_bucket(cluster)))
-        self.buckets = {stream: Bucket(stream) for stream in streams}
+        self.buckets = {stream: Bucket(stream, lambda: self.loop.now_s) for stream in streams}
         self.bucket, self.bodies = self.buckets.values()
         """Of snapshots; of a federation's bodies."""
         self.last: dict[str, int] = {}

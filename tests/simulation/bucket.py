@@ -8,6 +8,7 @@ import hashlib
 import random
 import re
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,19 +20,23 @@ from events.object_store import _digest as digest_of
 from tests.simulation.network import Message
 
 ROLLUP = "Nats-Rollup"
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_FOUND = {"error": {"code": 404, "err_code": NO_MESSAGE_FOUND, "description": "no message found"}}
 
 
 class Put(NamedTuple):
     subject: str
     data: bytes
+    at_s: float
 
 
 class Bucket:
     """Chunks and meta messages, by sequence."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, now_s: Callable[[], float]) -> None:
+        """`now_s`: the server's clock, from some beginning."""
         self.stream = stream
+        self._now_s = now_s
         self.exists = False
         self.denied: list[int] = []
         """Sequences of snapshots that are whole, and of which the log says otherwise."""
@@ -56,7 +61,7 @@ class Bucket:
                 for put in self.messages.values():
                     if _matches(asked["subjects_filter"], put.subject):
                         found[put.subject] = found.get(put.subject, 0) + 1
-                return {"state": {"subjects": found}}
+                return {"state": {"subjects": found}, "ts": _time(self._now_s())}
             case "STREAM.PURGE":
                 return {"success": True, "purged": self._purge(asked["filter"])}
         raise NotImplementedError(verb)
@@ -70,7 +75,7 @@ class Bucket:
         if headers.get(ROLLUP) == "sub":
             self._purge(message.subject)
         self._end += 1
-        self.messages[self._end] = Put(message.subject, message.data)
+        self.messages[self._end] = Put(message.subject, message.data, self._now_s())
         if identity:
             self._ids[identity] = self._end
         return {"stream": self.stream, "seq": self._end}
@@ -78,7 +83,7 @@ class Bucket:
     def names(self) -> set[str]:
         """Of objects that are there as a whole."""
         data: dict[str, bytes] = {}
-        for subject, part in self.messages.values():
+        for subject, part, _ in self.messages.values():
             data[subject] = data.get(subject, b"") + part
         prefix = f"$O.{self.stream.removeprefix('OBJ_')}"
         metas = [msgspec.json.decode(found, type=Object) for subject, found in data.items() if ".M." in subject]
@@ -89,10 +94,10 @@ class Bucket:
         chunks = [sequence for sequence, put in self.messages.items() if ".C." in put.subject]
         if len(chunks) < 2:
             return False
-        subject, data = self.messages[chunks[-1]]
+        data = self.messages[chunks[-1]].data
         place = source.randrange(len(data))
         changed = data[:place] + bytes([data[place] ^ 1 << source.randrange(8)]) + data[place + 1 :]
-        self.messages[chunks[-1]] = Put(subject, changed)
+        self.messages[chunks[-1]] = self.messages[chunks[-1]]._replace(data=changed)
         return True
 
     def alter(self, source: random.Random, confirmed: Collection[int]) -> bool:
@@ -145,7 +150,12 @@ class Bucket:
 
 def _told(place: int, put: Put) -> dict[str, Any]:
     """As the server's API gives a message."""
-    return {"message": {"subject": put.subject, "seq": place, "data": base64.b64encode(put.data).decode()}}
+    data = base64.b64encode(put.data).decode()
+    return {"message": {"subject": put.subject, "seq": place, "data": data, "time": _time(put.at_s)}}
+
+
+def _time(at_s: float) -> str:
+    return (BEGINNING + timedelta(seconds=at_s)).isoformat()
 
 
 def _matches(pattern: str, subject: str) -> bool:
