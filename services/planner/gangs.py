@@ -139,9 +139,10 @@ def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None
 def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     """Why a complete group cannot be placed, however much room there is."""
     for roll in rolls:
-        unsupported = [unfit for digest in roll.whole.census.placeable if (unfit := _unsupported(cycle, digest))]
-        if unsupported and roll.all_or_none:
-            return _not_supported(unsupported[0])
+        for quota in (roll.whole, *roll.tasks) if roll.all_or_none else ():
+            unfit = {digest: why for digest in quota.census.placeable if (why := _unsupported(cycle, digest))}
+            if unfit and quota.placeable - sum(len(quota.census.placeable[digest]) for digest in unfit) < quota.lacks:
+                return _not_supported(next(iter(unfit.values())))
     pods = sum(roll.whole.placeable for roll in rolls)
     if pods > cycle.policy.gang_pods:
         detail = f"{name_of(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"

@@ -152,6 +152,9 @@ def changed(state: State, uid: str, pod: Pod) -> None:
         return
     if not pod.group:
         join(state, uid, pod)
+        held = state.claims.get(uid)
+        if pod.gang and held is not None and held.stage == BOUND_CLAIM:
+            started(state, state.gangs[pod.gang])
         return
     group = state.groups[pod.group]
     gang = state.gangs.get(pod.gang)

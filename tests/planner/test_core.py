@@ -17,6 +17,7 @@ from services.binder.report import condition
 from services.planner import core
 from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.state.fits import NO_LIMIT
+from services.state.records import PARKED
 from tests.facts import pod_group, scheduling_class
 from tests.world import World, of_type
 
@@ -214,8 +215,8 @@ def test_an_unsupported_constraint_is_named_and_never_placed(gang: bool) -> None
     world = World()
     world.node("n0")
     if gang:
-        world.pod("train-0", "train", minimum=1)
-        world.pod("train-1", "train", minimum=1, unsupported=("volumes that need binding", "pod affinity"))
+        world.pod("train-0", "train", minimum=2)
+        world.pod("train-1", "train", minimum=2, unsupported=("volumes that need binding", "pod affinity"))
     else:
         world.pod("alone", unsupported=("volumes that need binding", "pod affinity"))
     (refused,) = world.plan()
@@ -224,6 +225,41 @@ def test_an_unsupported_constraint_is_named_and_never_placed(gang: bool) -> None
     assert refused.detail == "not supported yet: volumes that need binding, pod affinity"
     world.node("n1")
     assert world.plan() == []
+
+
+def test_a_gang_that_reaches_its_minimum_without_such_pods_is_placed() -> None:
+    """They are left as pods without a node are, and keep nobody who comes later."""
+    world = World()
+    world.node("n0")
+    world.pod("monitor", "train", minimum=3, unsupported=("topologySpreadConstraints",))
+    uids = world.gang("train", 3, 3)
+    world.settle()
+    assert world.bound() == sorted(uids)
+    world.pod("late", "train", minimum=3)
+    world.pass_s(2)
+    world.settle()
+    assert world.bound() == sorted([*uids, "late"])
+    group = world.state.groups["default/train"]
+    assert group.phase == PARKED
+
+
+def test_a_task_that_needs_such_pods_is_refused() -> None:
+    world = World()
+    world.node("n0")
+    for name in ("master-0", "master-1", "worker-0", "worker-1"):
+        world.pod(name, "train", task=name[:6])
+    world.pod("worker-2", "train", task="worker", unsupported=("volumes",))
+    fact = pod_group("train", world.version(), 4)
+    tasks = {"master": 1, "worker": 3}
+    world.facts(
+        msgspec.structs.replace(fact, declaration=msgspec.structs.replace(fact.declaration, task_minimums=tasks))
+    )
+    (refused,) = world.plan()
+    assert isinstance(refused, ev.GroupsRefused)
+    assert refused.reason == "UnsupportedConstraint"
+    world.pod("worker-3", "train", task="worker")
+    world.settle()
+    assert world.bound() == ["master-0", "master-1", "worker-0", "worker-1", "worker-3"]
 
 
 @pytest.mark.parametrize(

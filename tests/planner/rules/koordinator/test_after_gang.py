@@ -3,6 +3,7 @@
 import pytest
 
 import events as ev
+from events.objects import Declaration
 from tests.world import World, of_type
 
 
@@ -21,6 +22,19 @@ def test_when_once_gang_has_been_satisfied_allocations_are_no_longer_constrained
     [placed] = of_type(satisfied().plan(), ev.GangPlaced)
     assert placed.required == ()
     assert [one.pods for one in placed.optional] == [("a-3",)]
+
+
+@pytest.mark.parametrize("seen", ["as it is", "before its label"])
+def test_any_pod_that_has_been_bound_satisfies_it(seen: str) -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    if seen == "before its label":
+        world.pod("a-0", node="n0")
+    declared = Declaration(min_member=3, waiting_time_ms=0, match_policy="once-satisfied", said=("min_member",))
+    world.pod("a-0", "a", dialect="koordinator/v1alpha1", declared=declared, node="n0")
+    world.pod("a-1", "a", dialect="koordinator/v1alpha1", declared=declared)
+    world.settle()
+    assert world.bound() == ["a-0", "a-1"]
 
 
 def test_their_performance_is_similar_to_ordinary_pods() -> None:
