@@ -134,8 +134,11 @@ class Api:
 
     # ---------------------------------------------------------------------------------------------------------- create
 
-    def create(self, collection: Collection, namespace: str, obj: Object) -> Entry:
-        """Store a new object. `obj` becomes the store's own. Raises ApiError 400, 403, 404, 409, 422."""
+    def create(self, collection: Collection, namespace: str, obj: Object, *, admitted: bool = False) -> Entry:
+        """Store a new object. `obj` becomes the store's own. Raises ApiError 400, 403, 404, 409, 422.
+
+        `admitted`: another server has made of it what one makes at its creation.
+        """
         resource = collection.resource
         admission.check_types(resource, obj)
         metadata = self._new_metadata(resource, namespace, obj)
@@ -143,6 +146,16 @@ class Api:
         key = (namespace, metadata["name"])
         if namespace and ("", namespace) not in self._namespaces.entries:
             raise errors.not_found(self._namespaces.resource, namespace)
+        if not admitted:
+            self._admit(collection, obj)
+        if key in collection.entries:
+            raise errors.already_exists(resource, metadata["name"])
+        if collection is self._definitions:
+            self._crd_created(obj)
+        return self.store.put(collection, key, obj)
+
+    def _admit(self, collection: Collection, obj: Object) -> None:
+        resource = collection.resource
         try:
             admission.prepare(resource, obj)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -150,11 +163,6 @@ class Api:
             raise errors.bad_request(message) from error
         if collection is self.pods:
             admission.set_priority(resource, obj, *self._priority_classes())
-        if key in collection.entries:
-            raise errors.already_exists(resource, metadata["name"])
-        if collection is self._definitions:
-            self._crd_created(obj)
-        return self.store.put(collection, key, obj)
 
     def _priority_classes(self) -> tuple[dict[str, Object], str]:
         """By name, and the name of the global default; gone through anew only when one changed."""
@@ -192,10 +200,11 @@ class Api:
     def new_uid(self) -> str:
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
-    def apply_new(self, obj: Object, *, define: bool = True) -> Object:
+    def apply_new(self, obj: Object, *, define: bool = True, admitted: bool = False) -> Object:
         """Create a copy of `obj` where its kind and namespace say; answers with the whole object.
 
-        `define`: whether namespaces and kinds that are not there yet are defined on the way. Raises ApiError.
+        `define`: whether namespaces and kinds that are not there yet are defined on the way. `admitted`: as `create`
+        takes it. Raises ApiError.
         """
         own: Object = decode(encode(obj))
         api_version, kind = str(own.get("apiVersion", "")), str(own.get("kind", ""))
@@ -207,7 +216,7 @@ class Api:
             namespace = (own.get("metadata") or {}).get("namespace") or "default"
             if define and ("", namespace) not in self._namespaces.entries:
                 self.create(self._namespaces, "", {"metadata": {"name": namespace}})
-        return whole(collection, self.create(collection, namespace, own))
+        return whole(collection, self.create(collection, namespace, own, admitted=admitted))
 
     # ---------------------------------------------------------------------------------------------------------- update
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 Quantities = dict[str, Any]
 Labels = dict[str, str]
 Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 
@@ -135,7 +136,7 @@ class PodSpec(_Form):
     priority: Int32 | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None
-    termination_grace_period_seconds: Int32 | None = None
+    termination_grace_period_seconds: Int64 | None = None
     service_account_name: str | None = None
 
 
@@ -249,7 +250,7 @@ class Preconditions(_Form):
 
 class DeleteOptions(_Form):
     preconditions: Preconditions | None = None
-    grace_period_seconds: Int32 | None = None
+    grace_period_seconds: Int64 | None = None
 
 
 class Target(_Form):

@@ -1,8 +1,9 @@
 """What the API server would list for some manifests, without a server: for `muster simulate`.
 
 Workloads are expanded to their pods, other projects' jobs to what their controllers make of them. Everything passes the
-same admission as over HTTP, and UIDs, names and resourceVersions follow from the order of the objects alone: no clock, no
-chance.
+same admission as over HTTP, but for pods that another server gave out: they passed it there, with other PriorityClasses
+perhaps, and what became of them since stands in their status. UIDs, names and resourceVersions follow from the order of
+the objects alone: no clock, no chance.
 """
 
 from __future__ import annotations
@@ -55,10 +56,23 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
     found = []
     for obj in expanded:
         try:
-            found.append(api.apply_new(obj))
+            found.append(_kept(api, obj) if _given_out(obj) else api.apply_new(obj))
         except ApiError as error:
             refused.append(error)
     return found, refused
+
+
+def _given_out(obj: Object) -> bool:
+    """Whether it is a pod that a server gave out: nobody else gives a UID."""
+    return (obj.get("apiVersion"), obj.get("kind")) == ("v1", "Pod") and bool(obj["metadata"].get("uid"))
+
+
+def _kept(api: Api, pod: Object) -> Object:
+    """As it was given out, on its way out if it was."""
+    found = api.apply_new(pod, admitted=True)
+    if deleted := pod["metadata"].get("deletionTimestamp"):
+        found["metadata"]["deletionTimestamp"] = deleted
+    return found
 
 
 def _workloads_admitted(objects: Iterable[Object], created: datetime) -> tuple[list[Object], list[ApiError]]:

@@ -70,6 +70,51 @@ def placed(*objects: dict, policy=DEFAULT_POLICY) -> dict:
     return simulation.answer()
 
 
+def given_out(told: dict, **metadata: object) -> dict:
+    """As a server says of a pod that it has."""
+    told["metadata"] |= {"uid": f"uid-of-{told['metadata']['name']}", **metadata}
+    return told
+
+
+def test_a_pod_of_a_cluster_keeps_the_priority_that_it_got_when_it_was_made() -> None:
+    """A default came since, and a class went."""
+    usual = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "usual"}}
+    bound = [
+        given_out(pod("old", "3", nodeName="n", priority=0)),
+        given_out(pod("older", "1", nodeName="n", priority=5, priorityClassName="gone")),
+    ]
+    found = placed(node("n", "4"), usual | {"value": 100, "globalDefault": True}, *bound, pod("new", "1"))
+    assert found["rejected"] == []
+    assert found["waiting"] == {"default/new": "0/1 nodes are available: 1 Insufficient cpu."}
+
+
+def test_a_pod_of_a_cluster_holds_what_its_status_says() -> None:
+    resized = given_out(pod("resized", "1", nodeName="n"))
+    actual = {"name": "main", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}
+    resized["status"] = {"phase": "Running", "containerStatuses": [actual]}
+    found = placed(node("n", "4"), resized, pod("new", "2"))
+    assert found["waiting"] == {"default/new": "0/1 nodes are available: 1 Insufficient cpu."}
+
+
+def test_a_pod_of_a_cluster_that_is_on_its_way_out_is_no_member_and_holds_its_room() -> None:
+    gang = {"scheduling.x-k8s.io/pod-group": "g"}
+    since = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    going = given_out(pod("going", "3", labels=gang, nodeName="n"), **since)
+    never = given_out(pod("never", "1"), finalizers=["a/b"], **since)
+    found = placed(node("n", "4"), pod_group("g", 2), going, never, pod("b", labels=gang), pod("c", "2"))
+    assert found["bound"] == {"default/going": "n"}
+    assert found["waiting"] == {
+        "default/b": "gang default/g has 1 of its minimum of 2 pods: less than minAvailable",
+        "default/c": "0/1 nodes are available: 1 Insufficient cpu.",
+    }
+
+
+def test_a_pod_may_take_centuries_to_end() -> None:
+    vm = pod("vm", "3", nodeName="n", terminationGracePeriodSeconds=1 << 32)
+    found = placed(node("n", "4"), vm, pod("new", "2"))
+    assert (found["rejected"], list(found["waiting"])) == ([], ["default/new"])
+
+
 def test_workloads_are_expanded_and_placed() -> None:
     kinds = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
     found = placed(node("n1"), node("n2"), *(workload(kind, kind.lower(), 3) for kind in kinds))
