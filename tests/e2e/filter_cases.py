@@ -69,10 +69,10 @@ RESTART = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "va
 
 
 class Cluster(NamedTuple):
-    """`occupants` have a node and a phase; with the phase ``Terminating`` they are being deleted."""
+    """`occupants` have a node and a status; with the phase ``Terminating`` they are being deleted."""
 
     nodes: list[Object]
-    occupants: list[tuple[Object, str]]
+    occupants: list[tuple[Object, Object]]
     questions: list[Object]
 
 
@@ -147,7 +147,7 @@ class Draw:
 
     # ------------------------------------------------------------------------------------------------------------ pods
 
-    def occupant(self, number: int, nodes: list[str]) -> tuple[Object, str]:
+    def occupant(self, number: int, nodes: list[str]) -> tuple[Object, Object]:
         pod = self.pod(f"o-{self.seed}-{number}", "default-scheduler")
         node = pod["spec"]["nodeName"] = "gone" if self.sometimes(0.05) else self.one(nodes)
         ports = {(node, port["hostPort"]) for port in ports_of(pod) if "hostPort" in port}
@@ -155,7 +155,35 @@ class Draw:
             for container in containers_of(pod):
                 container.pop("ports", None)
         self.opened |= ports
-        return pod, self.one(("Running", "Running", "", "Succeeded", "Failed", "Terminating"))
+        phase = self.one(("Running", "Running", "", "Succeeded", "Failed", "Terminating"))
+        return pod, {"phase": phase} | (self.resizing(pod) if phase and self.sometimes(0.6) else {})
+
+    def resizing(self, pod: Object) -> Object:
+        """What a kubelet says while a resize is under way; not always what it could say."""
+        status: Object = {}
+        for field, containers in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
+            if told := [self.resized(container) for container in pod["spec"].get(containers, ())]:
+                status[field] = told
+        if self.sometimes(0.5):
+            status["resources"] = {"requests": self.amounts()}
+        if self.sometimes(0.5):
+            status["allocatedResources"] = self.amounts()
+        if self.sometimes(0.4):
+            reason = self.one(("Infeasible", "Deferred"))
+            status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+        return status
+
+    def resized(self, container: Object) -> Object:
+        told = {"name": container["name"], "image": "busybox", "imageID": "", "ready": True, "restartCount": 0}
+        if self.sometimes(0.7):
+            told["resources"] = {"requests": self.amounts()}
+        if self.sometimes(0.7):
+            told["allocatedResources"] = self.amounts()
+        return told
+
+    def amounts(self) -> Object:
+        pools = (("cpu", CPU), ("memory", MEMORY))
+        return {resource: self.one(pool) for resource, pool in pools if self.sometimes(0.7)}
 
     def question(self, number: int, nodes: list[str], scheduler: str) -> Object:
         pod = self.pod(f"q-{self.seed}-{number}", scheduler)

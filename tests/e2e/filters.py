@@ -196,13 +196,15 @@ async def fill(api: Api, case: Cluster) -> None:
     """Nodes, and the pods on them."""
     await created(api, case.nodes)
     occupants = await created(api, (pod for pod, _ in case.occupants))
-    phases = {pod["metadata"]["name"]: phase for pod, phase in case.occupants}
+    statuses = {pod["metadata"]["name"]: status for pod, status in case.occupants}
     for pod in occupants:
-        phase = phases[pod["metadata"]["name"]]
-        if phase == "Terminating":
+        status = statuses[pod["metadata"]["name"]]
+        terminating = status["phase"] == "Terminating"
+        if status["phase"]:
+            known = status | ({"phase": "Running"} if terminating else {})
+            await api.call("PATCH", path_of(pod) + "/status", {"status": known}, MERGE)
+        if terminating:
             await api.delete(path_of(pod), grace_s=3600)
-        elif phase:
-            await api.call("PATCH", path_of(pod) + "/status", {"status": {"phase": phase}}, MERGE)
 
 
 async def differences(api: Api, asked: Asked, seed: int) -> AsyncIterator[tuple[int, str]]:
