@@ -75,6 +75,20 @@ class Client(nats.aio.client.Client):
             async with asyncio.timeout(self.options["connect_timeout"]):  # what aiohttp is told is for the end alone
                 await super()._connect_to_server(s)
 
+    async def _process_connect_init(self) -> None:
+        """Where a connection is made anew, whatever comes instead of a greeting is an error like others: nats-py would
+        end the task that tries, of which nobody hears, and try no more. Who makes the first one hears it as it is."""
+        try:
+            await super()._process_connect_init()
+        except OSError:  # a certificate that is refused is a ValueError, too
+            raise
+        except RuntimeError as error:  # uvloop's word for a connection that is gone
+            raise tls.Gone(str(error)) from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            if asyncio.current_task() is not self._reconnection_task:
+                raise
+            raise nats.errors.Error(f"what answers there is no NATS server: {error}") from error
+
     def _connect_command(self) -> bytes:
         assert self._current_server is not None
         plain = self._current_server.uri.scheme in ("nats", "tls") and not self._server_info.get("tls_required")

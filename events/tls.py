@@ -25,6 +25,11 @@ class Untrusted(LogError):
     """One end does not take the other's certificate, or a file about it cannot be used. Says what was expected."""
 
 
+class Gone(ConnectionResetError, RuntimeError):
+    """The connection is closed, which uvloop says by a RuntimeError where asyncio has an OSError. nats-py looks for the
+    latter where it connects anew, and elsewhere for either."""
+
+
 class InTheClear(nats.errors.Error):
     """The server offers no TLS, and TLS was asked for."""
 
@@ -98,7 +103,19 @@ class Trust:
 
 
 class Transport(TcpTransport):
-    """nats-py's, but for a handshake that fails and an end that the server does not answer."""
+    """nats-py's, but for a handshake that fails, an end that the server does not answer, and one that it does not see."""
+
+    def write(self, payload: bytes) -> None:
+        try:
+            super().write(payload)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise Gone(str(error)) from error
+
+    def writelines(self, payload: list[bytes]) -> None:
+        try:
+            super().writelines(payload)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise Gone(str(error)) from error
 
     async def wait_closed(self) -> None:
         """Within a second. nats-py connects anew only behind this, and a server that hangs says no goodbye: over TLS

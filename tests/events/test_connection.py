@@ -6,13 +6,18 @@ import asyncio
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import nats.errors
 import pytest
+import uvloop
 from nats.aio.msg import Msg
 
 from events.client import Client
@@ -332,3 +337,107 @@ async def test_an_answer_that_comes_soon_is_worth_no_word(
 
     assert await patiently(ask) == 4
     assert not caplog.records
+
+
+GREETING = b'INFO {"server_id":"X","version":"2.12.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
+GONE = struct.pack("ii", 1, 0)
+"""SO_LINGER with which a close is a reset."""
+
+
+def _reset(link: socket.socket) -> None:
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, GONE)
+
+
+def _greets_and_resets(link: socket.socket) -> None:
+    link.sendall(GREETING)
+    _reset(link)
+
+
+def _resets_behind_the_answer(link: socket.socket) -> None:
+    link.sendall(GREETING)
+    link.recv(4096)
+    link.sendall(b"PONG\r\n")
+    _reset(link)
+
+
+def _says(words: bytes, *, greeted: bool = False) -> Callable[[socket.socket], None]:
+    def say(link: socket.socket) -> None:
+        if greeted:
+            link.sendall(GREETING)
+            link.recv(4096)
+        link.sendall(words)
+        with suppress(OSError):  # until it is left
+            while link.recv(4096):
+                pass
+
+    return say
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _reset,
+        _greets_and_resets,
+        _resets_behind_the_answer,
+        _says(b"x" * 200_000),
+        _says(b"INFO 5\r\n"),
+        _says(b"-ERR\r\n", greeted=True),
+        _says(b"-ERR \xff\xfe\r\n", greeted=True),
+    ],
+    ids=[
+        "a reset",
+        "a reset behind the greeting",
+        "a reset behind the answer",
+        "long",
+        "odd",
+        "no reason",
+        "not UTF-8",
+    ],
+)
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_whatever_answers_in_the_servers_place_it_is_found_again(
+    own_server: EmbeddedServer,
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    answer: Callable[[socket.socket], None],
+) -> None:
+    """A proxy, say, while the server is away. As it was: nats-py tried no more, and a standby waited for ever."""
+
+    async def found_again() -> None:
+        async with connected(own_server.url) as connection:
+            await connection.client.subscribe("news")
+            own_server.kill()
+            async with _Stranger(own_server.port, answer) as stranger:
+                await until(lambda: stranger.answered > 2, "it to try again and again")
+            own_server.start()
+            await patiently(connection.ask, "$JS.API.INFO")
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(found_again())
+
+
+class _Stranger:
+    """Something on the port that answers each connection like this, and ends it."""
+
+    def __init__(self, port: int, answer: Callable[[socket.socket], None]) -> None:
+        self.answered = 0
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self._thread = threading.Thread(target=self._run)
+
+    async def __aenter__(self) -> _Stranger:
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        await asyncio.to_thread(self._thread.join)
+        self._listener.close()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # it is shut down
+            while True:
+                link, _ = self._listener.accept()
+                with link, suppress(OSError):
+                    link.settimeout(5)
+                    self._answer(link)
+                self.answered += 1
