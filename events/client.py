@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from typing import Any
 
@@ -63,6 +64,11 @@ class Client(nats.aio.client.Client):
     def _setup_nkeys_jwt_connect(self) -> None:
         file = credentials.File(str(self._user_credentials))
         self._user_jwt_cb, self._signature_cb = file.jwt, file.sign
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        files = self.options.get("tls")
+        return files.context() if files is not None else super().ssl_context
 
     async def _connect_to_server(self, s: Any) -> None:
         if s.uri.scheme in ("nats", "tls"):

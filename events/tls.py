@@ -1,4 +1,4 @@
-"""TLS on the way to NATS: files to a context, and what is said when the two ends do not trust each other.
+"""TLS on the way to NATS: files to contexts, and what is said when the two ends do not trust each other.
 
 nats-py upgrades a connection when the server says so, and goes on in the clear when it does not, password included: who
 asked for TLS gets it here, or an error. It also waits for ever for the end of a connection whose handshake failed, which
@@ -8,7 +8,9 @@ keeps it from the next server of its list: the transport here ends such a connec
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+from contextlib import suppress
 from typing import Any
 
 import nats.errors
@@ -34,11 +36,40 @@ class InTheClear(nats.errors.Error):
     """The server offers no TLS, and TLS was asked for."""
 
 
-def context(ca_file: str, certificate_file: str, key_file: str) -> ssl.SSLContext:
-    """Trusts the authorities in `ca_file` (PEM; empty: the system's), and shows the certificate, if any.
+class Files:
+    """What a context is made of: the authorities in `ca_file` (PEM; empty: the system's), and the certificate, if any.
+    Without a `key_file` the key stands in `certificate_file` as well.
 
-    Without a `key_file` the key stands in `certificate_file` as well. Raises Untrusted.
+    A file that is written anew counts from the next connection on. One that is gone by then, or cannot be used, counts as
+    it was: the client never stops reconnecting, and somebody may be writing it just now.
     """
+
+    def __init__(self, ca_file: str, certificate_file: str, key_file: str) -> None:
+        """Raises Untrusted."""
+        self._named = ca_file, certificate_file, key_file
+        self._seen = self._stand()
+        self._context = _context(*self._named)
+
+    def context(self) -> ssl.SSLContext:
+        stand = self._stand()
+        if stand != self._seen:
+            with suppress(Untrusted):
+                self._context = _context(*self._named)
+                self._seen = stand
+        return self._context
+
+    def _stand(self) -> list[tuple[int, int, int]]:
+        """By which one sees that a file was written anew; of those that are there."""
+        found = []
+        for file in filter(None, self._named):
+            with suppress(OSError):
+                status = os.stat(file)
+                found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        return found
+
+
+def _context(ca_file: str, certificate_file: str, key_file: str) -> ssl.SSLContext:
+    """Raises Untrusted."""
     try:
         made = ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:

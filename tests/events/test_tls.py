@@ -11,7 +11,8 @@ import pytest
 
 from deploy.certificates import Authority, Issued
 from events import connection as connections
-from events.connection import Connection
+from events import tls
+from events.connection import Connection, patiently
 from events.homes import open_log
 from events.server import EmbeddedServer
 from events.server_cluster import ServerCluster, TlsFiles
@@ -45,6 +46,14 @@ class Files:
         file = self.directory / f"{name}.pem"
         file.write_text(text)
         return str(file)
+
+    def copied(self, pair: tuple[str, str], to: Path) -> tuple[str, str]:
+        """As if just issued: under the names ``own.pem`` and ``own-key.pem`` of the directory."""
+        to.mkdir(exist_ok=True)
+        own = to / "own.pem", to / "own-key.pem"
+        for file, one in zip(pair, own, strict=True):
+            one.write_text(Path(file).read_text())
+        return str(own[0]), str(own[1])
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +120,36 @@ async def test_a_client_with_a_certificate(mutual: EmbeddedServer, files: Files)
     certificate, key = files.good
     connection = await Connection(mutual.url).connect(ca_file=files.ca, certificate_file=certificate, key_file=key)
     await connection.close()
+
+
+def test_files_that_are_written_anew_are_read_anew(files: Files, tmp_path: Path) -> None:
+    certificate, key = files.copied(files.expired, tmp_path)
+    read = tls.Files(files.ca, certificate, key)
+    before = read.context()
+    files.copied(files.good, tmp_path)
+    assert read.context() is not before
+    after = read.context()
+    Path(key).write_text("half of it")
+    assert read.context() is after
+    Path(certificate).unlink()
+    assert read.context() is after
+
+
+async def test_a_client_outlives_its_certificate_and_its_authority(files: Files, tmp_path: Path) -> None:
+    """As it was: whoever had started before the files were renewed was shut out when a server came that takes only these,
+    or whose clock is behind the old ones' end."""
+    certificate, key = files.copied(files.good, tmp_path)
+    ca = files.copied((files.ca, files.ca), tmp_path / "ca")[0]
+    with EmbeddedServer(tmp_path / "nats", extra=files.server(files.good, ", verify: true")) as server:
+        connection = await Connection(server.url).connect(ca_file=ca, certificate_file=certificate, key_file=key)
+        files.copied(files.foreign, tmp_path)
+        files.copied((files.other_ca, files.other_ca), tmp_path / "ca")
+        server.stop()
+        foreign = TlsFiles(Path(files.other_ca), Path(files.foreign[0]), Path(files.foreign[1]))
+        server.extra = foreign.block(", verify: true")
+        server.start()
+        await patiently(connection.ask, "$JS.API.INFO")
+        await connection.close()
 
 
 async def test_certificate_and_key_in_one_file(mutual: EmbeddedServer, files: Files) -> None:
