@@ -199,7 +199,7 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
     _collect_seldom()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
-        _check_files(role, settings)
+        await _check_files(role, settings)
         log = await open_log(
             settings.nats_url, settings.cluster, create=True, replicas=settings.log_replicas, **settings.nats_options()
         )
@@ -279,12 +279,12 @@ async def _run(role: str, settings: Settings, log: Any, seat: Seat) -> None:
         case "ingest":
             from services.ingest import service as ingest
 
-            async with _client(settings) as client:
+            async with await _client(settings) as client:
                 await ingest.run(log, client, holder=settings.holder, scheduler_names=settings.scheduler_names)
         case "binder":
             from services.binder import service as binder
 
-            async with _client(settings, settings.bind_concurrency) as client:
+            async with await _client(settings, settings.bind_concurrency) as client:
                 await binder.run(
                     log,
                     client,
@@ -347,19 +347,23 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
             await running
 
 
-def _check_files(role: str, settings: Settings) -> None:
+async def _check_files(role: str, settings: Settings) -> None:
     """They are read again when it is this process's turn, as they may change until then; but a standby that could not
     take over says so now. Raises AccessError, InvalidSetting."""
     if role == "ingest":
-        from services.kubernetes import access
-
-        access.load(settings.kubeconfig or None)
+        await _access(settings)
     elif role == FEDERATOR:
         _federation(settings)
 
 
-def _client(settings: Settings, connections: int = 16) -> Any:
-    from services.kubernetes import access
+async def _client(settings: Settings, connections: int = 16) -> Any:
     from services.kubernetes.client import Client
 
-    return Client(access.load(settings.kubeconfig or None), connections=connections)
+    return Client(await _access(settings), connections=connections)
+
+
+async def _access(settings: Settings) -> Any:
+    """In a thread: a kubeconfig may name a plugin that takes its time, and the lease is renewed meanwhile."""
+    from services.kubernetes import access
+
+    return await asyncio.to_thread(access.load, settings.kubeconfig or None)

@@ -9,9 +9,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -27,7 +29,7 @@ from services import settings
 from services.console import launch
 from services.console.processes import Child, stop
 from services.health import Health
-from services.kubernetes.access import AccessError
+from services.kubernetes.access import Access, AccessError, direct
 from services.kubernetes.errors import Unreachable
 from services.state.form import UnknownCommit, UnknownVersion
 from services.writer import SteppedDown
@@ -336,7 +338,7 @@ async def test_nobody_writes_into_a_log_of_the_other_kind(
     log = await open_log(chosen.nats_url, chosen.cluster, create=True)
     await append(log, writer, [ev.Ticked(time_ns=0, jumped_ns=0)])
     await log.close()
-    monkeypatch.setattr(launch, "_check_files", lambda *_: None)
+    monkeypatch.setattr(launch, "_check_files", AsyncMock())
     with pytest.raises(settings.InvalidSetting, match=f"--cluster test: .*: this is the log of a {kind}$") as refused:
         async with asyncio.timeout(60):
             await launch._hold_and_run(role, chosen, asyncio.Event(), Health())
@@ -350,6 +352,23 @@ async def test_an_ingest_without_access_to_its_cluster_is_never_ready(tmp_path: 
     with pytest.raises(AccessError, match="none: expected a kubeconfig file"):
         await launch._hold_and_run("ingest", chosen, asyncio.Event(), health)
     assert not health.ready
+
+
+async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may name a plugin. As it was: three seconds of one cost ingest its lease, and the next one its own."""
+    asked, ready = threading.Event(), threading.Event()
+
+    def load(_: str | None) -> Access:
+        asked.set()
+        assert ready.wait(60)
+        return direct("http://h")
+
+    monkeypatch.setattr("services.kubernetes.access.load", load)
+    opening = asyncio.ensure_future(launch._client(settings.read({}, {})))
+    await until(asked.is_set, "it to be asked for")
+    ready.set()
+    async with await opening:
+        pass
 
 
 GOOD = "clusters: {a: {uri: http://h, user: u, token: {env: T}}}"
