@@ -11,6 +11,7 @@ turn comes, nothing is left to read.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -22,7 +23,7 @@ from events.envelope import Commit, Stored, encode_events
 from events.log import EventLog, LogError
 from services import telemetry
 from services.start import FOLD_EVENTS, in_slices, state_at
-from services.state.clock import tick, wanted_in_ns
+from services.state.clock import JUMP_NS, tick, wanted_in_ns
 from services.state.fold import State
 from services.state.form import UnknownVersion
 from services.state.records import Clock
@@ -32,6 +33,7 @@ from services.writer import Outbox, Spacing, SteppedDown, Writer
 if TYPE_CHECKING:
     from services.tracing import Traces
 
+logger = logging.getLogger("muster.decider")
 LAG_EVERY_S = 5.0
 """How often the log is asked for its end, for the metric alone."""
 GATHERED_OUTCOMES = 2_000
@@ -49,6 +51,12 @@ class LogTime:
 
     def start(self, log_time_ns: int) -> None:
         wall_ns = time.time_ns() + self._offset_ns
+        if (ahead_ns := log_time_ns - wall_ns) > JUMP_NS:
+            logger.warning(
+                "the log's time is %.0f s ahead of this machine's clock, and goes on from there: either this clock is "
+                "behind, or that of a process that wrote before was ahead",
+                ahead_ns / 1e9,
+            )
         self._ahead_ns = max(wall_ns, log_time_ns) - time.monotonic_ns()
 
     def now_ns(self) -> int:

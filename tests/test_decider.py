@@ -86,7 +86,7 @@ async def test_outcomes_share_commits_that_are_bounded_whatever_the_api_server_s
 
 
 def test_log_time_begins_at_the_wall_clock_or_the_logs_own_and_runs_on_whatever_is_set(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who takes over on a host whose clock is behind would otherwise tick again only when it has caught up."""
     wall_ns, passed_ns = [5_000_000_000], [70]
@@ -98,6 +98,9 @@ def test_log_time_begins_at_the_wall_clock_or_the_logs_own_and_runs_on_whatever_
     wall_ns[0], passed_ns[0] = 0, 73
     now_ns = {name: clock.now_ns() for name, clock in clocks.items()}
     assert now_ns == {"wall": 5_000_000_003, "log": 9_000_000_003, "offset": 5_002_000_003}
+    assert caplog.messages == []
+    LogTime().start(41_000_000_000)
+    assert [message.partition(" s ahead")[0] for message in caplog.messages] == ["the log's time is 41"]
 
 
 async def test_a_process_that_takes_over_goes_on_from_the_log_time_of_the_one_before() -> None:
