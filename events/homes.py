@@ -130,7 +130,8 @@ async def _check_prefix(source: EventLog, target: EventLog, end: int) -> None:
     """The last commit of `target` must be the source's own at that place."""
     here, there = await target.at(end), await source.at(end)
     if here is None or there is None or (here.subject, here.message_id) != (there.subject, there.message_id):
-        raise LogError(f"the target's {end} commits are not a beginning of the source: copy into an empty log")
+        last = f" (the last is of {subjects.writer_of(here.subject)})" if here is not None else ""
+        raise LogError(f"the target's {end} commits are not a beginning of the source{last}: copy into an empty log")
 
 
 async def _append(target: EventLog, batch: list[Any]) -> None:

@@ -302,7 +302,7 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
     mode = "rwc" if new else "rw" if os.access(path, os.W_OK) else "ro&immutable=1"
     try:
         return sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_S, isolation_level=None)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError, RuntimeError) as error:  # the latter two of a link to itself
         raise LogError(f"{path}: {error}") from error
 
 

@@ -131,7 +131,7 @@ def listed(nats: str | None, federation: str, *, as_json: bool = False) -> int:
     if as_json:
         show.json_line(jobs)
         return 0
-    rows = [(job["name"], job["phase"], job["cluster"], job["clusters"]) for job in jobs]
+    rows = [(job["name"], _stand(job | {"cluster": ""}), job["cluster"], job["clusters"]) for job in jobs]
     show.console().print(show.table("Jobs", ("name", "phase", "cluster", "of"), rows))
     return 0
 
@@ -286,4 +286,5 @@ def _phase(at: dict[str, Any]) -> str:
 
 
 def _stand(job: dict[str, Any]) -> str:
-    return f"{job['phase']} on {job['cluster']}" if job["cluster"] else str(job["phase"])
+    where = f" on {job['cluster']}" if job["cluster"] else ""
+    return f"{job['phase']}{where}{', cancelled' if job['cancelled'] else ''}"

@@ -76,7 +76,7 @@ def simulate(
     simulation.unread = unread(objects)
     simulation.warnings = misspelt(flatten(objects)) + suspended(flatten(objects))
     accepted, refused = listed(objects)
-    simulation.refused += map(str, [*misfits, *refused])
+    simulation.refused += [*map(str, misfits), *(error.told for error in refused)]
     simulation.observe(accepted)
     simulation.settle()
     return simulation

@@ -37,10 +37,22 @@ class ApiError(Exception):
             **({"reason": reason} if reason else {}),
             "code": code,
         }
+        self.namespace = ""
+        """Of the object, for who reads this without the request (`of`)."""
         if details is not None or retry_after_s:
             self.status["details"] = dict(details or {})
         if retry_after_s:
             self.status["details"]["retryAfterSeconds"] = retry_after_s
+
+    def of(self, obj: Object) -> ApiError:
+        """This, about that object."""
+        self.namespace = str((obj.get("metadata") or {}).get("namespace") or "")
+        return self
+
+    @property
+    def told(self) -> str:
+        """The message, which names the object, and the namespace that it does not name."""
+        return f"{self.message} (namespace {self.namespace})" if self.namespace else self.message
 
     @property
     def body(self) -> bytes:

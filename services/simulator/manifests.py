@@ -167,13 +167,21 @@ def _objects(document: Any, where: str) -> Iterator[Object | ManifestError]:
         kind = _kind(document, where)
         if document["apiVersion"].partition("/")[0].endswith(".config.k8s.io"):
             return  # the configuration of a program, no object of the cluster
-        if kind.endswith("List") and isinstance(document.get("items"), list):
-            for index, item in enumerate(document["items"]):
+        if kind.endswith("List") and ("items" in document or kind == "List"):
+            for index, item in enumerate(_items(document, f"{where}, {kind}")):
                 yield from _objects(_of_list(document, item), f"{where}, items[{index}]")
         else:
             yield _checked(document, f"{where}, {kind}")
     except ManifestError as error:
         yield error
+
+
+def _items(listed: Object, where: str) -> list[Any]:
+    """None where a server says null: that is how it says that there are none."""
+    items = listed.get("items")
+    if not isinstance(items, list) and not (items is None and "items" in listed):
+        raise ManifestError(f"{where}: items: expected a list, found {_told(items)}")
+    return items or []
 
 
 def _of_list(listed: Object, item: Any) -> Any:

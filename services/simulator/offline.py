@@ -58,7 +58,7 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
         try:
             found.append(_kept(api, obj) if _given_out(obj) else api.apply_new(obj))
         except ApiError as error:
-            refused.append(error)
+            refused.append(error.of(obj))
     return found, refused
 
 
@@ -89,5 +89,5 @@ def _workloads_admitted(objects: Iterable[Object], created: datetime) -> tuple[l
                 api.apply_new(obj)
             taken.append(obj)
         except ApiError as error:
-            refused.append(error)
+            refused.append(error.of(obj))
     return taken, refused

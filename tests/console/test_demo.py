@@ -219,6 +219,15 @@ def test_a_directory_that_holds_a_log_is_not_written_over(tiny: list[str], tmp_p
     assert (tmp_path / log).read_bytes() == b""
 
 
+@pytest.mark.parametrize("store", ["nats", "nats-federation"])
+def test_nor_is_one_in_which_a_demo_was_interrupted_taken_up(tiny: list[str], tmp_path: Path, store: str) -> None:
+    """As it was: its second act met the job of the first run, and its first one never came to rest."""
+    (tmp_path / "kept" / store).mkdir(parents=True)
+    done = runner.invoke(app, ["demo", *tiny, "--keep", str(tmp_path / "kept")])
+    assert (done.exit_code, [path.name for path in (tmp_path / "kept").iterdir()]) == (2, [store])
+    assert f"{store}: there is a NATS server's store" in done.stderr
+
+
 def test_the_default_workload_would_deadlock_pod_by_pod() -> None:
     """Two gangs that fit alone and not together, each of more than half of what both want."""
     gpus = sum(int(each["status"]["allocatable"].get("nvidia.com/gpu", 0)) for each in nodes())

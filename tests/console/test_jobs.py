@@ -86,6 +86,16 @@ def test_who_watches_waits_for_the_next_federator(tmp_path: Path, monkeypatch: p
     assert done.stderr.splitlines() == [f"{why}; asking again" for why in ("nobody answers", "no answer", "replaced")]
 
 
+def test_a_job_that_was_cancelled_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: it read as one that its cluster kept."""
+    cancelled = SETTLED | {"cancelled": True}
+    monkeypatch.setattr(jobs, "_Asking", Federator(cancelled, [cancelled | {"clusters": 3}]))
+    said = CliRunner().invoke(app, ["job", "status", "train"], env={"COLUMNS": "200"})
+    assert "train: settled on a1, cancelled" in said.stdout
+    said = CliRunner().invoke(app, ["job", "list"], env={"COLUMNS": "200"})
+    assert "settled, cancelled" in said.stdout
+
+
 def test_a_job_that_is_not_known_any_more_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federator = Federator(JOB, JOB, Unfit(404, "there is no job 'train'"))
     done = submitted(federator, without_tokens(), tmp_path, monkeypatch)

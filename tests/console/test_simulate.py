@@ -258,7 +258,7 @@ def test_what_a_server_would_refuse_costs_itself_only() -> None:
     assert found["bound"] == {"default/a": "n1"}
     assert [why.partition(":")[0] for why in found["rejected"]] == [
         'PodGroup.scheduling.x-k8s.io "g" is invalid',
-        'pods "a" already exists',
+        'pods "a" already exists (namespace default)',
     ]
 
 

@@ -105,6 +105,14 @@ async def test_a_foreign_file_is_named(tmp_path: Path, content: bytes) -> None:
     assert (tmp_path / "foreign.db").read_bytes() == content
 
 
+async def test_a_link_to_itself_is_named(tmp_path: Path) -> None:
+    """Python 3.11 says it with a RuntimeError."""
+    loop = tmp_path / "loop.db"
+    loop.symlink_to(loop)
+    with pytest.raises(LogError, match=r"loop\.db: .*[Ll]oop"):
+        await open_log(str(loop), "one", create=True)
+
+
 async def test_an_empty_file_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     with pytest.raises(LogError, match=r"empty\.db: an empty file; expected"):
@@ -429,7 +437,7 @@ async def test_what_goes_further_than_the_source_is_no_beginning_of_it(tmp_path:
     whole, lost = (SqliteLog(tmp_path / name, "one", create=True) for name in ("whole.db", "lost.db"))
     whole.append_stored([stored(sequence, "one") for sequence in range(1, 6)])
     lost.append_stored([stored(sequence, "one") for sequence in range(1, 4)])
-    with pytest.raises(LogError, match="the target's 5 commits are not a beginning of the source"):
+    with pytest.raises(LogError, match=r"the target's 5 commits are not a beginning of the source \(the last is of "):
         await copy(lost, whole)
     assert await copy(whole, lost) == 2
     await whole.close()

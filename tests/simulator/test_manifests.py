@@ -95,6 +95,8 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
     [
         ("a: [", "not YAML"),
         ("- 1", "document 1: expected a Kubernetes object, found list [1]"),
+        ("apiVersion: v1\nkind: List", "document 1, List: items: expected a list, found nothing"),
+        ("apiVersion: v1\nkind: PodList\nitems: {}", "document 1, PodList: items: expected a list, found dict {}"),
         ("kind: Pod", "document 1: apiVersion: expected a name, found nothing"),
         ("apiVersion: v1", "document 1: kind: expected a name, found nothing"),
         ("apiVersion: v1\nkind: Pod", "Pod: metadata.name: expected a name, found nothing"),
@@ -179,6 +181,11 @@ def test_the_published_coscheduling_manifests_are_read_as_they_are() -> None:
 def test_published_annotations_that_are_no_strings_are_refused(name: str) -> None:
     with pytest.raises(ManifestError, match=r"metadata\.annotations.*expected a string"):
         load_yaml([SHARED / "koordinator" / name])
+
+
+def test_a_list_of_nothing_is_none(tmp_path: Path) -> None:
+    """As Go's API machinery says it."""
+    assert load_yaml([write(tmp_path / "a.yaml", "apiVersion: v1\nkind: PodList\nitems: null\n")]) == []
 
 
 def test_the_items_of_a_typed_list_are_of_its_kind(tmp_path: Path) -> None:

@@ -164,9 +164,10 @@ def _until_done(act: Coroutine[Any, Any, T]) -> T:
 def _prepare(directory: Path) -> None:
     """Raises Unusable, OSError."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name in LOGS:
-        if (directory / name).exists():
-            raise Unusable(f"{directory / name}: there is a log already; give another directory")
+    for found in [*(directory / name for name in LOGS), *sorted(directory.glob("nats*"))]:
+        if found.exists():
+            what = "a log" if found.name in LOGS else "a NATS server's store, of a demo that did not end by itself,"
+            raise Unusable(f"{found}: there is {what} already; give another directory")
 
 
 def clear(directory: Path) -> None:

@@ -46,9 +46,9 @@ def admitted(objects: Iterable[Object]) -> tuple[list[Object], list[ApiError]]:
         try:
             taken += list(_with_made(obj, given))
         except ApiError as error:
-            refused.append(error)
+            refused.append(error.of(obj))
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a schema would have refused it
-            refused.append(invalid(obj, f"it cannot be read: {type(error).__name__}: {error}"))
+            refused.append(invalid(obj, f"it cannot be read: {type(error).__name__}: {error}").of(obj))
     return list(grouped(taken)), refused
 
 
