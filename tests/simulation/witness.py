@@ -72,7 +72,8 @@ class Witness:
         self.bound_by: dict[str, Process] = {}
         """UID → which of our processes bound it."""
         self.permitted_in: dict[str, tuple[str, int]] = {}
-        """UID → the group in which it was permitted, and since when that is there."""
+        """UID → the group in which it was permitted, and since when that is there. Not of pods that somebody else had
+        bound before."""
         self._writing: dict[str, Process | None] = {}
         """Subject → the process whose Taken stands last on it."""
         self._last: dict[str, int] = {}
@@ -307,7 +308,10 @@ class Witness:
         basis, group = commit.header.basis, self.state.groups.get(permit.group)
         for assignment in permit.bindings:
             if group is not None:
-                self.permitted_in.update((binding.uid, (group.key, group.since)) for binding in assignment.pods)
+                for uid in (binding.uid for binding in assignment.pods):
+                    claim = self.state.claims.get(uid)
+                    if claim is not None and (claim.node, claim.stage) == (assignment.node, PERMITTED):
+                        self.permitted_in[uid] = group.key, group.since
             if self._touched.get(assignment.node, 0) <= basis:
                 uids = [binding.uid for binding in assignment.pods]
                 self._within_allocatable(assignment.node, uids, commit.sequence)
