@@ -15,6 +15,7 @@ app = typer.Typer(help="Jobs that are described once for many clusters (docs/fed
 Federation = Annotated[str | None, typer.Option("--federation", "--cluster", help=FEDERATION_HELP, metavar="NAME")]
 JobFile = Annotated[Path, typer.Argument(help="a multi-cluster job (protocolVersion: super-2)", metavar="FILE")]
 JobName = Annotated[str, typer.Argument(help="the job's name, as it was submitted", metavar="NAME")]
+Watch = Annotated[bool, typer.Option("--watch", help="wait until it is settled, and show each change")]
 Alias = Annotated[str, typer.Option("--cluster", help="the cluster's alias in the job", metavar="ALIAS")]
 
 
@@ -31,7 +32,7 @@ def submit(
     file: JobFile,
     nats: Nats = None,
     federation: Federation = None,
-    watch: Annotated[bool, typer.Option("--watch", help="wait until it is settled, and show each change")] = False,
+    watch: Watch = False,
     as_json: Json = False,
 ) -> None:
     """Hand a job to the federator. Exit code 0: it is accepted; with --watch: it is kept on a cluster."""
@@ -41,11 +42,15 @@ def submit(
 
 
 @app.command()
-def status(name: JobName, nats: Nats = None, federation: Federation = None, as_json: Json = False) -> None:
-    """How a job stands on each of its clusters. Exit code 2: there is none of this name, or it is forgotten."""
+def status(
+    name: JobName, nats: Nats = None, federation: Federation = None, watch: Watch = False, as_json: Json = False
+) -> None:
+    """How a job stands on each of its clusters. Exit code 2: there is none of this name, or it is forgotten; with --watch
+    as that of `submit`."""
     from services.console import jobs
 
-    raise typer.Exit(jobs.status(name, nats, federation_named(nats, federation), as_json=as_json))
+    shown = jobs.watched if watch else jobs.status
+    raise typer.Exit(shown(name, nats, federation_named(nats, federation), as_json=as_json))
 
 
 @app.command("list")

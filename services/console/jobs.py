@@ -80,20 +80,25 @@ async def _submit(text: str, nats: str | None, federation: str, watch: bool, as_
         if not watch:
             show.json_line(accepted) if as_json else print(f"{accepted['name']}: accepted as {accepted['job']}")
             return 0
-        before: list[str] = []
-        while True:
-            job = await _status_of(accepted["name"], federator)
-            if not as_json:
-                lines = _lines(job)
-                for line in lines:
-                    if line not in before:
-                        print(line, flush=True)
-                before = lines
-            if job["phase"] == SETTLED:
-                if as_json:
-                    show.json_line(job)
-                return 0 if job["cluster"] else 1
-            await asyncio.sleep(WATCH_S)
+        return await _watched(accepted["name"], federator, as_json)
+
+
+async def _watched(name: str, federator: _Asking, as_json: bool) -> int:
+    """Exit code 0 when it is settled, 1 when no cluster kept it."""
+    before: list[str] = []
+    while True:
+        job = await _status_of(name, federator)
+        if not as_json:
+            lines = _lines(job)
+            for line in lines:
+                if line not in before:
+                    print(line, flush=True)
+            before = lines
+        if job["phase"] == SETTLED:
+            if as_json:
+                show.json_line(job)
+            return 0 if job["cluster"] else 1
+        await asyncio.sleep(WATCH_S)
 
 
 async def _status_of(name: str, federator: _Asking) -> Any:
@@ -109,6 +114,17 @@ async def _status_of(name: str, federator: _Asking) -> Any:
                 sys.stderr.write(f"{error}; asking again\n")
             told = str(error)
             await asyncio.sleep(WATCH_S)
+
+
+def watched(name: str, nats: str | None, federation: str, *, as_json: bool = False) -> int:
+    """As `submit` does behind it."""
+
+    async def watching() -> int:
+        async with await _Asking.open(nats, federation) as federator:
+            return await _watched(name, federator, as_json)
+
+    with told_errors(Unfit):
+        return finish(watching())
 
 
 def status(name: str, nats: str | None, federation: str, *, as_json: bool = False) -> int:

@@ -86,6 +86,14 @@ def test_who_watches_waits_for_the_next_federator(tmp_path: Path, monkeypatch: p
     assert done.stderr.splitlines() == [f"{why}; asking again" for why in ("nobody answers", "no answer", "replaced")]
 
 
+def test_a_job_can_be_watched_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who pressed Ctrl-C while it was submitted cannot submit it again."""
+    monkeypatch.setattr(jobs, "WATCH_S", 0.0)
+    monkeypatch.setattr(jobs, "_Asking", Federator(JOB, JOB, SETTLED))
+    said = CliRunner().invoke(app, ["job", "status", "train", "--watch"])
+    assert (said.exit_code, said.stdout.splitlines()) == (0, ["racing", "settled on a1"])
+
+
 def test_a_job_that_was_cancelled_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: it read as one that its cluster kept."""
     cancelled = SETTLED | {"cancelled": True}
