@@ -1,4 +1,4 @@
-"""Packets that are lost between a process and the servers that it talks to.
+"""Packets that are lost between a process and the servers that it talks to, or answered by a reset.
 
 In namespaces of one's own (`isolation`) iptables drops them: each hurt process has a group, connections carry their
 initiator's group as a mark, and a rule drops what is so marked on the ports in question. TCP does the rest: what is lost
@@ -10,19 +10,26 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import socket
+import struct
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
-Loss = Literal["all", "answers", "some"]
-"""Of what goes both ways all is lost; of what comes back all; of what goes both ways a good part."""
+Loss = Literal["all", "answers", "some", "resets"]
+"""Of what goes both ways all is lost; of what comes back all; of what goes both ways a good part; or a good part is
+answered by a reset, as by a proxy or a load balancer, wherever the connection is just then."""
 PROBABILITY = 0.4
 """Of losing a packet, where some are lost."""
+RESET_NOW = struct.pack("ii", 1, 0)
+"""SO_LINGER with which a close is a reset."""
 CHUNK_BYTES = 1 << 16
 
 Port = int
 Rule = tuple[str, ...]
+DROPS: Rule = ("DROP",)
+RESETS: Rule = ("REJECT", "--reject-with", "tcp-reset")
 
 
 class Network(Protocol):
@@ -72,8 +79,9 @@ class Packets:
     def lose(self, name: str, ports: Sequence[Port], loss: Loss) -> list[Rule]:
         mark = ("-m", "connmark", "--mark", str(self.group(name)))
         side = "--sports" if loss == "answers" else "--ports"
-        chance = ("-m", "statistic", "--mode", "random", "--probability", str(PROBABILITY)) if loss == "some" else ()
-        return self._drop((*mark, "-m", "multiport", side, _listed(ports), *chance))
+        chance = ("-m", "statistic", "--mode", "random", "--probability", str(PROBABILITY))
+        matches = (*mark, "-m", "multiport", side, _listed(ports), *(chance if loss in ("some", "resets") else ()))
+        return self._rules(RESETS if loss == "resets" else DROPS, matches)
 
     def part(self, name: str, own: Port, others: Sequence[Port]) -> list[Rule]:
         mark = ("-m", "connmark", "--mark", str(self.group(name)))
@@ -81,7 +89,7 @@ class Packets:
             (*mark, "-m", "multiport", "--ports", _listed(others)),
             ("-m", "multiport", "--ports", str(own)),
         )
-        return self._drop(outgoing, incoming)
+        return self._rules(DROPS, outgoing, incoming)
 
     def heal(self, hurt: object) -> None:
         assert isinstance(hurt, list)
@@ -91,8 +99,8 @@ class Packets:
     def close(self) -> None:
         """The namespace goes, and the rules with it."""
 
-    def _drop(self, *matches: Rule) -> list[Rule]:
-        rules: list[Rule] = [("INPUT", "-p", "tcp", *match, "-j", "DROP") for match in matches]
+    def _rules(self, what: Rule, *matches: Rule) -> list[Rule]:
+        rules: list[Rule] = [("INPUT", "-p", "tcp", *match, "-j", *what) for match in matches]
         for rule in rules:
             _iptables("-A", *rule)
         return rules
@@ -142,6 +150,10 @@ class Proxies:
             way.close()
 
 
+class _Reset(Exception):
+    """Both ends of a connection are to be reset."""
+
+
 class Way:
     """One listening port before one server. What is lost is kept back until it is found again, in order, as TCP does."""
 
@@ -177,6 +189,9 @@ class Way:
                 back = self._forward(server_reader, writer, answers=True)
                 try:
                     await asyncio.gather(there, back)
+                except _Reset:
+                    for end in (writer, server_writer):
+                        end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_NOW)
                 finally:
                     server_writer.close()
         finally:
@@ -188,6 +203,8 @@ class Way:
         while chunk := await reader.read(CHUNK_BYTES):
             while self._kept_back(answers):  # noqa: ASYNC110 - chance decides
                 await asyncio.sleep(self.POLL_S)
+            if "resets" in self.losses and self._random.random() < PROBABILITY:
+                raise _Reset
             writer.write(chunk)
             await writer.drain()
         raise ConnectionResetError

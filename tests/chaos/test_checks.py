@@ -219,6 +219,33 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
+async def test_a_proxy_resets_both_ends() -> None:
+    ended = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await echo(reader, writer)
+        except ConnectionResetError as error:
+            ended.set_result(error)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    network = Proxies(seed=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", await network.way("binder-a", port))
+    network.lose("binder-a", [port], "resets")
+
+    async def talk() -> None:
+        while True:
+            writer.write(b"one")
+            assert await reader.read(100)
+
+    with pytest.raises(ConnectionResetError):
+        await talk()
+    assert isinstance(await ended, ConnectionResetError)
+    network.close()
+    server.close()
+
+
 @pytest.mark.parametrize("loss", ["all", "answers", "some"])
 async def test_a_proxy_keeps_back_what_is_lost_and_forwards_it_once_healed(loss: Any) -> None:
     received: list[bytes] = []
