@@ -40,10 +40,10 @@ _status = msgspec.json.Decoder(Status)
 
 
 class WatchEnded(Exception):
-    """The server sent an ERROR event. `code` 410: the resourceVersion is too old, list again."""
+    """The server sent an ERROR event. `expired`: the resourceVersion is too old, list again."""
 
     def __init__(self, status: Status) -> None:
-        self.code = status.code
+        self.expired = status.code == 410 or status.reason in ("Expired", "Gone")
         super().__init__(f"{status.code} {status.reason}: {status.message}")
 
 
@@ -71,14 +71,20 @@ class Kind(Generic[T]):
         """A list's resourceVersion and objects. Raises Unreadable."""
         try:
             listed = self._list.decode(page)
-            return listed.metadata.resource_version, list(map(self._versioned, listed.items or ()))
+            return self._dated(listed), list(map(self._versioned, listed.items or ()))
         except UNDECODABLE:
             pass
         try:
             raw = nesting.decode(_raw_list, page)
         except UNDECODABLE as error:
             raise Unreadable(f"list {self.resource.name}: expected a list of objects: {error}") from error
-        return raw.metadata.resource_version, list(map(self._alone, raw.items or ()))
+        return self._dated(raw), list(map(self._alone, raw.items or ()))
+
+    def _dated(self, listed: Listed[Any]) -> str:
+        """Its resourceVersion. A list has one; a Status that is answered as if all were well looks like an empty list."""
+        if not listed.metadata.resource_version:
+            raise Unreadable(f"list {self.resource.name}: expected a list of objects, with a resourceVersion")
+        return listed.metadata.resource_version
 
     def line(self, line: bytes) -> tuple[str, T | Malformed]:
         """What happened (ADDED, MODIFIED, DELETED, BOOKMARK) and to which object. Raises WatchEnded, Unreadable."""

@@ -39,6 +39,10 @@ SLICE = 200
 """Objects taken in between two yields to the loop: about 10 ms."""
 BEHIND = 20_000
 """Facts that may wait for the log before reading from the cluster pauses."""
+_growing = wait_random_exponential(multiplier=0.05, max=10.0)
+"""The pause before a request that came to nothing is repeated."""
+SHORT_S = 5.0
+"""A watch that ends sooner came to nothing: where lists take longer than the server's history, each makes a list."""
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
 
@@ -136,7 +140,8 @@ class Reader:
         version = ""
         async with contextlib.aclosing(self.client.pages(kind.resource)) as pages:
             async for page in pages:
-                version, objects = kind.page(page)
+                of_page, objects = kind.page(page)
+                version = version or of_page  # all have the first one's; a later one would skip what came in between
                 listed.update(seen.metadata.uid for seen in objects)
                 await self._take_in(objects)
         self.gather.add(self.core.missing(kind.name, listed))
@@ -174,12 +179,19 @@ class Reader:
     # ------------------------------------------------------------------------------------------------------- watches
 
     async def _follow(self, kind: Kind[Any]) -> None:
-        """Watch a kind for ever, from the last resourceVersion seen."""
+        """Watch a kind for ever, from the last resourceVersion seen; slower while watches end as soon as they begin."""
+        clock, short = asyncio.get_running_loop().time, 0
         while True:
+            began_s, why = clock(), ""
             try:
                 await _patiently(f"watch {kind.resource.name}", granted=True)(self._watch, kind)
             except (Expired, NotFound) as error:
-                log.info("list again", extra={"kind": kind.name, "because": str(error)})
+                why = str(error)
+            short = short + 1 if clock() - began_s < SHORT_S else 0
+            if short > 1:  # one is a connection that was cut
+                await asyncio.sleep(_pause_s(short))
+            if why:
+                log.info("list again", extra={"kind": kind.name, "because": why})
                 await self._list(kind, granted=True)
                 self._synced()
 
@@ -212,7 +224,7 @@ class Reader:
                 raise Unreachable(request, type(error).__name__, str(error), sent=True) from error
             log.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
         except WatchEnded as ended:
-            if ended.code == 410:
+            if ended.expired:
                 raise Expired(request, 410, "Expired", str(ended)) from ended
             raise Unreachable(request, "ERROR", str(ended), sent=True) from ended
         if not seen_any:
@@ -249,6 +261,12 @@ async def _together(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
         raise failures.exceptions[0] from None
 
 
+def _pause_s(attempt: int) -> float:
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    state.attempt_number = attempt
+    return _growing(state)
+
+
 def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
     """Repeats as long as it may help: the API server may be gone for minutes. 401, 403, 404 and a missing token are for
     people.
@@ -261,6 +279,8 @@ def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
             return request.startswith("list")
         if isinstance(error, (Unauthorized, Forbidden, NoCredentials)):
             return granted
+        if granted and isinstance(error, ApiError) and not isinstance(error, NotFound):
+            return True  # it was answered otherwise before: something between answers now
         return isinstance(error, Unreadable) or (isinstance(error, ApiError) and error.retryable)
 
     def warn(state: RetryCallState) -> None:
@@ -269,7 +289,7 @@ def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
 
     return AsyncRetrying(
         retry=retry_if_exception(worth_repeating),
-        wait=wait_random_exponential(multiplier=0.05, max=10.0),
+        wait=_growing,
         before_sleep=warn,
         reraise=True,
     )

@@ -37,6 +37,7 @@ class BindResult:
 
 
 BOUND = BindResult("bound")
+CREATED = 201
 _encode = msgspec.json.Encoder().encode
 _assigned = re.compile(r'already assigned to node "([^"]*)"')
 
@@ -49,8 +50,12 @@ def body(namespace: str, name: str, uid: str, resource_version: str, node: str) 
 
 
 def result(request: str, answer: Answer) -> BindResult:
-    """What the server's answer means."""
-    return BOUND if answer.code < 300 else result_of(error_of(request, answer))
+    """What the server's answer means. Only its own yes is one: something between may answer 200 to everything."""
+    if answer.code == CREATED:
+        return BOUND
+    if answer.code < 300:
+        return BindResult("in_doubt", f"{request}: {answer.code}: expected {CREATED}, of the API server")
+    return result_of(error_of(request, answer))
 
 
 def result_of(error: ApiError) -> BindResult:

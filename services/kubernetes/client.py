@@ -235,7 +235,9 @@ class Client(Transport):
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
         request, path = f"create pods/eviction {namespace}/{name}", _pod_path(namespace, name, "/eviction")
-        (await self.send(request, "POST", path, _encode(body))).raise_for(request)
+        answer = (await self.send(request, "POST", path, _encode(body))).raise_for(request)
+        if answer.code != binding.CREATED:
+            raise Unreachable(request, "Unreadable", f"{answer.code}: expected {binding.CREATED}", sent=True)
 
     async def create_event(
         self,

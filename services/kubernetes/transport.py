@@ -27,6 +27,8 @@ from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredential
 from services.kubernetes.objects import Status
 
 JSON = "application/json"
+NO_SUCH_PATH = b"404 page not found"
+"""What an API server says of a path that it does not serve. Another page may be a gateway's."""
 TOKEN_LIFE_S = 60.0
 """How long a credential that can change is used before it is asked for again."""
 LONGEST_WAIT_S = 3_600.0
@@ -59,6 +61,8 @@ def error_of(request: str, answer: Answer) -> ApiError:
         status = _status_decoder.decode(answer.body)
     except UNDECODABLE:
         status = Status(message=answer.body[:200].decode(errors="replace"))
+        if answer.code == 404 and not answer.body.startswith(NO_SUCH_PATH):
+            return Unreachable(request, "NotFound", f"expected the API server: {status.message}", sent=True)
     after = answer.retry_after_s
     if after is None and status.details is not None and status.details.retry_after_seconds:
         after = float(status.details.retry_after_seconds)
@@ -191,12 +195,18 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence_s)
         url = URL(self._access.base_url + path, encoded=True)
         try:
-            async with self._session.get(url, headers=headers, timeout=timeout, **self._options) as response:
+            async with asyncio.timeout(
+                silence_s
+            ):  # a proxy may say nothing before it connects, where no other time runs
+                response = await self._session.get(url, headers=headers, timeout=timeout, **self._options)
+            async with response:
                 telemetry.REQUESTS.add(1, verb="WATCH", status=str(response.status))
                 if response.status != 200:
                     if response.status == 401:
                         self._fresh_until = -1.0
-                    raise error_of(request, Answer(response.status, await response.read(), _retry_after_s(response)))
+                    async with asyncio.timeout(silence_s):
+                        body = await response.read()
+                    raise error_of(request, Answer(response.status, body, _retry_after_s(response)))
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -234,4 +244,7 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
 
 def _unreachable(request: str, error: Exception) -> Unreachable:
     sent = not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
-    return Unreachable(request, type(error).__name__, str(error) or "no answer in time", sent=sent)
+    said = str(error)
+    if isinstance(error, aiohttp.ClientResponseError):  # its words name the proxy's URL, with the password in it
+        said = f"{error.status} {error.message}"
+    return Unreachable(request, type(error).__name__, said or "no answer in time", sent=sent)

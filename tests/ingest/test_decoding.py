@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.json import encode
 
-from services.ingest.decoding import KINDS, POD, Kind, Malformed, WatchEnded
+from services.ingest.decoding import KINDS, POD, Kind, Malformed, Unreadable, WatchEnded
 from services.kubernetes.objects import PodGroup
 from tests.manifests import pod, pod_group
 
@@ -49,9 +49,23 @@ def test_an_object_of_a_watch_that_fits_no_type_costs_itself_only() -> None:
     assert (seen.rejected.kind, seen.rejected.name, seen.rejected.field) == ("Pod", "p", "spec.priority")
 
 
+@pytest.mark.parametrize("items", [{}, {"items": None}, {"items": [{"metadata": {"name": 1}}]}])
+def test_a_list_without_a_resource_version_is_none(items: dict[str, object]) -> None:
+    """Such as a Status answered with 200. As it was: all pods were taken for deleted, and none was believed any more."""
+    with pytest.raises(Unreadable, match="list pods: expected a list of objects, with a resourceVersion"):
+        POD.page(encode({"kind": "Status", "metadata": {}, "status": "Failure", **items}))
+
+
+def test_an_expiry_without_a_code_is_one() -> None:
+    gone = {"kind": "Status", "metadata": {}, "reason": "Expired", "message": "too old"}
+    with pytest.raises(WatchEnded) as ended:
+        POD.line(encode({"type": "ERROR", "object": gone}))
+    assert ended.value.expired
+
+
 def test_what_a_rejection_expects_is_said_without_the_decoders_marks() -> None:
     odd = pod("p")
     odd["spec"]["priority"] = "high"
-    [malformed] = POD.page(encode({"metadata": {}, "items": [odd]}))[1]
+    [malformed] = POD.page(encode({"metadata": {"resourceVersion": "1"}, "items": [odd]}))[1]
     assert isinstance(malformed, Malformed)
     assert (malformed.rejected.field, malformed.rejected.expected) == ("spec.priority", "int | null, got str")

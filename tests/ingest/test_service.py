@@ -289,9 +289,28 @@ async def test_what_is_forbidden_is_named(cluster: SimulatedCluster) -> None:
     assert "list priorityclasses: 403" in str(error.value)
 
 
-@pytest.mark.parametrize("status", [401, 403])
+async def test_a_watch_that_comes_to_nothing_again_and_again_is_asked_for_ever_more_slowly(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a list takes longer than the server's history each makes another. As it was: two thousand a second."""
+    attempts: list[int] = []
+    pause_s = service._pause_s
+    assert max(pause_s(1_000_000) for _ in range(100)) > 5 * max(pause_s(5) for _ in range(100))
+    monkeypatch.setattr(service, "_pause_s", lambda attempt: attempts.append(attempt) or 0.0)
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        cluster.faults.plan(verb="watch", resource="pods", status=410, times=0)
+        await until(lambda: cluster.cut_watches("pods"), "the pods to be watched")
+        await until(lambda: len(attempts) >= 5, "it to be asked for again and again")
+        assert attempts[:5] == [2, 3, 4, 5, 6]
+        cluster.faults.lift()
+        cluster.create(pod("c"))
+        await running.says(lambda: running.agrees_with(cluster))
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 407, 421, 520])
 async def test_who_is_refused_a_list_that_was_granted_before_asks_again(cluster: SimulatedCluster, status: int) -> None:
-    """An API server that restarts refuses everybody until it has read its roles, and may have lost the history, too."""
+    """An API server that restarts refuses everybody until it has read its roles, and may have lost the history, too; a
+    gateway before one that is away says whatever it likes."""
     async with ingesting(MemoryLog("test"), cluster) as running:
         refusing = cluster.faults.plan(verb="list", resource="pods", status=status, times=0)
         await until(lambda: cluster.expire_watches("pods"))

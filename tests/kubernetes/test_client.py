@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -267,6 +268,67 @@ def test_of_a_long_answer_the_beginning_is_repeated() -> None:
     result = binding.result("create pods/binding default/p", Answer(409, said.encode()))
     assert (result.outcome, result.node) == ("assigned", "n7")
     assert len(result.message) < 3_000
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "outcome"),
+    [
+        (201, b"", "bound"),
+        (200, b"<html>please log in</html>", "in_doubt"),
+        (204, b"", "in_doubt"),
+        (101, b"", "in_doubt"),
+    ],
+)
+def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: str) -> None:
+    """As it was: a login page bound a pod in the log, and nobody ever bound it on a node."""
+    assert binding.result("create pods/binding default/p", Answer(code, body)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"kind": "Status", "code": 404, "reason": "NotFound"}', NotFound),
+        (b"404 page not found\n", NotFound),
+        (b"<html>404: no such host</html>", Unreachable),
+    ],
+)
+def test_what_is_not_there_is_the_api_servers_to_say(body: bytes, kind: type[ApiError]) -> None:
+    """As it was: a gateway's page deleted the PodGroups of a cluster."""
+    assert type(error_of("list podgroups", Answer(404, body))) is kind
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[tuple[str, list[bytes]]]:
+    """The URL of a proxy with a password, and what it answers to all; nothing, where that is empty."""
+    answers: list[bytes] = []
+
+    async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if answers:
+            writer.write(answers[0])
+            writer.close()
+        else:
+            await reader.read()
+
+    server = await asyncio.start_server(heard, "127.0.0.1", 0)
+    yield f"http://user:s3cr3t@127.0.0.1:{server.sockets[0].getsockname()[1]}", answers
+    server.close()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 503 Service Unavailable\r\n\r\n", b"HTTP/1.1 407 Who\r\n\r\n"])
+async def test_a_proxy_that_does_not_connect(proxy: tuple[str, list[bytes]], answer: bytes) -> None:
+    """As it was: a silent one kept a watch for ever, and what others answered was told with their password."""
+    url, answers = proxy
+    answers += [answer] if answer else []
+    access = Access(base_url="https://h", ssl_context=ssl.create_default_context(), proxy=url)
+    async with Client(access, timeout_s=0.2) as client:
+        with pytest.raises(Unreachable) as error:
+            async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 0.2):
+                pass
+        assert "s3cr3t" not in str(error.value)
+        with pytest.raises(Unreachable) as error:
+            await client.send("get pods", "GET", "/api/v1/pods")
+        assert "s3cr3t" not in str(error.value)
 
 
 async def test_a_timeout_leaves_a_binding_in_doubt(cluster: SimulatedCluster) -> None:
