@@ -141,7 +141,7 @@ def service(
         name=nats.secret_name(user).removeprefix("nats-user-"),
         role=role,
         user=user,
-        cluster=cluster,
+        cluster=json.dumps(cluster),  # 007 and no are text
         image=image,
         arguments=json.dumps([role, *flags]),
         replicas=count,
@@ -198,6 +198,7 @@ spec:
             - {{name: MUSTER_NATS_CA_FILE, value: /etc/nats-ca/ca.crt}}
             - {{name: MUSTER_LOG_REPLICAS, value: "{log_replicas}"}}
             - {{name: MUSTER_CLUSTER, value: {cluster}}}
+            - {{name: MUSTER_HEALTH_HOST, valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}}}
             - {{name: MUSTER_HEALTH_PORT, value: "8080"}}
 {file_settings}          ports:
             - {{name: health, containerPort: 8080}}

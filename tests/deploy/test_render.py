@@ -54,6 +54,11 @@ def passwords(shards: tuple[str, ...] = ()) -> dict[str, str]:
     }
 
 
+def secrets_in(environment: list[dict[str, Any]]) -> list[str]:
+    sources = [entry["valueFrom"] for entry in environment if "valueFrom" in entry]
+    return [source["secretKeyRef"]["name"] for source in sources if "secretKeyRef" in source]
+
+
 def servers_environment(statefulset: dict[str, Any], secrets: dict[str, str], pod: str) -> dict[str, str]:
     """What the kubelet would give a server."""
     found = {"POD_NAME": pod}
@@ -101,14 +106,27 @@ def test_each_server_finds_all_passwords_in_the_secrets(shards: tuple[str, ...])
     assert passwords(shards) != secrets, "every time new ones"
 
 
+@pytest.mark.parametrize("cluster", ["prod", "007", "no", "null", "1e3"])
+def test_a_clusters_name_is_text(cluster: str) -> None:
+    """YAML reads some of these as something else, and the API server refuses them."""
+    for document in documents("40-services.yaml", cluster=cluster):
+        assert {"name": "MUSTER_CLUSTER", "value": cluster} in container(document)["env"]
+
+
+def test_probes_are_answered_at_the_pods_own_address() -> None:
+    """Which may be one of IPv6 alone. As it was: there each service was killed by its startup probe."""
+    own = {"fieldRef": {"fieldPath": "status.podIP"}}
+    for document in [*documents("40-services.yaml"), *documents("50-federator.yaml")]:
+        assert {"name": "MUSTER_HEALTH_HOST", "valueFrom": own} in container(document)["env"]
+
+
 @pytest.mark.parametrize("shards", [(), ("0", "blue")])
 def test_each_service_is_given_its_own_password_only(shards: tuple[str, ...]) -> None:
     names = []
     for document in documents("40-services.yaml", shards=shards):
         environment = container(document)["env"]
         (user,) = [entry["value"] for entry in environment if entry["name"] == "MUSTER_NATS_USER"]
-        secrets = [entry["valueFrom"]["secretKeyRef"]["name"] for entry in environment if "valueFrom" in entry]
-        assert secrets == [secret_name(user)]
+        assert secrets_in(environment) == [secret_name(user)]
         names.append((document["metadata"]["name"], user))
     planners = [f"planner-{shard}" for shard in shards] or ["planner"]
     assert names == [(name, name) for name in ("ingest", *planners, "binder", "feed")]
@@ -138,8 +156,7 @@ def test_the_federator_reads_its_files_where_they_are_mounted() -> None:
     assert (chosen.cluster, chosen.nats_user) == (FEDERATION, "federator")
     assert chosen.clusters_file == f"{mounts['clusters']}/clusters.yaml"
     assert chosen.body_keys_file == f"{mounts['keys']}/keys"
-    secrets = [entry["valueFrom"]["secretKeyRef"]["name"] for entry in found["env"] if "valueFrom" in entry]
-    assert secrets == [secret_name("federator")]
+    assert secrets_in(found["env"]) == [secret_name("federator")]
 
 
 def test_the_federators_pod_is_held_as_every_services_is() -> None:
