@@ -38,6 +38,8 @@ FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 NEED_NATS = ("feed", "federator")
 """Services that keep more there than a log; the others could do with a file."""
+ACCESS_WITHIN_S = 60.0
+"""How long a kubeconfig's plugin may take at a start."""
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
 USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 2, 3, 4, 5
@@ -365,5 +367,10 @@ async def _client(settings: Settings, connections: int = 16) -> Any:
 async def _access(settings: Settings) -> Any:
     """In a thread: a kubeconfig may name a plugin that takes its time, and the lease is renewed meanwhile."""
     from services.kubernetes import access
+    from services.kubernetes.aside import Aside
 
-    return await asyncio.to_thread(access.load, settings.kubeconfig or None)
+    try:
+        return await Aside(lambda: access.load(settings.kubeconfig or None))(ACCESS_WITHIN_S)
+    except TimeoutError as error:
+        plugin = "the plugin that it names answered nothing"
+        raise access.AccessError(f"{settings.kubeconfig}: {plugin} within {ACCESS_WITHIN_S:g} s") from error

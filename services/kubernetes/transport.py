@@ -23,6 +23,7 @@ from yarl import URL
 from events.wire import UNDECODABLE
 from services import telemetry
 from services.kubernetes.access import Access, AccessError
+from services.kubernetes.aside import Aside
 from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredentials, Unreachable
 from services.kubernetes.objects import Status
 
@@ -31,6 +32,8 @@ NO_SUCH_PATH = b"404 page not found"
 """What an API server says of a path that it does not serve. Another page may be a gateway's."""
 TOKEN_LIFE_S = 60.0
 """How long a credential that can change is used before it is asked for again."""
+CREDENTIALS_WITHIN_S = 30.0
+"""What a plugin takes longer for is asked for again."""
 LONGEST_WAIT_S = 3_600.0
 """Who asks to be left alone for longer is not believed."""
 REPEATED_WITHIN_S = 30.0
@@ -133,6 +136,7 @@ class Transport:
         self._headers: dict[str, dict[str, str]] = {}
         self._fresh_until = -1.0
         self._refreshing = asyncio.Lock()
+        self._authorization = Aside(access.authorization)
 
     async def __aenter__(self) -> Self:
         return self
@@ -227,9 +231,11 @@ class Transport:
             if self._fresh_until >= loop.time():
                 return
             try:
-                authorization = await asyncio.to_thread(self._access.authorization)
+                authorization = await self._authorization(CREDENTIALS_WITHIN_S)
             except AccessError as error:
                 raise NoCredentials(str(error)) from error
+            except TimeoutError as error:
+                raise NoCredentials(f"no bearer token within {CREDENTIALS_WITHIN_S:g} s") from error
             common = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "muster"}
             if authorization:
                 common["Authorization"] = authorization
