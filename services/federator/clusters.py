@@ -27,11 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from services.documents import NotYaml, load_all
+from services.federator.records import account_of
 
 MOST_CLUSTERS = 100
 POLL_MS, TIMEOUT_MS = 5_000, 30_000
@@ -148,6 +150,7 @@ def parse(text: str) -> tuple[Cluster, ...]:
     clusters = tuple(cluster for cluster in found if cluster is not None)
     for cluster in clusters:
         problems += [f"clusters.{cluster.alias}.{problem}" for problem in _contradictions(cluster)]
+    problems += _twice(clusters)
     if problems:
         raise InvalidClusters(problems)
     return clusters
@@ -185,7 +188,29 @@ def _cluster(alias: str, entry: Any, problems: list[str]) -> Cluster | None:
     return kind(**given) if whole else None
 
 
+def _twice(clusters: Sequence[Cluster]) -> Iterator[str]:
+    """A job names a cluster by its URI and whose it is there."""
+    seen: dict[str, str] = {}
+    for cluster in clusters:
+        first = seen.setdefault(account_of(cluster.user, cluster.uri), cluster.alias)
+        if first != cluster.alias:
+            yield f"clusters.{cluster.alias}: expected another uri or user than those of {first}"
+
+
+def _reachable(uri: str) -> bool:
+    """Whether its host can be looked up and its port be one."""
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname or "", parts.port
+        host.encode("idna")
+    except ValueError:  # UnicodeError is one
+        return False
+    return bool(host) and port != 0 and not set(host) & set('\\"<>^`{|}')
+
+
 def _contradictions(cluster: Cluster) -> Iterator[str]:
+    if not _reachable(cluster.uri):
+        yield f"uri: expected {_EXPECTED['uri']}, with a host and a port that there can be"
     if isinstance(cluster, KubernetesCluster):
         return
     if bool(cluster.token.env) == bool(cluster.token.file):

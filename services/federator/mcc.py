@@ -47,6 +47,14 @@ MOST_MINUTES = 60 * 24 * 365
 LONGEST_NAME = 255
 """Characters of a job's name on a cluster."""
 MOST_CLUSTERS = 100
+LONGEST_TEXT = 255
+"""Characters of an alias, a user and a GPU type; they stand in every commit about the job."""
+LONGEST_URI = 2_048
+MOST_CHARACTERS = 1 << 19
+"""Of the job as one of its clusters gets it, roughly. OpenPAI takes 100 KiB; anchors and parameters repeat a little text
+until it fills the memory."""
+MOST_TOLD = 100
+"""Problems of one job that are told one by one."""
 
 PLACEHOLDER = re.compile(r"<%\s*\$mcc\.([A-Za-z0-9_-]+)\s*%>")
 _MENTION = re.compile(r"<%\s*\$mcc\b")
@@ -61,7 +69,8 @@ class InvalidJob(ValueError):
     """What is wrong with a multi-cluster job: one line each, with its place in the document."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+        more = len(problems) - MOST_TOLD
+        self.problems = (*problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else ()))
         super().__init__("; ".join(problems))
 
 
@@ -150,11 +159,46 @@ def parse(document: Any) -> MultiClusterJob:
     guard_ms = _minutes((*path, "guardTimeRunning"), given.get("guardTimeRunning", GUARD_MINUTES), problems)
     scale_ms = _minutes((*path, "timeScale"), given.get("timeScale", SCALE_MINUTES), problems)
     parameters = _parameters((*path, "params"), given.get("params"), clusters, document, problems)
+    if not problems and _too_long(document, parameters):
+        problems.append(f"expected less than {MOST_CHARACTERS} characters, anchors and parameters written out")
     if problems:
         raise InvalidJob(problems)
     return MultiClusterJob(
         name=name, clusters=clusters, guard_ms=guard_ms, scale_ms=scale_ms, parameters=parameters, document=document
     )
+
+
+def _too_long(document: Mapped, parameters: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a cluster's own job would be; with the longest value of each parameter, whichever cluster's that is."""
+    longest = {
+        name: max((MOST_CHARACTERS - _left(value, {}, MOST_CHARACTERS) for value in values.values()), default=0)
+        for name, values in parameters.items()
+    }
+    left = MOST_CHARACTERS
+    for key, value in document.items():
+        kept = value
+        if key in ("extra", "extras"):
+            kept = {**value, PLUGINS: [plugin for plugin in value[PLUGINS] if not is_super(plugin)]}
+        left = _left(kept, longest, left)
+    return left < 0
+
+
+def _left(value: Any, longest: Mapping[str, int], left: int) -> int:
+    """Of so many characters, when this is written out; below 0: not all of it was looked at."""
+    if left < 0:
+        return left
+    match value:
+        case str():
+            return left - len(value) - sum(longest.get(name, 0) for name in PLACEHOLDER.findall(value))
+        case dict():
+            for key, part in value.items():
+                left = _left(part, longest, left - len(key))
+        case list():
+            for part in value:
+                left = _left(part, longest, left - 1)
+        case _:
+            left -= 4
+    return left
 
 
 def is_super(plugin: Any) -> bool:
@@ -220,8 +264,8 @@ def _choice(path: Path, key: str | int, entry: Any, problems: list[str]) -> Choi
         return None
     listed = isinstance(key, int)
     _only(path, entry, (*(("alias",) if listed else ()), "uri", "user", "gpuType", "priority"), problems)
-    uri = _text((*path, "uri"), entry.get("uri"), problems)
-    alias = _text((*path, "alias"), entry.get("alias", uri), problems) if listed else str(key)
+    uri = _text((*path, "uri"), entry.get("uri"), problems, LONGEST_URI)
+    alias = _text((*path, "alias"), entry.get("alias", uri) if listed else key, problems)
     return Choice(
         alias=alias,
         uri=uri,
@@ -231,10 +275,11 @@ def _choice(path: Path, key: str | int, entry: Any, problems: list[str]) -> Choi
     )
 
 
-def _text(path: Path, given: Any, problems: list[str]) -> str:
-    if isinstance(given, str) and given:
+def _text(path: Path, given: Any, problems: list[str], most: int = LONGEST_TEXT) -> str:
+    if isinstance(given, str) and 0 < len(given) <= most:
         return given
-    problems.append(f"{shown(path)}: expected a string, found {_said(given)}")
+    found = f"one of {len(given)}" if isinstance(given, str) and given else _said(given)
+    problems.append(f"{shown(path)}: expected a string of at most {most} characters, found {found}")
     return ""
 
 

@@ -187,6 +187,8 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             telemetry.REQUESTS.add(1, verb=verb, status="unreachable")
             raise _unreachable(request, error) from error
+        except ValueError as error:  # the URL is none, or its host can be nobody's name
+            raise Unreachable(request, type(error).__name__, str(error), sent=False) from error
         telemetry.REQUESTS.add(1, verb=verb, status=str(answer.code))
         return answer
 

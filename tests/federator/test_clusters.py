@@ -102,10 +102,35 @@ KUBERNETES: dict[str, Any] = {"kind": "kubernetes", "uri": "https://k.example", 
 )
 def test_what_is_wrong_is_told_with_cluster_field_and_what_was_expected(entry: Any, said: str) -> None:
     with pytest.raises(InvalidClusters) as error:
-        parse(json.dumps({"clusters": {"a": entry, "b": OPENPAI}}))
+        parse(json.dumps({"clusters": {"a": entry, "b": OPENPAI | {"uri": "https://b.example"}}}))
     (problem,) = error.value.problems
     assert problem.startswith(said), problem
     assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://h:port",
+        "http://h:99999",
+        "http://h:0",
+        "http://[::1",
+        "http://a\\b",
+        "http://a..b",
+        f"http://{'a' * 64}",
+    ],
+)
+def test_a_uri_that_leads_nowhere_is_refused(uri: str) -> None:
+    """As it was: the first job that named it ended the federator, and each that was started after it."""
+    with pytest.raises(InvalidClusters, match=r"^clusters\.a\.uri: expected an http or https URI"):
+        parse(json.dumps({"clusters": {"a": OPENPAI | {"uri": uri}}}))
+
+
+def test_a_cluster_has_one_entry() -> None:
+    """As it was: of two the last one counted, and jobs ran in its namespace."""
+    entries = {"a": KUBERNETES, "b": KUBERNETES | {"uri": "https://k.example/", "namespace": "other"}}
+    with pytest.raises(InvalidClusters, match=r"^clusters\.b: expected another uri or user than those of a$"):
+        parse(json.dumps({"clusters": entries}))
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:

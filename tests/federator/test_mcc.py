@@ -164,6 +164,53 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("field", "most"), [("user", 255), ("gpuType", 255), ("uri", 2_048)], ids=["user", "gpuType", "uri"]
+)
+def test_what_stands_in_every_commit_about_a_job_is_short(field: str, most: int) -> None:
+    """As it was: a commit about jobs with long aliases was too large for NATS, and no federator could go on."""
+    changed = document()
+    plugin(changed)["clusters"]["a1"][field] = "x" * most
+    parse(changed)
+    plugin(changed)["clusters"]["a1"][field] = "x" * (most + 1)
+    (problem,) = problems(changed)
+    assert problem.endswith(
+        f"clusters.a1.{field}: expected a string of at most {most} characters, found one of {most + 1}"
+    )
+
+
+def test_an_alias_is_short_whatever_of_it_stands_in_a_jobs_name() -> None:
+    changed = document()
+    of = plugin(changed)
+    alias = "a" + "!" * 255 + "b"
+    of["clusters"][alias] = of["clusters"].pop("a1")
+    for values in of["params"].values():
+        values[alias] = values.pop("a1")
+    told = problems(changed)
+    assert any(problem.endswith("expected a string of at most 255 characters, found one of 257") for problem in told)
+
+
+def test_a_little_text_does_not_become_a_lot() -> None:
+    """As it was: 58 kB held up the federator until its lease was lost, and then the next one."""
+    changed = document()
+    plugin(changed)["params"]["gpuNum"] = dict.fromkeys(("a1", "b2"), "x" * 1_000)
+    changed["jobs"] = ["<% $mcc.gpuNum %>"] * 500
+    parse(changed)
+    changed["jobs"] = ["<% $mcc.gpuNum %>"] * 600
+    assert problems(changed) == ("expected less than 524288 characters, anchors and parameters written out",)
+    row = ["x" * 1_000] * 30
+    assert problems({**document(), "anchored": [row] * 30}) == (
+        "expected less than 524288 characters, anchors and parameters written out",
+    )
+
+
+def test_of_very_many_problems_some_are_told() -> None:
+    changed = document()
+    plugin(changed)["params"] |= {f"p{number}": {} for number in range(1_000)}
+    told = problems(changed)
+    assert (len(told), told[-1]) == (101, "and 2900 more")
+
+
 @pytest.mark.parametrize("text", ["<% $mcc.a.b %>", "<% $mcc %>", "<% $mcc.gpu num %>"])
 def test_a_placeholder_that_is_none_is_refused(text: str) -> None:
     changed = document()

@@ -272,8 +272,8 @@ class OpenPai:
         for pace in (self._pace, self._paces.get(kind)):
             if pace is not None:
                 pace.take(_now_ms())
-        url = URL(self._url + path, encoded=True)
         try:
+            url = URL(self._url + path, encoded=True)
             async with (
                 asyncio.timeout(self._timeout_s),
                 self._session.request(
@@ -285,6 +285,8 @@ class OpenPai:
             return NotSent(reason=self._cleaned(_what(error)))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:  # may quote an answer that is no HTTP
             return InDoubt(reason=self._cleaned(_what(error)))
+        except ValueError as error:  # the URL is none, or its host can be nobody's name
+            return NotSent(reason=self._cleaned(_what(error)))
 
     def _wait_ms(self, kind: str) -> int:
         """How long the limits keep this client from asking."""

@@ -45,7 +45,7 @@ class Polling:
         heard, one when something happened."""
         swept_s = float("-inf")
         while True:
-            pause_s = reach.poll_s * random.uniform(0.9, 1.0)
+            pause_s = reach.poll_s * random.uniform(1.0, 1.1)
             due = self._state.strays.get(account) or asyncio.get_running_loop().time() >= swept_s + SWEEP_S
             if due and isinstance(reach.backend, Holding):
                 began_s = asyncio.get_running_loop().time()
