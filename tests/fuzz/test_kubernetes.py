@@ -78,7 +78,7 @@ def test_what_is_not_too_deep_is_left_as_it_is(document: Any) -> None:
 
 
 def test_a_name_that_is_not_utf_8_is_rejected_with_its_object() -> None:
-    (seen,) = POD.page(b'{"metadata":{},"items":[{"metadata":{"name":"a\xff","uid":"u"}}]}')[1]
+    (seen,) = POD.page(b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a\xff","uid":"u"}}]}')[1]
     assert isinstance(seen, Malformed)
     assert (seen.metadata.name, seen.metadata.uid) == ("a\ufffd", "u")
     assert "UTF-8" in seen.rejected.expected
