@@ -207,7 +207,7 @@ class Connection:
         certificates do not fit or their files cannot be read, InvalidCredentials.
         """
         if ca_file or certificate_file or any(server.startswith(("tls://", "wss://")) for server in self._servers):
-            credentials["tls"] = tls.Files(ca_file, certificate_file, key_file)
+            credentials["tls"] = tls.of_files(ca_file, certificate_file, key_file)
         self._trust = tls.Trust(len(self._servers), ca_file, certificate_file, used="tls" in credentials)
         connecting = asyncio.ensure_future(
             self.client.connect(

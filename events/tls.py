@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -36,32 +37,41 @@ class InTheClear(nats.errors.Error):
     """The server offers no TLS, and TLS was asked for."""
 
 
+def of_files(ca_file: str, certificate_file: str, key_file: str) -> Files:
+    """With the authorities in `ca_file` (PEM; empty: the system's), and the certificate, if any. Without a `key_file` the
+    key stands in `certificate_file` as well. Raises Untrusted."""
+    named = ca_file, certificate_file, key_file
+    return Files(named, lambda: _context(*named), Untrusted)
+
+
 class Files:
-    """What a context is made of: the authorities in `ca_file` (PEM; empty: the system's), and the certificate, if any.
-    Without a `key_file` the key stands in `certificate_file` as well.
+    """A context and the files that it is made of.
 
     A file that is written anew counts from the next connection on. One that is gone by then, or cannot be used, counts as
     it was: the client never stops reconnecting, and somebody may be writing it just now.
     """
 
-    def __init__(self, ca_file: str, certificate_file: str, key_file: str) -> None:
-        """Raises Untrusted."""
-        self._named = ca_file, certificate_file, key_file
+    def __init__(
+        self, named: Iterable[str | None], make: Callable[[], ssl.SSLContext], unusable: type[Exception]
+    ) -> None:
+        """`make` raises `unusable` where they cannot be used, and so does this."""
+        self._named = [file for file in named if file]
+        self._make, self._unusable = make, unusable
         self._seen = self._stand()
-        self._context = _context(*self._named)
+        self._context = make()
 
     def context(self) -> ssl.SSLContext:
         stand = self._stand()
         if stand != self._seen:
-            with suppress(Untrusted):
-                self._context = _context(*self._named)
+            with suppress(self._unusable):
+                self._context = self._make()
                 self._seen = stand
         return self._context
 
     def _stand(self) -> list[tuple[int, int, int]]:
         """By which one sees that a file was written anew; of those that are there."""
         found = []
-        for file in filter(None, self._named):
+        for file in self._named:
             with suppress(OSError):
                 status = os.stat(file)
                 found.append((status.st_ino, status.st_size, status.st_mtime_ns))

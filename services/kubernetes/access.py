@@ -15,7 +15,7 @@ import contextlib
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
@@ -25,6 +25,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
+from events import tls
 from events.homes import without_credentials
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -64,8 +65,8 @@ class Access:
 
     base_url: str
     """``https://host:port``, without a slash at its end."""
-    ssl_context: ssl.SSLContext | None = None
-    """None for plain http."""
+    ssl_context: Callable[[], ssl.SSLContext] | None = None
+    """As of now: a file that was written anew is read again. None for plain http."""
     authorization: Callable[[], str | None] = lambda: None
     """The value of the Authorization header as of now. May read a file or run a plugin: call it off the loop."""
     refreshed: bool = False
@@ -100,10 +101,11 @@ def in_cluster(directory: Path = SERVICE_ACCOUNT) -> Access:
         raise AccessError("KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT: expected both in a pod's environment")
     token_file = directory / "token"
     _read_token(token_file)
+    ca_file = str(directory / "ca.crt")
     base_url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return Access(
         base_url=base_url,
-        ssl_context=_ssl_context(verify=True, ca_file=str(directory / "ca.crt")),
+        ssl_context=_renewed([ca_file], lambda: _ssl_context(verify=True, ca_file=ca_file)),
         authorization=lambda: f"Bearer {_read_token(token_file)}",
         refreshed=True,
         proxy=_environment_proxy(base_url),
@@ -115,10 +117,14 @@ def from_kubeconfig(path: str) -> Access:
     if os.pathsep in path:
         return official(path)
     file = Path(os.path.expanduser(path))  # not Path.expanduser: it raises where there is no such home
-    cluster, user = _current(file, _parse(file))
-    if not set(user) <= _PLAIN_USER:
+    if not set(_current(file, _parse(file))[1]) <= _PLAIN_USER:
         return official(path)
-    return _plain(file, _converted(file, "cluster", cluster, _Cluster), _converted(file, "user", user, _User))
+    return _plain(file, *_sections(file))
+
+
+def _sections(file: Path) -> tuple[_Cluster, _User]:
+    cluster, user = _current(file, _parse(file))
+    return _converted(file, "cluster", cluster, _Cluster), _converted(file, "user", user, _User)
 
 
 def official(path: str) -> Access:
@@ -135,12 +141,9 @@ def official(path: str) -> Access:
         raise AccessError(f"{path}: expected a kubeconfig file: {type(error).__name__}: {error}") from error
     context = None
     if configuration.host.startswith("https"):
-        context = _ssl_context(
-            verify=configuration.verify_ssl,
-            ca_file=configuration.ssl_ca_cert,
-            cert_file=configuration.cert_file,
-            key_file=configuration.key_file,
-        )
+        verify = configuration.verify_ssl
+        files = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+        context = _renewed(files, lambda: _ssl_context(verify, *files))
     server = configuration.host.rstrip("/")
     return Access(
         base_url=server,
@@ -176,14 +179,9 @@ def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
         raise AccessError(f"{file}: cluster.server: {server!r}: expected an http or https URL")
     context = None
     if urlsplit(server).scheme == "https":
-        ca_data, cert_data = cluster.certificate_authority_data, user.client_certificate_data
-        with (
-            _as_file(file, "certificate-authority", cluster.certificate_authority, ca_data) as ca_file,
-            _as_file(file, "client-certificate", user.client_certificate, cert_data) as cert_file,
-            _as_file(file, "client-key", user.client_key, user.client_key_data) as key_file,
-        ):
-            verify = not cluster.insecure_skip_tls_verify
-            context = _ssl_context(verify=verify, ca_file=ca_file, cert_file=cert_file, key_file=key_file)
+        named = (cluster.certificate_authority, user.client_certificate, user.client_key)
+        files = [str(file), *(str(file.parent / path) for path in named if path)]
+        context = _renewed(files, lambda: _plain_context(file, *_sections(file)))
     return Access(
         base_url=server,
         ssl_context=context,
@@ -192,6 +190,20 @@ def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
         server_hostname=cluster.tls_server_name,
         proxy=_proxy(str(file), cluster.proxy_url, server),
     )
+
+
+def _plain_context(file: Path, cluster: _Cluster, user: _User) -> ssl.SSLContext:
+    ca_data, cert_data = cluster.certificate_authority_data, user.client_certificate_data
+    with (
+        _as_file(file, "certificate-authority", cluster.certificate_authority, ca_data) as ca_file,
+        _as_file(file, "client-certificate", user.client_certificate, cert_data) as cert_file,
+        _as_file(file, "client-key", user.client_key, user.client_key_data) as key_file,
+    ):
+        return _ssl_context(not cluster.insecure_skip_tls_verify, ca_file, cert_file, key_file)
+
+
+def _renewed(files: Iterable[str | None], make: Callable[[], ssl.SSLContext]) -> Callable[[], ssl.SSLContext]:
+    return tls.Files(files, make, AccessError).context
 
 
 def _bearer(kubeconfig: Path, user: _User) -> Callable[[], str | None]:
@@ -280,7 +292,7 @@ def _as_file(kubeconfig: Path, key: str, path: str | None, data: str | None) -> 
 
 
 def _ssl_context(
-    *, verify: bool, ca_file: str | None, cert_file: str | None = None, key_file: str | None = None
+    verify: bool, ca_file: str | None, cert_file: str | None = None, key_file: str | None = None
 ) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=ca_file)

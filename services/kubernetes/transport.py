@@ -31,7 +31,7 @@ JSON = "application/json"
 NO_SUCH_PATH = b"404 page not found"
 """What an API server says of a path that it does not serve. Another page may be a gateway's."""
 TOKEN_LIFE_S = 60.0
-"""How long a credential that can change is used before it is asked for again."""
+"""How long a credential that can change, or a certificate, is used before it is asked for again."""
 CREDENTIALS_WITHIN_S = 30.0
 """What a plugin takes longer for is asked for again."""
 LONGEST_WAIT_S = 3_600.0
@@ -125,8 +125,6 @@ class Transport:
             requote_redirect_url=False,
         )
         self._options: dict[str, Any] = {"allow_redirects": False}
-        if access.ssl_context is not None:
-            self._options["ssl"] = access.ssl_context
         if access.server_hostname:
             self._options["server_hostname"] = access.server_hostname
         if access.proxy:
@@ -242,7 +240,10 @@ class Transport:
             if authorization:
                 common["Authorization"] = authorization
             self._headers = {"": common}
-            self._fresh_until = loop.time() + TOKEN_LIFE_S if self._access.refreshed else float("inf")
+            if self._access.ssl_context is not None:
+                self._options["ssl"] = self._access.ssl_context()
+            changes = self._access.refreshed or self._access.ssl_context is not None
+            self._fresh_until = loop.time() + TOKEN_LIFE_S if changes else float("inf")
 
 
 def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:

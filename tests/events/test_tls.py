@@ -124,7 +124,7 @@ async def test_a_client_with_a_certificate(mutual: EmbeddedServer, files: Files)
 
 def test_files_that_are_written_anew_are_read_anew(files: Files, tmp_path: Path) -> None:
     certificate, key = files.copied(files.expired, tmp_path)
-    read = tls.Files(files.ca, certificate, key)
+    read = tls.of_files(files.ca, certificate, key)
     before = read.context()
     files.copied(files.good, tmp_path)
     assert read.context() is not before

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from deploy.certificates import Authority
 from services.kubernetes import access
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.client import Client
@@ -41,7 +42,7 @@ def kubeconfig(directory: Path, cluster: dict[str, Any], user: dict[str, Any]) -
 
 
 def meaning(of: Access) -> dict[str, Any]:
-    context = of.ssl_context
+    context = of.ssl_context and of.ssl_context()
     return {
         "base_url": of.base_url,
         "authorization": of.authorization(),
@@ -271,6 +272,46 @@ async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path)
                 await bare.get(cluster["server"])
     finally:
         await runner.cleanup()
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_authorities_and_certificates_that_are_renewed_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: bool
+) -> None:
+    """As it was: a year after its start a service found no API server that it knew, or that knew it."""
+    monkeypatch.setattr("services.kubernetes.transport.TOKEN_LIFE_S", 0.0)
+
+    async def pod(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"name": "p"}}, headers={"Connection": "close"})
+
+    port = 0
+    client: Client | None = None
+    for authority in (Authority(), Authority("another")):
+        issued = authority.issue(["127.0.0.1"])
+        for name, text in (("ca.crt", authority.certificate), ("own.crt", issued.certificate), ("own.key", issued.key)):
+            (tmp_path / name).write_text(text)
+        server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))
+        server_side.load_cert_chain(tmp_path / "own.crt", tmp_path / "own.key")
+        server_side.verify_mode = ssl.CERT_REQUIRED
+        app = web.Application()
+        app.router.add_get("/api/v1/namespaces/default/pods/p", pod)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=server_side, reuse_port=True).start()
+        port = runner.addresses[0][1]
+        cluster, user = {"server": f"https://127.0.0.1:{port}"}, {}
+        for section, key, file in (
+            (cluster, "certificate-authority", "ca.crt"),
+            (user, "client-certificate", "own.crt"),
+            (user, "client-key", "own.key"),
+        ):
+            section.update({f"{key}-data": encoded((tmp_path / file).read_text())} if inline else {key: file})
+        path = kubeconfig(tmp_path, cluster, user)
+        client = client or Client(access.load(path))
+        assert await client.get_pod("default", "p") is not None
+        await runner.cleanup()
+    assert client is not None
+    await client.close()
 
 
 async def test_a_proxy_over_tls_is_trusted_as_the_system_trusts(

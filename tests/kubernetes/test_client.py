@@ -320,7 +320,7 @@ async def test_a_proxy_that_does_not_connect(proxy: tuple[str, list[bytes]], ans
     """As it was: a silent one kept a watch for ever, and what others answered was told with their password."""
     url, answers = proxy
     answers += [answer] if answer else []
-    access = Access(base_url="https://h", ssl_context=ssl.create_default_context(), proxy=url)
+    access = Access(base_url="https://h", ssl_context=ssl.create_default_context, proxy=url)
     async with Client(access, timeout_s=0.2) as client:
         with pytest.raises(Unreachable) as error:
             async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 0.2):
