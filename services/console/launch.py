@@ -366,8 +366,8 @@ async def _client(settings: Settings, connections: int = 16) -> Any:
 
 async def _access(settings: Settings) -> Any:
     """In a thread: a kubeconfig may name a plugin that takes its time, and the lease is renewed meanwhile."""
+    from services.aside import Aside
     from services.kubernetes import access
-    from services.kubernetes.aside import Aside
 
     try:
         return await Aside(lambda: access.load(settings.kubeconfig or None))(ACCESS_WITHIN_S)

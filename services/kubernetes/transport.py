@@ -22,8 +22,8 @@ from yarl import URL
 
 from events.wire import UNDECODABLE
 from services import telemetry
+from services.aside import Aside
 from services.kubernetes.access import Access, AccessError
-from services.kubernetes.aside import Aside
 from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredentials, Unreachable
 from services.kubernetes.objects import Status
 

@@ -32,6 +32,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from yarl import URL
 
 from events.wire import UNDECODABLE
+from services.aside import Aside
 from services.documents import load_all
 from services.federator.backends import (
     FAILED,
@@ -72,6 +73,8 @@ LONGEST_WINDOW_MS = 3_600_000
 """That of submissions. Who asks for a longer wait is not believed."""
 MOMENT_MS = 1_000
 """How long a read waits for room."""
+SECRET_WITHIN_S = 10.0
+"""A file may be on a disk that is away."""
 SECRET_LIFE_S = 60.0
 """How long a secret that can change is used before it is read again."""
 AS_SHIPPED = Limits()
@@ -317,14 +320,17 @@ class _Token:
     """The secret as it was read last."""
 
     def __init__(self, secret: Secret) -> None:
-        self._secret = secret
+        self._secret, self._reading = secret, Aside(secret.read)
         self._fresh_until_s = float("-inf")
         self._value = self._before = ""
 
     async def read(self) -> str:
         """Raises NoSecret."""
         if time.monotonic() >= self._fresh_until_s:
-            value = await asyncio.to_thread(self._secret.read)
+            try:
+                value = await self._reading(SECRET_WITHIN_S)
+            except TimeoutError as error:
+                raise NoSecret(f"{self._secret}: nothing within {SECRET_WITHIN_S:g} s") from error
             if value != self._value:
                 self._value, self._before = value, self._value
             self._fresh_until_s = time.monotonic() + (SECRET_LIFE_S if self._secret.rotates else float("inf"))

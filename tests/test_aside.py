@@ -8,15 +8,15 @@ import threading
 
 import pytest
 
+from services.aside import Aside
 from services.kubernetes.access import Access, AccessError
-from services.kubernetes.aside import Aside
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials
 from services.simulator.cluster import SimulatedCluster
 
 PROGRAM = """
 import asyncio, threading
-from services.kubernetes.aside import Aside
+from services.aside import Aside
 try:
     asyncio.run(Aside(threading.Event().wait)(0.05))
 except TimeoutError:
