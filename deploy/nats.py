@@ -208,6 +208,11 @@ spec:
           requiredDuringSchedulingIgnoredDuringExecution:
             - topologyKey: kubernetes.io/hostname
               labelSelector: {{matchLabels: {{app.kubernetes.io/name: nats}}}}
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: topology.kubernetes.io/zone
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector: {{matchLabels: {{app.kubernetes.io/name: nats}}}}
       securityContext:
         runAsNonRoot: true
         runAsUser: 65532

@@ -182,6 +182,15 @@ spec:
       automountServiceAccountToken: {token}
       priorityClassName: system-cluster-critical
       terminationGracePeriodSeconds: 30
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: topology.kubernetes.io/zone
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector: {{matchLabels: {{app.kubernetes.io/name: {name}}}}}
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector: {{matchLabels: {{app.kubernetes.io/name: {name}}}}}
       securityContext:
         runAsNonRoot: true
         runAsUser: 65532

@@ -120,6 +120,19 @@ def test_probes_are_answered_at_the_pods_own_address() -> None:
         assert {"name": "MUSTER_HEALTH_HOST", "valueFrom": own} in container(document)["env"]
 
 
+@pytest.mark.parametrize("file", ["30-nats.yaml", "40-services.yaml", "50-federator.yaml"])
+def test_who_stands_in_for_another_is_elsewhere_if_that_can_be(file: str) -> None:
+    pods = [one["spec"]["template"] for one in documents(file) if one["kind"] in ("Deployment", "StatefulSet")]
+    for pod in pods:
+        name = pod["metadata"]["labels"]["app.kubernetes.io/name"]
+        spread = pod["spec"]["topologySpreadConstraints"]
+        assert "topology.kubernetes.io/zone" in [one["topologyKey"] for one in spread]
+        for one in spread:
+            assert one["whenUnsatisfiable"] == "ScheduleAnyway"
+            assert one["labelSelector"] == {"matchLabels": {"app.kubernetes.io/name": name}}
+    assert pods
+
+
 @pytest.mark.parametrize("shards", [(), ("0", "blue")])
 def test_each_service_is_given_its_own_password_only(shards: tuple[str, ...]) -> None:
     names = []
