@@ -50,7 +50,7 @@ class Cluster(World):
             shown["metadata"].setdefault("uid", f"{obj['kind']}-{obj['metadata']['name']}")
             shown["metadata"].setdefault("creationTimestamp", EPOCH.isoformat())
             [kind] = [kind for kind in KINDS if _is_of(kind, shown)]
-            for seen in kind.page(msgspec.json.encode({"metadata": {}, "items": [shown]}))[1]:
+            for seen in kind.page(msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": [shown]}))[1]:
                 found = self.ingest.observe(seen)
                 if found:
                     self.append("ingest", found)
