@@ -271,7 +271,8 @@ def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
     """Repeats as long as it may help: the API server may be gone for minutes. 401, 403, 404 and a missing token are for
     people.
 
-    Not so what was granted before: an API server that restarts refuses everybody until it has read its roles.
+    Not so what was granted before: an API server that restarts refuses everybody until it has read its roles, and what
+    stands before one may say anything. Then only a 404 is for whoever asked.
     """
 
     def worth_repeating(error: BaseException) -> bool:

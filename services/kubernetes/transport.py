@@ -199,9 +199,8 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence_s)
         url = URL(self._access.base_url + path, encoded=True)
         try:
-            async with asyncio.timeout(
-                silence_s
-            ):  # a proxy may say nothing before it connects, where no other time runs
+            # A proxy may say nothing before it connects, where no other time runs.
+            async with asyncio.timeout(silence_s):
                 response = await self._session.get(url, headers=headers, timeout=timeout, **self._options)
             async with response:
                 telemetry.REQUESTS.add(1, verb="WATCH", status=str(response.status))
