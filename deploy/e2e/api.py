@@ -26,6 +26,7 @@ NAMESPACED = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "PodGroup": "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+    "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
     "Secret": "/api/v1/namespaces/{}/secrets",
