@@ -296,6 +296,7 @@ async def test_a_watch_that_comes_to_nothing_again_and_again_is_asked_for_ever_m
     attempts: list[int] = []
     pause_s = service._pause_s
     assert max(pause_s(1_000_000) for _ in range(100)) > 5 * max(pause_s(5) for _ in range(100))
+    monkeypatch.setattr(service, "SHORT_S", float("inf"))
     monkeypatch.setattr(service, "_pause_s", lambda attempt: attempts.append(attempt) or 0.0)
     async with ingesting(MemoryLog("test"), cluster) as running:
         cluster.faults.plan(verb="watch", resource="pods", status=410, times=0)

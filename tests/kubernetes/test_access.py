@@ -7,6 +7,8 @@ import base64
 import json
 import ssl
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,29 @@ def test_a_proxy_that_is_none_is_named_without_its_password(tmp_path: Path, monk
         access.load(kubeconfig(tmp_path, {"server": "https://x"}, {}))
 
 
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+@asynccontextmanager
+async def serving_over_tls(
+    pod: Handler, certificate: Path, key: Path, clients_ca: Path | None = None, port: int = 0
+) -> AsyncIterator[int]:
+    """A server that has one pod, on the port that this gives; with `clients_ca` it asks clients for certificates."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(clients_ca) if clients_ca else None)
+    context.load_cert_chain(certificate, key)
+    if clients_ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/default/pods/p", pod)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context, reuse_port=True).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
 async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path) -> None:
     """Over TLS with both sides' certificates; the server stops accepting the first token."""
     (tmp_path / "ca.crt").write_text(CERTIFICATE)
@@ -243,17 +268,10 @@ async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path)
             return web.json_response({"kind": "Status", "message": "Unauthorized", "code": 401}, status=401)
         return web.json_response({"metadata": {"name": "p"}})
 
-    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))
-    server_side.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key.pem")
-    server_side.verify_mode = ssl.CERT_REQUIRED
-    app = web.Application()
-    app.router.add_get("/api/v1/namespaces/default/pods/p", pod)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_side).start()
-    cluster = {**CLUSTERS["https"], "server": f"https://127.0.0.1:{runner.addresses[0][1]}"}
-    path = kubeconfig(tmp_path, cluster, {**USERS["certificate"], "tokenFile": "token"})
-    try:
+    ca, key = tmp_path / "ca.crt", tmp_path / "key.pem"
+    async with serving_over_tls(pod, ca, key, ca) as port:
+        cluster = {**CLUSTERS["https"], "server": f"https://127.0.0.1:{port}"}
+        path = kubeconfig(tmp_path, cluster, {**USERS["certificate"], "tokenFile": "token"})
         async with Client(access.load(path)) as client:
             assert await client.get_pod("default", "p") is not None
             accepted.clear()
@@ -264,14 +282,10 @@ async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path)
             accepted.add("Bearer second")
             assert await client.get_pod("default", "p") is not None
         assert seen == ["Bearer first"] * 4 + ["Bearer second"]
-        bare = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(tmp_path / "ca.crt")))
-        )
-        async with bare:
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(ca)))
+        async with aiohttp.ClientSession(connector=connector) as bare:
             with pytest.raises(aiohttp.ClientError):
                 await bare.get(cluster["server"])
-    finally:
-        await runner.cleanup()
 
 
 @pytest.mark.parametrize("inline", [False, True])
@@ -290,26 +304,18 @@ async def test_authorities_and_certificates_that_are_renewed_are_read_again(
         issued = authority.issue(["127.0.0.1"])
         for name, text in (("ca.crt", authority.certificate), ("own.crt", issued.certificate), ("own.key", issued.key)):
             (tmp_path / name).write_text(text)
-        server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))
-        server_side.load_cert_chain(tmp_path / "own.crt", tmp_path / "own.key")
-        server_side.verify_mode = ssl.CERT_REQUIRED
-        app = web.Application()
-        app.router.add_get("/api/v1/namespaces/default/pods/p", pod)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=server_side, reuse_port=True).start()
-        port = runner.addresses[0][1]
-        cluster, user = {"server": f"https://127.0.0.1:{port}"}, {}
-        for section, key, file in (
-            (cluster, "certificate-authority", "ca.crt"),
-            (user, "client-certificate", "own.crt"),
-            (user, "client-key", "own.key"),
-        ):
-            section.update({f"{key}-data": encoded((tmp_path / file).read_text())} if inline else {key: file})
-        path = kubeconfig(tmp_path, cluster, user)
-        client = client or Client(access.load(path))
-        assert await client.get_pod("default", "p") is not None
-        await runner.cleanup()
+        serving = serving_over_tls(pod, tmp_path / "own.crt", tmp_path / "own.key", tmp_path / "ca.crt", port)
+        async with serving as port:
+            cluster, user = {"server": f"https://127.0.0.1:{port}"}, {}
+            for section, key, file in (
+                (cluster, "certificate-authority", "ca.crt"),
+                (user, "client-certificate", "own.crt"),
+                (user, "client-key", "own.key"),
+            ):
+                section.update({f"{key}-data": encoded((tmp_path / file).read_text())} if inline else {key: file})
+            path = kubeconfig(tmp_path, cluster, user)
+            client = client or Client(access.load(path))
+            assert await client.get_pod("default", "p") is not None
     assert client is not None
     await client.close()
 
@@ -329,17 +335,9 @@ async def test_a_proxy_over_tls_is_trusted_as_the_system_trusts(
         asked.append(request.host)
         return web.json_response({"metadata": {"name": "p"}})
 
-    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server_side.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key.pem")
-    app = web.Application()
-    app.router.add_get("/api/v1/namespaces/default/pods/p", pod)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_side).start()
-    proxy = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        async with Client(Access("http://api.example:8080", proxy=proxy)) as client:
-            assert await client.get_pod("default", "p") is not None
-    finally:
-        await runner.cleanup()
+    async with (
+        serving_over_tls(pod, tmp_path / "ca.crt", tmp_path / "key.pem") as port,
+        Client(Access("http://api.example:8080", proxy=f"https://127.0.0.1:{port}")) as client,
+    ):
+        assert await client.get_pod("default", "p") is not None
     assert asked == ["api.example"]

@@ -72,8 +72,7 @@ class Witness:
         self.bound_by: dict[str, Process] = {}
         """UID → which of our processes bound it."""
         self.permitted_in: dict[str, tuple[str, int]] = {}
-        """UID → the group in which it was permitted, and since when that is there. Not of pods that somebody else had
-        bound before."""
+        """UID → the group in which it was permitted, and since when that is there; not of what others had bound."""
         self._writing: dict[str, Process | None] = {}
         """Subject → the process whose Taken stands last on it."""
         self._last: dict[str, int] = {}
@@ -308,10 +307,8 @@ class Witness:
         basis, group = commit.header.basis, self.state.groups.get(permit.group)
         for assignment in permit.bindings:
             if group is not None:
-                for uid in (binding.uid for binding in assignment.pods):
-                    claim = self.state.claims.get(uid)
-                    if claim is not None and (claim.node, claim.stage) == (assignment.node, PERMITTED):
-                        self.permitted_in[uid] = group.key, group.since
+                taken = [binding.uid for binding in assignment.pods if binding.uid in self.state.permitted]
+                self.permitted_in |= dict.fromkeys(taken, (group.key, group.since))
             if self._touched.get(assignment.node, 0) <= basis:
                 uids = [binding.uid for binding in assignment.pods]
                 self._within_allocatable(assignment.node, uids, commit.sequence)
@@ -416,10 +413,8 @@ class Witness:
         self._policy_at = commit.sequence
 
     def bound_by_us(self, event: ev.PodBound, commit: Commit, index: int, before: Before) -> None:
-        found = self.bound.get(event.uid, "none")
-        _require(
-            found == event.node, f"{commit.sequence} says {event.uid} is bound to {event.node}; it is to {found} (7.7)"
-        )
+        at, found = commit.sequence, self.bound.get(event.uid, "none")
+        _require(found == event.node, f"{at} says {event.uid} is bound to {event.node}; it is to {found} (7.7)")
 
     def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
         """A refusal is definite: the intent did not take hold, unless the pod is gone since, whatever the reason is:
