@@ -3,8 +3,8 @@
 The lease only decides who tries (`events.lease`): a second process of a role waits for it as a standby; planner and
 binder follow the log meanwhile, so that they can decide at once. ``--shard auto`` takes the first planner shard that is
 free and never waits while one is. SIGTERM and SIGINT end the service cleanly and hand the lease over at once. A service
-that was replaced, or that cannot reach what it needs, ends with an exit code of its own; whoever runs it starts it again,
-and it becomes a standby.
+that was replaced, or that lost what it needs, ends with an exit code of its own; whoever runs it starts it again, and it
+becomes a standby, once NATS is there.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from events.envelope import MalformedCommit
-from events.homes import SUFFIX, open_log, split
+from events.homes import SUFFIX, is_server, open_log, split
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, acquire_first
-from events.log import EventLog, LogError
+from events.log import EventLog, LogError, Unavailable
 from events.subjects import FEDERATION, shard_of, subject
 from services.health import Health
 from services.settings import InvalidSetting, Settings
@@ -38,6 +38,8 @@ FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 NEED_NATS = ("feed", "federator")
 """Services that keep more there than a log; the others could do with a file."""
+AGAIN_S = 1.0
+"""Where NATS does not answer at a start, behind an attempt that took its own time."""
 ACCESS_WITHIN_S = 60.0
 """How long a kubeconfig's plugin may take at a start."""
 LEAVE_WITHIN_S = 10.0
@@ -202,9 +204,7 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
         await _check_files(role, settings)
-        log = await open_log(
-            settings.nats_url, settings.cluster, create=True, replicas=settings.log_replicas, **settings.nats_options()
-        )
+        log = await _opened(settings)
         stack.push_async_callback(log.close)
         await _check_kind(role, log)
         health.ready = True
@@ -224,6 +224,20 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
                 service.cancel()
                 raise SteppedDown(f"the lease of {seat.writer} is lost: {lease.why}")
             lost.cancel()
+
+
+async def _opened(settings: Settings) -> EventLog:
+    """The log, however long NATS is away: who ended instead would be started again later each time, at last five minutes
+    after NATS is back. Raises LogError where it answers otherwise, or the log is a file."""
+    where, options = settings.nats_url, settings.nats_options()
+    while True:
+        try:
+            return await open_log(where, settings.cluster, create=True, replicas=settings.log_replicas, **options)
+        except Unavailable as error:
+            if not is_server(where):
+                raise
+            logger.warning("%s; tried again, until it answers", error)
+        await asyncio.sleep(AGAIN_S)
 
 
 async def _check_kind(role: str, log: EventLog) -> None:

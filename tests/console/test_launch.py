@@ -294,6 +294,41 @@ async def test_a_service_that_ends_hands_its_lease_over(nats: str, role: str, mo
     await other.close()
 
 
+@pytest.mark.usefixtures("collector")
+async def test_a_service_waits_for_nats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not ready meanwhile. As it was: it ended, and who starts it again waits longer each time."""
+    seated, health = AsyncMock(), Health()
+    monkeypatch.setattr(launch, "_run", seated)
+    with EmbeddedServer(tmp_path) as server:
+        server.stop()  # its port is known now
+        chosen = settings.read({"nats_url": server.url, "cluster": "test"})
+        with monkeypatch.context() as impatient:
+            impatient.setattr("events.connection.CONNECT_WITHIN_S", 0.2)
+            impatient.setattr(launch, "AGAIN_S", 0.01)
+            serving = asyncio.create_task(launch._hold_and_run("binder", chosen, asyncio.Event(), health))
+            await until(lambda: caplog.text.count("tried again, until it answers") > 1, "two attempts")
+        assert not (serving.done() or health.ready)
+        server.start()
+        async with asyncio.timeout(60):
+            await serving
+    assert seated.await_count == 1
+    assert health.ready
+
+
+async def test_a_service_that_waits_for_nats_can_be_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("events.connection.CONNECT_WITHIN_S", 0.1)
+    monkeypatch.setattr(launch.logger, "warning", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    assert await launch._serve("feed", settings.read({"nats_url": "nats://127.0.0.1:1", "cluster": "test"})) == 0
+
+
+async def test_a_service_whose_log_is_a_file_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "open_log", AsyncMock(side_effect=Unavailable("a.db: database is locked")))
+    with pytest.raises(Unavailable, match="locked"):
+        await launch._opened(settings.read({"nats_url": "a.db", "cluster": "test"}))
+
+
 async def test_a_planner_that_has_said_its_last_word_ends(nats: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait for its lease to be lost."""
 
