@@ -137,8 +137,9 @@ def service(
     files: Files = NO_FILES,
 ) -> str:
     count, (cpu, memory), (most_cpu, most_memory) = size
-    return SERVICE.format(
-        name=nats.secret_name(user).removeprefix("nats-user-"),
+    name = nats.secret_name(user).removeprefix("nats-user-")
+    return (BUDGET.format(name=name) if count > 1 else "") + SERVICE.format(
+        name=name,
         role=role,
         user=user,
         cluster=json.dumps(cluster),  # 007 and no are text
@@ -166,6 +167,18 @@ SECURITY = """\
             allowPrivilegeEscalation: false
             readOnlyRootFilesystem: true
             capabilities: {drop: [ALL]}"""
+
+# Who drains nodes leaves one that is ready; one that is not, as while NATS is away, stands in nobody's way.
+BUDGET = """\
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: {name}, namespace: muster-system}}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector: {{matchLabels: {{app.kubernetes.io/name: {name}}}}}
+---
+"""
 
 SERVICE = """\
 apiVersion: apps/v1

@@ -41,6 +41,10 @@ def documents(name: str, **options: Any) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(rendered(**options)[name]))
 
 
+def deployments(name: str, **options: Any) -> list[dict[str, Any]]:
+    return [one for one in documents(name, **options) if one["kind"] == "Deployment"]
+
+
 def container(document: dict[str, Any]) -> dict[str, Any]:
     (found,) = document["spec"]["template"]["spec"]["containers"]
     return dict(found)
@@ -109,14 +113,14 @@ def test_each_server_finds_all_passwords_in_the_secrets(shards: tuple[str, ...])
 @pytest.mark.parametrize("cluster", ["prod", "007", "no", "null", "1e3"])
 def test_a_clusters_name_is_text(cluster: str) -> None:
     """YAML reads some of these as something else, and the API server refuses them."""
-    for document in documents("40-services.yaml", cluster=cluster):
+    for document in deployments("40-services.yaml", cluster=cluster):
         assert {"name": "MUSTER_CLUSTER", "value": cluster} in container(document)["env"]
 
 
 def test_probes_are_answered_at_the_pods_own_address() -> None:
     """Which may be one of IPv6 alone. As it was: there each service was killed by its startup probe."""
     own = {"fieldRef": {"fieldPath": "status.podIP"}}
-    for document in [*documents("40-services.yaml"), *documents("50-federator.yaml")]:
+    for document in [*deployments("40-services.yaml"), *deployments("50-federator.yaml")]:
         assert {"name": "MUSTER_HEALTH_HOST", "valueFrom": own} in container(document)["env"]
 
 
@@ -133,10 +137,21 @@ def test_who_stands_in_for_another_is_elsewhere_if_that_can_be(file: str) -> Non
     assert pods
 
 
+@pytest.mark.parametrize("file", ["40-services.yaml", "50-federator.yaml"])
+def test_who_drains_nodes_takes_one_of_several_at_a_time(file: str) -> None:
+    budgets = {one["metadata"]["name"]: one["spec"] for one in documents(file) if one["kind"] == "PodDisruptionBudget"}
+    several = {one["metadata"]["name"]: one["spec"] for one in deployments(file) if one["spec"]["replicas"] > 1}
+    assert budgets.keys() == several.keys() != set()
+    for name, budget in budgets.items():
+        assert budget["maxUnavailable"] == 1
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        assert budget["selector"] == several[name]["selector"]
+
+
 @pytest.mark.parametrize("shards", [(), ("0", "blue")])
 def test_each_service_is_given_its_own_password_only(shards: tuple[str, ...]) -> None:
     names = []
-    for document in documents("40-services.yaml", shards=shards):
+    for document in deployments("40-services.yaml", shards=shards):
         environment = container(document)["env"]
         (user,) = [entry["value"] for entry in environment if entry["name"] == "MUSTER_NATS_USER"]
         assert secrets_in(environment) == [secret_name(user)]
@@ -146,14 +161,14 @@ def test_each_service_is_given_its_own_password_only(shards: tuple[str, ...]) ->
 
 
 def test_each_service_is_given_the_authority_and_no_key() -> None:
-    for document in documents("40-services.yaml"):
+    for document in deployments("40-services.yaml"):
         volumes = document["spec"]["template"]["spec"]["volumes"]
         (certificates,) = [volume["secret"] for volume in volumes if "secret" in volume]
         assert certificates == {"secretName": "nats-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
 
 
 def test_the_federator_reads_its_files_where_they_are_mounted() -> None:
-    (deployment,) = documents("50-federator.yaml", cluster="prod")
+    (deployment,) = deployments("50-federator.yaml", cluster="prod")
     (volumes, found) = deployment["spec"]["template"]["spec"]["volumes"], container(deployment)
     sources = {one["name"]: one.get("configMap", {}).get("name") or one.get("secret", {}) for one in volumes}
     mounts = {one["name"]: one["mountPath"] for one in found["volumeMounts"]}
@@ -173,8 +188,8 @@ def test_the_federator_reads_its_files_where_they_are_mounted() -> None:
 
 
 def test_the_federators_pod_is_held_as_every_services_is() -> None:
-    (federator,) = documents("50-federator.yaml")
-    for other in documents("40-services.yaml"):
+    (federator,) = deployments("50-federator.yaml")
+    for other in deployments("40-services.yaml"):
         for key in ("securityContext", "startupProbe", "readinessProbe", "livenessProbe", "ports"):
             assert container(federator)[key] == container(other)[key]
         pods = [one["spec"]["template"]["spec"] for one in (federator, other)]
@@ -205,7 +220,7 @@ def test_the_servers_sync_every_message_that_they_acknowledge() -> None:
 def test_services_know_all_servers_and_ask_for_the_replicas_that_they_allow(servers: int, replicas: int) -> None:
     *_, statefulset = documents("30-nats.yaml", servers=servers)
     assert statefulset["spec"]["replicas"] == servers
-    for document in documents("40-services.yaml", servers=servers):
+    for document in deployments("40-services.yaml", servers=servers):
         environment = {entry["name"]: entry["value"] for entry in container(document)["env"] if "value" in entry}
         chosen = read({}, environment)
         assert chosen.log_replicas == replicas
@@ -214,7 +229,7 @@ def test_services_know_all_servers_and_ask_for_the_replicas_that_they_allow(serv
 
 
 def test_a_shard_of_its_own_name_is_told_it() -> None:
-    arguments = [container(document)["args"] for document in documents("40-services.yaml", shards=("0", "on"))]
+    arguments = [container(document)["args"] for document in deployments("40-services.yaml", shards=("0", "on"))]
     assert arguments == [["ingest"], ["planner", "--shard", "0"], ["planner", "--shard", "on"], ["binder"], ["feed"]]
 
 
@@ -272,7 +287,7 @@ async def test_three_servers_as_they_are_configured_hold_a_replicated_log(
     """Opened as each service's own environment says."""
     url, secrets = as_configured
     trusted = {"ca_file": str(tmp_path / "ca.crt")}
-    for document in (*documents("40-services.yaml"), *documents("50-federator.yaml")):
+    for document in (*deployments("40-services.yaml"), *deployments("50-federator.yaml")):
         given = {entry["name"]: entry["value"] for entry in container(document)["env"] if "value" in entry}
         chosen = read({}, given | {"MUSTER_NATS_PASSWORD": secrets[secret_name(given["MUSTER_NATS_USER"])]})
         options = chosen.nats_options() | trusted

@@ -69,6 +69,9 @@ MOST_BYTES = 100 * 1024
 """What the server takes as a body."""
 MOST_LISTED = 50_000
 """What it lists in one page."""
+MOST_ANSWERED_BYTES = 128 * 1024 * 1024
+"""A page of as many jobs is a quarter of this. What goes on behind it, as something on the way may for ever, is not read:
+the other clusters' places are in the same memory."""
 LONGEST_WINDOW_MS = 3_600_000
 """That of submissions. Who asks for a longer wait is not believed."""
 MOMENT_MS = 1_000
@@ -283,7 +286,7 @@ class OpenPai:
                     method, url, data=body, headers=headers, ssl=self._ssl, allow_redirects=False
                 ) as answer,
             ):
-                return _Answer(answer.status, await answer.read(), _date_ms(answer), _retry_after_ms(answer))
+                return _Answer(answer.status, await _whole(answer), _date_ms(answer), _retry_after_ms(answer))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             return NotSent(reason=self._cleaned(_what(error)))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:  # may quote an answer that is no HTTP
@@ -346,6 +349,16 @@ class _Token:
         """Read it anew next time; whether that can make a difference."""
         self._fresh_until_s = float("-inf")
         return self._secret.rotates
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> bytes:
+    """The body, as it is when unpacked. Raises ClientPayloadError beyond MOST_ANSWERED_BYTES."""
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > MOST_ANSWERED_BYTES:
+            raise aiohttp.ClientPayloadError(f"HTTP {answer.status} with more than {MOST_ANSWERED_BYTES} bytes")
+    return bytes(body)
 
 
 def _now_ms() -> int:

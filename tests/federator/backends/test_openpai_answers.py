@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from services.federator.backends import (
     RUNNING,
@@ -102,6 +104,37 @@ async def test_only_what_was_never_connected_was_not_sent(
     assert isinstance(told, meant)
     assert "***" in told.reason
     assert "secret" not in told.reason
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_an_answer_without_an_end_is_not_read_to_it(
+    secret: Secret, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: it grew in memory until its time was over; a gigabyte of nothing is a megabyte when packed."""
+    monkeypatch.setattr(openpai, "MOST_ANSWERED_BYTES", 1 << 20)
+    asked = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        response = web.StreamResponse()
+        if packed:
+            response.enable_compression(web.ContentCoding.gzip)
+        await response.prepare(request)
+        while True:
+            await response.write(bytes(1 << 16))
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", endless)
+    async with TestServer(application) as server:
+        backend = Backend(str(server.make_url("")).rstrip("/"), "alice", secret, timeout_s=3_600)
+        async with asyncio.timeout(60):
+            listed, stopped = await backend.observe(), await backend.stop(NAME, "")
+        await backend.close()
+    assert isinstance(listed, Silent)
+    assert isinstance(stopped, InDoubt)
+    assert listed.reason == stopped.reason == "ClientPayloadError: HTTP 200 with more than 1048576 bytes"
+    assert asked > 1
 
 
 async def test_no_answer_repeats_the_token(backend: Backend) -> None:
