@@ -9,7 +9,9 @@ As Kubernetes reads YAML, a timestamp is a string, and so is every key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +26,10 @@ MOST_BYTES = 1 << 28
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
 _MERGE, _STRING, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value"))
+_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+"""Where a document starts: nothing else may stand so at the beginning of a line."""
+_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+"""What stands in front of a start, and belongs to it."""
 _UNNAMED = 'in "<unicode string>",'
 """Whoever reads a file names it."""
 
@@ -92,7 +98,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             is_text = key.tag in (_STRING, _VALUE)
             name = key.value if is_text else _name(self.construct_object(key))
             if name in seen:
-                raise NotYaml(f"{name!r} stands twice in one mapping, again in line {key.start_mark.line + 1}")
+                raise yaml.MarkedYAMLError(None, None, f"{name!r} stands twice in one mapping, again", key.start_mark)
             seen.add(name)
             if not is_text:
                 node.value[index] = yaml.ScalarNode(_STRING, name, key.start_mark, key.end_mark), value
@@ -110,22 +116,44 @@ def _sources(value: yaml.Node) -> Iterator[yaml.MappingNode]:
             yield source
 
 
-def load_all(text: str) -> list[Any]:
-    """The documents, as JSON could say them: all keys are strings. Raises NotYaml."""
+def load_each(text: str) -> Iterator[Any | NotYaml]:
+    """As `load_all`, but a document that cannot be read costs itself only: what is wrong with it stands in its place."""
+    starts = [] if _DIRECTIVE.search(text) else [found.start() for found in _START.finditer(text)]
+    line = 0
+    for start, end in pairwise([0, *starts, len(text)]):
+        document = text[start:end]
+        try:
+            yield from load_all(document, line)
+        except NotYaml as error:
+            yield error
+        line += document.count("\n")
+
+
+def load_all(text: str, behind: int = 0) -> list[Any]:
+    """The documents, as JSON could say them: all keys are strings. `behind`: lines in front of the text, for what is said
+    of a mistake. Raises NotYaml."""
     try:
         _check_levels(text)
         found = list(yaml.load_all(text, _Loader))
     except NotYaml:
         raise
     except yaml.YAMLError as error:
-        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        what = " ".join(str(error).replace(_UNNAMED, "at").split())
-        raise NotYaml(what, None if mark is None else mark.line + 1) from error
+        line = _counted(error, behind) if isinstance(error, yaml.MarkedYAMLError) else None
+        raise NotYaml(" ".join(str(error).replace(_UNNAMED, "at").split()), line) from error
     except Exception as error:  # PyYAML lets through what int() or a dict say of a scalar
         raise NotYaml(f"{type(error).__name__}: {error}") from error
     for document in found:
         _measure(document, 1, {})
     return found
+
+
+def _counted(error: yaml.MarkedYAMLError, behind: int) -> int | None:
+    """Has the error name its lines as those of the whole; the one where it is, from 1."""
+    for field in ("context_mark", "problem_mark"):
+        mark = getattr(error, field)
+        if mark is not None:
+            setattr(error, field, yaml.Mark(mark.name, mark.index, mark.line + behind, mark.column, None, 0))
+    return None if error.problem_mark is None else error.problem_mark.line + 1
 
 
 def _check_levels(text: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from services.documents import NotYaml, Unreadable, load_all, read, taken
+from services.documents import NotYaml, Unreadable, load_each, read, taken
 from services.simulator.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITIES
 from services.simulator.forms import FORMS, misfit
 from services.simulator.operators import MAKES
@@ -151,14 +151,14 @@ def _load_file(path: Path) -> Iterator[Object | ManifestError]:
     name = named_file(path)
     try:
         text = taken(sys.stdin.buffer, name) if path == STDIN else read(path)
-        documents = load_all(text)
     except Unreadable as error:
         raise ManifestError(str(error)) from error
-    except NotYaml as error:
-        raise ManifestError(f"{name}: not YAML: {error}") from error
-    for number, document in enumerate(documents, 1):
-        if document is not None:
-            yield from _objects(document, f"{name}, document {number}")
+    for number, document in enumerate(load_each(text), 1):
+        where = f"{name}, document {number}"
+        if isinstance(document, NotYaml):
+            yield ManifestError(f"{where}: not YAML: {document}")
+        elif document is not None:
+            yield from _objects(document, where)
 
 
 def _objects(document: Any, where: str) -> Iterator[Object | ManifestError]:

@@ -390,7 +390,11 @@ def test_a_rejection_says_what_is_missing_and_names_what_has_no_namespace() -> N
 def test_objects_may_come_from_stdin() -> None:
     said = CliRunner().invoke(app, ["simulate", "-f", "-", "--json"], input=json.dumps(pod("a")))
     assert json.loads(said.stdout)["waiting"].keys() == {"default/a"}
-    for content, told in ((b"\xff", "expected text in UTF-8"), (b"a: [", "not YAML"), (b"[]", "document 1")):
+    for content, told in (
+        (b"\xff", "expected text in UTF-8"),
+        (b"a: [", "document 1: not YAML"),
+        (b"[]", "document 1"),
+    ):
         refused = CliRunner().invoke(app, ["simulate", "-f", "-"], input=content)
         assert refused.exit_code == 2
         assert re.match(f"error: stdin[:,] {told}", refused.stderr)

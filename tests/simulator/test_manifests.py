@@ -64,7 +64,10 @@ def test_what_stands_twice_is_named_with_its_line(tmp_path: Path) -> None:
     file = write(tmp_path / "a.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  name: b\n")
     with pytest.raises(ManifestError) as refused:
         load_yaml([file])
-    assert str(refused.value) == f"{file}: not YAML: 'name' stands twice in one mapping, again in line 5"
+    assert (
+        str(refused.value)
+        == f"{file}, document 1: not YAML: 'name' stands twice in one mapping, again at line 5, column 3"
+    )
     merged = "x: &x {apiVersion: v1, kind: Pod}\n<<: *x\nkind: Node\nmetadata: {name: n}\ny: {<<: *x, kind: z}\n"
     assert [obj["kind"] for obj in load_yaml([write(file, merged)])] == ["Node"]
 
@@ -73,17 +76,44 @@ def test_a_file_is_named_once_and_the_place_in_it_told(tmp_path: Path) -> None:
     for content, said in (
         (
             b"a: [",
-            r"not YAML: while parsing a flow node \D+ at line \d, column \d\S*.*",
+            r", document 1: not YAML: while parsing a flow node \D+ at line \d, column \d\S*.*",
         ),  # libyaml's words, and PyYAML's own
-        (b"ok\xff", "expected text in UTF-8, found the byte 0xff at 2"),
+        (b"ok\xff", ": expected text in UTF-8, found the byte 0xff at 2"),
     ):
         (tmp_path / "a.yaml").write_bytes(content)
         with pytest.raises(ManifestError) as refused:
             load_yaml([tmp_path / "a.yaml"])
-        assert re.fullmatch(f"{tmp_path}/a.yaml: {said}", str(refused.value))
+        assert re.fullmatch(f"{tmp_path}/a.yaml{said}", str(refused.value))
         assert str(refused.value).count("a.yaml") == 1
     with pytest.raises(ManifestError, match=f"^{tmp_path}/b.yaml: No such file or directory$"):
         load_yaml([tmp_path / "b.yaml"])
+
+
+def test_a_document_that_is_not_yaml_costs_itself_only(tmp_path: Path) -> None:
+    """As it was: all of its file. `kubectl` takes what stands behind it, too."""
+    documents = [
+        "# a comment\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
+        " \napiVersion: v1\nkind: Node\nmetadata: [{name: b}\n",
+        " {apiVersion: v1, kind: Node, metadata: {name: c, annotations: {x: '\n  ---'}}}\n",
+        f"\napiVersion: v1\nkind: Node\nmetadata: {{name: d}}\nx: {1 << 70}\n",
+        "\n# nothing\n",
+        "\r\nkind: Node\r\napiVersion: v1\r\nmetadata: {name: e}\r\n...\r\n",
+        "\nx: 1\nx: 2\n",
+    ]
+    objects, refused = read_yaml([write(tmp_path / "a.yaml", "---".join(documents))])
+    assert [obj["metadata"]["name"] for obj in objects] == ["a", "c", "e"]
+    assert objects[1]["metadata"]["annotations"]["x"] == " ---"
+    syntax, integer, twice = map(str, refused)
+    assert re.match(rf"{tmp_path}/a.yaml, document 2: not YAML: \D* line (8|9), column \d+", syntax)
+    assert integer == f"{tmp_path}/a.yaml, document 4: not YAML: expected integers of 64 bits, found one of 71"
+    assert (
+        twice == f"{tmp_path}/a.yaml, document 7: not YAML: 'x' stands twice in one mapping, again at line 25, column 1"
+    )
+
+
+def test_directives_stay_with_their_document(tmp_path: Path) -> None:
+    text = "%YAML 1.1\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
+    assert [obj["metadata"]["name"] for obj in load_yaml([write(tmp_path / "a.yaml", text)])] == ["a"]
 
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
@@ -93,7 +123,7 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a: [", "not YAML"),
+        ("a: [", "document 1: not YAML"),
         ("- 1", "document 1: expected a Kubernetes object, found list [1]"),
         ("apiVersion: v1\nkind: List", "document 1, List: items: expected a list, found nothing"),
         ("apiVersion: v1\nkind: PodList\nitems: {}", "document 1, PodList: items: expected a list, found dict {}"),
