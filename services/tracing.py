@@ -27,7 +27,7 @@ from services import telemetry
 from services.state.fold import State
 from services.state.groups import key_of
 from services.state.membership import members
-from services.state.records import PERMITTED
+from services.state.records import PENDING, PERMITTED
 from services.writer import Gather, Writer
 
 
@@ -113,9 +113,17 @@ class Planning:
                         "plan", group.key, group.since, began_ns, now_ns, link=commit.traceparent, pods=pods
                     )
             elif isinstance(event, ev.GroupsRefused):
-                telemetry.PODS.add(len(event.groups) * max(event.needed, 1), outcome="refused", reason=event.reason)
+                waiting = sum(_waiting(self._state, key) for key in event.groups)
+                telemetry.PODS.add(waiting, outcome="refused", reason=event.reason)
         if placed:
             telemetry.PODS.add(placed, outcome="placed")
+
+
+def _waiting(state: State, key: str) -> int:
+    """Pods of the group that have neither a node nor a promise of one."""
+    group = state.groups.get(key)
+    waiting = () if group is None else members(state, group)
+    return sum(uid not in state.claims and state.pods[uid].status == PENDING for uid in waiting)
 
 
 @dataclass(slots=True)
@@ -158,7 +166,9 @@ class Binding:
                 case ev.BindingFailed():
                     telemetry.PODS.add(1, outcome="failed", reason=event.reason)
                     self._settle(event.uid, now_ns)
-                case ev.PodDeleted():
+                case ev.PodAssigned():  # no outcome follows where the fact is first
+                    self._settle(event.uid, now_ns, bound=1)
+                case ev.PodDeleted() | ev.PodFinished():
                     self._settle(event.uid, now_ns)
         groups = self._state.groups
         if len(self._read_ns) > len(groups):  # some went before anybody judged their proposals
@@ -190,7 +200,7 @@ class Binding:
         telemetry.PODS.add(1, outcome="bound")
         pod = self._state.pods.get(uid)
         if pod is not None and pod.fact.created_ns:
-            telemetry.BOUND_S.record((bound_ns - pod.fact.created_ns) / 1e9)
+            telemetry.BOUND_S.record(max(0, bound_ns - pod.fact.created_ns) / 1e9)  # of two clocks
 
     def _settle(self, uid: str, now_ns: int, bound: int = 0) -> None:
         key = self._unsettled.pop(uid, "")
@@ -204,4 +214,5 @@ class Binding:
         del self._permitted[key]
         telemetry.gang_span("bind", key, gang.first_place, gang.permitted_ns, now_ns, pods=gang.bound)
         if gang.first and gang.bound:
-            telemetry.gang_span("gang", key, gang.first_place, gang.created_ns, now_ns, root=True, pods=gang.bound)
+            created_ns = min(gang.created_ns, gang.permitted_ns)  # by another clock
+            telemetry.gang_span("gang", key, gang.first_place, created_ns, now_ns, root=True, pods=gang.bound)

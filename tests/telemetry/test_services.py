@@ -264,11 +264,49 @@ def test_a_pod_that_goes_while_it_is_bound_was_not_bound(spans: InMemorySpanExpo
     assert gang.parent is None
 
 
+@pytest.mark.parametrize("outcome", [ev.PodAssigned, ev.PodFinished])
+def test_what_a_fact_says_first_has_no_outcome(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader, outcome: type
+) -> None:
+    """As it was: of a gang one of whose pods was seen bound before anybody had said that it was, nobody told the end."""
+    world = planned("a", "b")
+    world.judge()
+    told = {"uid": "b", "namespace": "default", "name": "b", "resource_version": world.version()}
+    more = {"node": "n0"} if outcome is ev.PodAssigned else {"succeeded": False, "reason": ""}
+    world.facts(outcome(**told, **more))
+    world.bind()
+    replay(world, "binder")
+    permit, bind, gang = spans.get_finished_spans()
+    bound = 2 if outcome is ev.PodAssigned else 1
+    assert [(span.attributes or {})["pods"] for span in (permit, bind, gang)] == [2, bound, bound]
+    world.pod("c", "train", minimum=1)
+    world.settle()
+    spans.clear()
+    replay(world, "binder")
+    assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind", "gang", "permit", "bind"]
+
+
+def test_nothing_ends_before_it_began_where_the_api_servers_clock_is_ahead(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    """As it was: each pod that was bound was a warning of OpenTelemetry's, and no duration of its own."""
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1, created_s=1 << 33)
+    world.settle()
+    replay(world, "binder")
+    assert totals(metrics)["muster.pod.bound.duration",] == 1
+    for span in spans.get_finished_spans():
+        assert span.start_time is not None
+        assert span.end_time is not None
+        assert span.start_time <= span.end_time
+
+
 @pytest.mark.parametrize("created_s", [0, 900])
 def test_each_part_begins_and_ends_with_a_commit(
     spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, created_s: int
 ) -> None:
-    """The time is the place in the log here."""
+    """The time is the place in the log here, behind a quarter of an hour and more."""
     world = World()
     world.node("n0")
     world.pod("a", "train", minimum=1, created_s=created_s)
@@ -283,9 +321,10 @@ def test_each_part_begins_and_ends_with_a_commit(
     world.bind()
     bound = world.state.sequence - 1  # behind it is the fact
     telling: list[State] = []
-    monkeypatch.setattr("services.tracing.time", SimpleNamespace(time_ns=lambda: telling[0].sequence))
+    monkeypatch.setattr("services.tracing.time", SimpleNamespace(time_ns=lambda: 10**12 + telling[0].sequence))
     replay(world, "binder", telling)
     began = {span.name: (span.start_time, span.end_time) for span in spans.get_finished_spans()}
+    proposed, permitted, bound = (10**12 + place for place in (proposed, permitted, bound))
     assert began == {
         "permit": (proposed, permitted),
         "bind": (permitted, bound),
@@ -310,6 +349,21 @@ def test_a_planner_tells_of_its_own_decisions_from_when_it_began(
     found = totals(metrics)
     assert found["muster.pods", "placed"] == 1
     assert found["muster.pods", "refused", "InsufficientRoom"] == 1
+
+
+def test_of_a_gang_that_is_refused_the_pods_that_wait_are_counted(metrics: InMemoryMetricReader) -> None:
+    """As it was: as many as it takes, whether there are more or, as while it waits for some, fewer."""
+    world = World()
+    world.node("n0")
+    for name in ("a", "b", "c"):
+        world.pod(name, "large", minimum=2, cpu=99)
+    world.pod("d", "few", minimum=9)
+    world.pod("e", cpu=99)
+    world.settle()
+    replay(world, "planner.a")
+    found = totals(metrics)
+    assert found["muster.pods", "refused", "InsufficientRoom"] == 3 + 1
+    assert found["muster.pods", "refused", "TooFewPods"] == 1
 
 
 def test_refusals_are_counted(metrics: InMemoryMetricReader) -> None:
