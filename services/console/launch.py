@@ -44,8 +44,8 @@ ACCESS_WITHIN_S = 60.0
 """How long a kubeconfig's plugin may take at a start."""
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
-USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 2, 3, 4, 5
-"""Exit codes: a file of settings is wrong; another process took over; the log or the cluster cannot be reached or
+BUG, USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 1, 2, 3, 4, 5
+"""Exit codes: a bug; a file of settings is wrong; another process took over; the log or the cluster cannot be reached or
 refuses us; the log holds a commit of a known writer that this version cannot read."""
 
 
@@ -62,7 +62,7 @@ def serve(role: str, settings: Settings) -> int:
             mode=settings.telemetry,
         )
     except ValueError as error:
-        logger.error("OTEL_…: %s", error)
+        logger.error("%s", error)
         return USAGE
     try:
         if wrong := _no_log(role, settings.nats_url):
@@ -136,7 +136,7 @@ def _grace_s(role: str, health: Health) -> float:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Log why the service ended, and return the exit code for it. A bug is raised again, for its traceback."""
+    """Log why the service ended, a bug with its traceback, and return the exit code for it."""
     from services.kubernetes.access import AccessError
     from services.kubernetes.errors import ApiError
     from services.state.form import UnknownCommit, UnknownVersion
@@ -156,7 +156,8 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, (LogError, ApiError, AccessError, OSError)):
         logger.error("%s", error)
         return UNREACHABLE
-    raise error
+    logger.critical("a bug: %s: %s", type(error).__name__, error, exc_info=error)
+    return BUG
 
 
 def _first(error: BaseException) -> BaseException:

@@ -111,18 +111,21 @@ class Observer:
     async def status(self, cluster: str) -> dict[str, Any]:
         """Ready for JSON."""
         state = self.state
-        newest_ns = max((last.time_ns for last in self._last.values()), default=0)
-        now_ns = newest_ns if self._leases is None else max(newest_ns, time.time_ns())
+        newest_ns = max((last.time_ns for last in self._last.values()), default=None)
+        now_ns = newest_ns or 0 if self._leases is None else max(newest_ns or 0, time.time_ns())
+        writers = self._writers()
+        leases = dict(zip(writers, await asyncio.gather(*(self._holder(cluster, one) for one in writers)), strict=True))
         return {
             "cluster": cluster,
             "end": state.sequence,
-            "age_s": _seconds(now_ns - newest_ns),
+            "age_s": None if newest_ns is None else _seconds(now_ns - newest_ns),
+            "connected": None if self._leases is None else self._leases.connection.client.is_connected,
             "synced": state.synced,
             "rules": state.rules_version,
             "state": state.state_version,
             "policy": None if state.policy is None else state.policy.profile.name,
             "epoch": state.epoch,
-            "writers": {writer: await self._writer(cluster, writer, now_ns) for writer in self._writers()},
+            "writers": {writer: self._writer(writer, leases[writer], now_ns) for writer in writers},
             "shards": self._shards(),
             **self._rates(now_ns),
             "proposals": len(state.proposals),
@@ -142,13 +145,13 @@ class Observer:
         known = sorted(set(self.state.holders) | set(self._last))
         return [w for w in known if not w.startswith("planner.") or subjects.shard_of(w) in shards]
 
-    async def _writer(self, cluster: str, writer: str, now_ns: int) -> dict[str, Any]:
+    def _writer(self, writer: str, lease: str | None, now_ns: int) -> dict[str, Any]:
         last = self._last.get(writer)
         supports = versions.writers(self.state).get(writer)
         return {
             "supports": None if supports is None else supported(supports),
             "holder": self.state.holders.get(writer, ""),
-            "lease": await self._holder(cluster, writer),
+            "lease": lease,
             "last": last.sequence if last is not None else None,
             "cause": last.cause if last is not None else None,
             "age_s": _seconds(now_ns - last.time_ns) if last is not None else None,
@@ -251,11 +254,14 @@ def shown() -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def picture(found: dict[str, Any]) -> Group:
-    """The status as tables."""
+    """The status as tables; first what a small terminal must still show."""
     from rich.console import Group
     from rich.text import Text
 
-    head = f"{found['cluster']}: commit {found['end']}, {found['age_s']} s ago"
+    age = "none that can be read" if found["age_s"] is None else f"{found['age_s']} s ago"
+    head = f"{found['cluster']}: commit {found['end']}, {age}"
+    if found["connected"] is False:
+        head += "; NATS is away: this is what was known"
     rates = (
         f"in the last {found['window_s']} s: {found['decisions_per_s']:.1f} decisions/s, "
         f"{found['conflicts_per_s']:.1f} of them refused proposals; {found['events_per_s']:.1f} events/s\n"
@@ -263,7 +269,8 @@ def picture(found: dict[str, Any]) -> Group:
         f"{found['nominated_groups']} groups with room nominated"
     )
     if not found["synced"]:
-        head += "; ingest reads the cluster, nobody decides"
+        reads = "ingest reads" if "ingest" in found["writers"] else "no ingest has read"
+        head += f"; {reads} the cluster, nobody decides"
     wrong = show.counts(found["ignored"])
     in_force = f"rules {found['rules']}, state {found['state']}, policy {found['policy'] or 'none'}"
     objects = f"{found['rejected']} (muster replay names them)" if found["rejected"] else "none"
@@ -273,8 +280,8 @@ def picture(found: dict[str, Any]) -> Group:
     )
     return Group(
         Text(head, style="bold"),
-        show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
-        show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
+        Text(rates),
+        Text(counted, style="dim"),
         show.table("Waiting groups", ("reason", "groups"), found["waiting"].items()),
         *(
             show.table(title, columns, found[name].items())
@@ -284,8 +291,8 @@ def picture(found: dict[str, Any]) -> Group:
             )
             if found[name]
         ),
-        Text(rates),
-        Text(counted, style="dim"),
+        show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
+        show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
     )
 
 

@@ -198,10 +198,12 @@ class Transport:
         headers = await self._headers_for(JSON)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence_s)
         url = URL(self._access.base_url + path, encoded=True)
+        answered = False
         try:
             # A proxy may say nothing before it connects, where no other time runs.
             async with asyncio.timeout(silence_s):
                 response = await self._session.get(url, headers=headers, timeout=timeout, **self._options)
+            answered = True
             async with response:
                 telemetry.REQUESTS.add(1, verb="WATCH", status=str(response.status))
                 if response.status != 200:
@@ -213,6 +215,8 @@ class Transport:
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if not answered:
+                telemetry.REQUESTS.add(1, verb="WATCH", status="unreachable")
             raise _unreachable(request, error) from error
 
     async def _headers_for(self, content_type: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ Exporters, endpoints, sampling and resource attributes are OpenTelemetry's own e
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal
 
@@ -37,15 +37,25 @@ if TYPE_CHECKING:
 Attribute = str | int | float | bool
 
 DURATIONS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+WAITS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0)
+"""Of what waits for others to end."""
 
 
 class Instrument:
     """A counter (`add`), a gauge (`set`) or a histogram (`record`) of OpenTelemetry, or nothing while that is off."""
 
-    __slots__ = ("_live", "description", "kind", "name", "unit")
+    __slots__ = ("_live", "bounds", "description", "kind", "name", "unit")
 
-    def __init__(self, kind: Literal["counter", "gauge", "histogram"], name: str, unit: str, description: str) -> None:
-        self.kind, self.name, self.unit, self.description = kind, name, unit, description
+    def __init__(
+        self,
+        kind: Literal["counter", "gauge", "histogram"],
+        name: str,
+        unit: str,
+        description: str,
+        bounds: Sequence[float] = DURATIONS_S,
+    ) -> None:
+        """`bounds`: a histogram's, in its unit."""
+        self.kind, self.name, self.unit, self.description, self.bounds = kind, name, unit, description, bounds
         self._live: Callable[..., None] | None = None
 
     def add(self, value: float, **attributes: Attribute) -> None:
@@ -64,7 +74,7 @@ class Instrument:
             self._live = meter.create_gauge(self.name, self.unit, self.description).set
         else:
             self._live = meter.create_histogram(
-                self.name, self.unit, self.description, explicit_bucket_boundaries_advisory=DURATIONS_S
+                self.name, self.unit, self.description, explicit_bucket_boundaries_advisory=self.bounds
             ).record
 
 
@@ -76,7 +86,7 @@ SET_ASIDE = Instrument("counter", "muster.log.set_aside", "{commit}", "Messages 
 CYCLE_S = Instrument("histogram", "muster.cycle.duration", "s", "One cycle of deciding, from basis to acknowledgement")
 PODS = Instrument("counter", "muster.pods", "{pod}", "Pods, by outcome: placed, refused, bound, failed")
 BIND_S = Instrument("histogram", "muster.bind.duration", "s", "One Binding, from request to definite answer")
-BOUND_S = Instrument("histogram", "muster.pod.bound.duration", "s", "From a pod's creation to its binding")
+BOUND_S = Instrument("histogram", "muster.pod.bound.duration", "s", "From a pod's creation to its binding", WAITS_S)
 REQUESTS = Instrument("counter", "muster.kubernetes.requests", "{request}", "Requests to the API, by verb and status")
 FEED_PLACE = Instrument("gauge", "muster.feed.place", "{commit}", "Sequence of the last commit in the feed")
 FEED_MESSAGES = Instrument("counter", "muster.feed.messages", "{message}", "Messages published to the feed")
@@ -98,13 +108,20 @@ def configure(
 ) -> None:
     """Sets up this process's logs, and metrics and traces where `mode` (auto, on, off) and the environment say so.
 
-    Raises ValueError that names the variable for an exporter that Muster does not have.
+    Raises ValueError that names the variable of OpenTelemetry's that is wrong.
     """
     logs.configure(service, cluster, log_level, log_format)
     if wanted(mode, environment):
-        from services.telemetry.sdk import Sdk, exporters
+        from services.telemetry.environment import check, secrets
 
-        attach(Sdk(service, cluster, *exporters(environment)))
+        check(environment)
+        logs.hide(secrets(environment))
+        try:
+            from services.telemetry.sdk import Sdk, exporters
+
+            attach(Sdk(service, cluster, *exporters(environment)))
+        except Exception as error:  # plugins that other variables name
+            raise ValueError(f"OTEL_…: OpenTelemetry does not start: {type(error).__name__}: {error}") from error
 
 
 def wanted(mode: str, environment: Mapping[str, str]) -> bool:
@@ -113,7 +130,7 @@ def wanted(mode: str, environment: Mapping[str, str]) -> bool:
         return False
     given = {name: value for name, value in environment.items() if value}  # an empty one counts as not there
     named = [given.get(f"OTEL_{signal}_EXPORTER", "none") for signal in ("TRACES", "METRICS")]
-    endpoint = any(name.startswith("OTEL_EXPORTER_OTLP_") and name.endswith("ENDPOINT") for name in given)
+    endpoint = any(f"OTEL_EXPORTER_OTLP_{of}ENDPOINT" in given for of in ("", "TRACES_", "METRICS_"))
     return mode == "on" or endpoint or any(name != "none" for name in named)
 
 

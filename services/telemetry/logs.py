@@ -5,13 +5,31 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+SHORTEST = 4
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """What every record has; the rest came in as `extra`."""
+
+
+_hidden: list[str] = []
+"""What no line shows, as it would stand in one."""
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """From here on, in every line of this process. What is shorter than four characters hides nothing."""
+    found = {text for secret in secrets if len(secret) >= SHORTEST for text in (secret, json.dumps(secret)[1:-1])}
+    _hidden[:] = sorted(found, key=len, reverse=True)
+
+
+def _without_secrets(line: str) -> str:
+    for secret in _hidden:
+        line = line.replace(secret, "***")
+    return line
 
 
 def configure(service: str, cluster: str, level: str = "info", style: str = "auto") -> None:
@@ -22,6 +40,7 @@ def configure(service: str, cluster: str, level: str = "info", style: str = "aut
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.captureWarnings(True)
 
 
 class JsonFormatter(logging.Formatter):
@@ -43,9 +62,10 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         try:
-            return msgspec.json.encode(line, enc_hook=str).decode()
+            text = msgspec.json.encode(line, enc_hook=str).decode()
         except UnicodeEncodeError:  # a file's name need not be UTF-8
-            return json.dumps(line, default=str)
+            text = json.dumps(line, default=str)
+        return _without_secrets(text)
 
 
 class TextFormatter(logging.Formatter):
@@ -59,7 +79,7 @@ class TextFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
         line = f"{time} {self._service} {record.levelname} {record.getMessage()}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return _without_secrets(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -9,20 +9,28 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.metadata import version
 from threading import Thread
 from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricReader, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.metrics.export import (
+    ConsoleMetricExporter,
+    MetricReader,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 from opentelemetry.trace.propagation import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from services.telemetry.environment import batch_spans
 
 SENT_WITHIN_S = 5.0
 """What no collector has taken by then is lost: whoever runs a service does not wait for it, nor does its standby."""
@@ -51,7 +59,9 @@ class Sdk:
     def __init__(
         self, service: str, cluster: str, processors: Sequence[SpanProcessor], readers: Sequence[MetricReader]
     ) -> None:
-        resource = Resource.create({"service.namespace": "muster", "service.name": service, "muster.cluster": cluster})
+        ours = {"service.namespace": "muster", "service.name": service, "service.version": version("muster")}
+        told = OTELResourceDetector().detect().attributes  # what the environment says goes before
+        resource = Resource.create({**ours, **told, "muster.cluster": cluster})
         self.cluster = cluster
         self._tracing = bool(processors)
         self._traces = TracerProvider(resource=resource, id_generator=_Ids(), shutdown_on_exit=False)
@@ -124,30 +134,30 @@ class Sdk:
 
 
 def exporters(environment: Mapping[str, str]) -> tuple[list[SpanProcessor], list[MetricReader]]:
-    """As OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER say. Raises ValueError for what is not one of ours."""
-    traces, metrics = (_chosen(environment, f"OTEL_{signal}_EXPORTER") for signal in ("TRACES", "METRICS"))
+    """As OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER say. Raises whatever an exporter of OpenTelemetry's raises."""
+    traces, metrics = (environment.get(f"OTEL_{signal}_EXPORTER") or "otlp" for signal in ("TRACES", "METRICS"))
     processors: list[SpanProcessor] = []
     readers: list[MetricReader] = []
+    batch = batch_spans(environment)
     if traces == "otlp":
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        processors.append(BatchSpanProcessor(OTLPSpanExporter()))
+        processors.append(BatchSpanProcessor(OTLPSpanExporter(), max_export_batch_size=batch))
     elif traces == "console":
-        processors.append(BatchSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
+        spans = ConsoleSpanExporter(out=sys.stderr, formatter=_line)
+        processors.append(BatchSpanProcessor(spans, max_export_batch_size=batch))
     if metrics == "otlp":
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
         readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
     elif metrics == "console":
-        readers.append(PeriodicExportingMetricReader(ConsoleMetricExporter(out=sys.stderr)))
+        readers.append(PeriodicExportingMetricReader(ConsoleMetricExporter(out=sys.stderr, formatter=_line)))
     return processors, readers
 
 
-def _chosen(environment: Mapping[str, str], variable: str) -> str:
-    chosen = environment.get(variable) or "otlp"
-    if chosen not in ("otlp", "console", "none"):
-        raise ValueError(f"{variable}: expected otlp (over http), console or none, not {chosen!r}")
-    return chosen
+def _line(exported: ReadableSpan | MetricsData) -> str:
+    """Among the lines of the log."""
+    return f"{exported.to_json(indent=None)}\n"
 
 
 def _traceparent(context: Any) -> str:

@@ -185,10 +185,16 @@ async def test_a_service_says_why_it_ends_and_ends_with_that_code(
     assert str(why) in record.getMessage()
 
 
-async def test_a_bug_ends_a_service_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_ends_a_service_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a line of the log, as all that is said."""
     monkeypatch.setattr(launch, "_hold_and_run", lambda *_: fail(KeyError("a bug")))
-    with pytest.raises(KeyError, match="a bug"):
-        await launch._serve("binder", settings.read({}, {}))
+    assert await launch._serve("binder", settings.read({}, {})) == launch.BUG
+    (record,) = caplog.records
+    assert record.getMessage() == "a bug: KeyError: 'a bug'"
+    assert record.exc_info
+    assert record.exc_info[2] is not None
 
 
 async def fail(why: Exception) -> None:

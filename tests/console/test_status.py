@@ -42,6 +42,12 @@ async def of(world: World) -> dict:
     return await (await Observer.of(world.log)).status("test")
 
 
+def printed(found: dict, width: int = 200) -> str:
+    shown = io.StringIO()
+    Console(file=shown, width=width).print(picture(found))
+    return shown.getvalue()
+
+
 async def test_writers_shards_and_who_waits_as_the_log_says() -> None:
     world = World(shards=("a", "b"))
     world.node("n0", cpu=2)
@@ -159,9 +165,44 @@ async def test_leases_that_cannot_be_asked_for_are_not_known(monkeypatch: pytest
         raise Unavailable("no answer")
 
     monkeypatch.setattr("services.console.status.holder_of", away)
-    leases = Mock(JetStreamLog, connection=None)
-    writers = (await Observer(World().state, leases).status("test"))["writers"]
-    assert writers["binder"]["lease"] is None
+    leases = Mock(JetStreamLog, connection=Mock(client=Mock(is_connected=False)))
+    found = await Observer(World().state, leases).status("test")
+    assert found["writers"]["binder"]["lease"] is None
+    assert found["connected"] is False
+    assert "NATS is away: this is what was known" in printed(found)
+
+
+async def test_leases_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: one after the other, and while NATS was away each took its two seconds."""
+    everybody = asyncio.Barrier(len(World(shards=("a", "b")).state.holders))
+
+    async def asked(*_: object) -> str:
+        async with everybody:
+            return "somebody"
+
+    monkeypatch.setattr("services.console.status.holder_of", asked)
+    leases = Mock(JetStreamLog, connection=Mock(client=Mock(is_connected=True)))
+    async with asyncio.timeout(60):
+        found = await Observer(World(shards=("a", "b")).state, leases).status("test")
+    assert {found["writers"][writer]["lease"] for writer in ("binder", "planner.a", "planner.b")} == {"somebody"}
+    assert "NATS is away" not in printed(found)
+
+
+async def test_of_a_log_without_a_commit_there_is_no_age() -> None:
+    """As it was: that its last commit was of 1970, and that an ingest read the cluster which nobody had begun."""
+    found = await (await Observer.of(MemoryLog("fresh"))).status("fresh")
+    assert (found["age_s"], found["connected"]) == (None, None)
+    assert printed(found).startswith(
+        "fresh: commit 0, none that can be read; no ingest has read the cluster, nobody decides\n"
+    )
+
+
+async def test_a_small_terminal_shows_what_is_now_first() -> None:
+    """Of what is too high for it, `--watch` shows the beginning. As it was: lists of writers and shards."""
+    world = World(shards=tuple(f"s{number}" for number in range(40)))
+    beginning = printed(await of(world), width=80).split("\n")[:20]
+    for word in ("decisions/s", "proposals to judge", "rejected objects", "not tried yet"):
+        assert any(word in line for line in beginning)
 
 
 async def test_objects_that_are_not_taken_as_they_are_are_counted() -> None:
@@ -171,9 +212,7 @@ async def test_objects_that_are_not_taken_as_they_are_are_counted() -> None:
     world.facts(ev.DeclarationRejected(kind="PodGroup", namespace="a", name="g", uid="u", **misspelt))
     found = await of(world)
     assert found["rejected"] == 1
-    shown = io.StringIO()
-    Console(file=shown, width=200).print(picture(found))
-    assert "rejected objects: 1 (muster replay names them)" in shown.getvalue()
+    assert "rejected objects: 1 (muster replay names them)" in printed(found)
 
 
 async def test_nodes_that_hold_more_than_they_offer_are_named() -> None:
@@ -188,9 +227,7 @@ async def test_nodes_that_hold_more_than_they_offer_are_named() -> None:
     found = await of(world)
     assert found["overdrawn"] == {"n0": f"2000 of 1000 cpu_milli, {2 << 30} of {1 << 30} memory_bytes"}
     assert summary(world.state)["overdrawn"] == found["overdrawn"]
-    shown = io.StringIO()
-    Console(file=shown, width=200).print(picture(found))
-    assert "2000 of 1000 cpu_milli" in shown.getvalue()
+    assert "2000 of 1000 cpu_milli" in printed(found)
     world.pod("foreign", node="n1", candidate=False, cpu=3)
     assert (await of(world))["overdrawn"]["n1"] == "3000 of 2000 cpu_milli"
     world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -89,3 +90,32 @@ def test_what_is_below_the_level_is_not_logged(capsys: pytest.CaptureFixture[str
     logs.configure("feed", "prod", level="error")
     logging.warning("quiet")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_what_is_hidden_stands_in_no_line(
+    style: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_hidden", [])
+    logs.configure("feed", "prod", style=style)
+    logs.hide(["", "a", 'hunter"2', "hunter"])
+    try:
+        raise ValueError('hunter"2')
+    except ValueError:
+        logging.exception("failed at hunter", extra={"url": "http://hunter"})
+    told = capsys.readouterr().err
+    assert "hunter" not in told
+    assert "failed at ***" in told
+    assert "http://***" in told
+
+
+def test_warnings_are_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod", style="json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(False)
+        logs.configure("feed", "prod", style="json")
+        warnings.warn("it is old", DeprecationWarning, stacklevel=1)
+    logging.captureWarnings(False)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "DeprecationWarning: it is old" in json.loads(line)["message"]

@@ -27,6 +27,7 @@ from services.binder import service as binder
 from services.ingest import service as ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
+from services.kubernetes.errors import Unreachable
 from services.planner import service as planner
 from services.simulator.cluster import SimulatedCluster
 from services.state.fold import State
@@ -134,6 +135,7 @@ from services.binder import service as binder
 from services.ingest import service as ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
+from services.kubernetes.errors import Unreachable
 from services.planner import service as planner
 
 async def main():
@@ -183,6 +185,14 @@ def planned(*names: str) -> World:
         world.pod(name, "train", minimum=1)
     world.plan("a")
     return world
+
+
+async def test_a_watch_that_nobody_answers_is_counted(metrics: InMemoryMetricReader) -> None:
+    async with Client(direct("http://127.0.0.1:1")) as client:
+        with pytest.raises(Unreachable):
+            async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 60.0):
+                pass
+    assert totals(metrics)["muster.kubernetes.requests", "WATCH", "unreachable"] == 1
 
 
 def test_members_that_come_later_are_bound_in_the_same_trace(spans: InMemorySpanExporter) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from services import telemetry
+from services.telemetry.environment import batch_spans, check
 from services.telemetry.sdk import Sdk, exporters
 
 Process = Callable[[str], Sdk]
@@ -166,6 +169,7 @@ def test_instruments_count_while_on(metrics: InMemoryMetricReader) -> None:
         ("auto", {"OTEL_METRICS_EXPORTER": "otlp"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318"}, True),
+        ("auto", {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://collector:4318"}, False),
         ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
         ("on", {}, True),
         ("off", {"OTEL_TRACES_EXPORTER": "console"}, False),
@@ -182,8 +186,85 @@ def test_exporters_as_the_standard_variables_say() -> None:
     assert type(processor).__name__ == "BatchSpanProcessor"
     assert type(reader).__name__ == "PeriodicExportingMetricReader"
     processor.shutdown()
-    with pytest.raises(ValueError, match=r"OTEL_TRACES_EXPORTER: expected otlp .* not 'zipkin'"):
-        exporters({"OTEL_TRACES_EXPORTER": "zipkin"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("OTEL_TRACES_EXPORTER", "zipkin", "expected otlp (over http), console or none, not 'zipkin'"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "expected http/protobuf, the one that Muster has, not 'grpc'"),
+        ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "zip", "expected gzip, deflate or none, not 'zip'"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "-5", "expected seconds, more than 0, not '-5'"),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "abc", "expected seconds, more than 0, not 'abc'"),
+        ("OTEL_TRACES_SAMPLER", "some", "expected one of always_on, always_off, traceidratio, each also with parentb"),
+        ("OTEL_TRACES_SAMPLER_ARG", "7", "expected a number from 0 to 1, not '7'"),
+        ("OTEL_TRACES_SAMPLER_ARG", "nan", "expected a number from 0 to 1, not 'nan'"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "-1", "expected milliseconds, a whole number of at least 1, not '-1'"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "abc", "expected a whole number of at least 1, not 'abc'"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", "expected at most OTEL_BSP_MAX_QUEUE_SIZE, 2048, not 4096"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318/hunter2", "expected the URL of a collector, such as http://c"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:hunter2@h:99999", "expected the URL of a collector, such as h"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://hunter2", "expected the URL of a collector, such as http://"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer hunter2", "expected name=value, with commas between"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named_and_no_secret_is(variable: str, value: str, expected: str) -> None:
+    """As it was: the SDK took its default instead, or failed at every export, and told what stood there."""
+    environment = {"OTEL_TRACES_EXPORTER": "otlp", variable: value}
+    with pytest.raises(ValueError, match=re.escape(f"{variable}: {expected}")) as refused:
+        telemetry.configure("feed", cluster="prod", environment=environment)
+    assert "hunter2" not in str(refused.value)
+    assert not telemetry.is_on()
+
+
+def test_variables_that_are_right_are_taken() -> None:
+    check(
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "https://user:password@[::1]:4318/otlp",
+            "OTEL_EXPORTER_OTLP_HEADERS": "api-key=a%20b,Authorization=Bearer%20t==,",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5",
+            "OTEL_TRACES_SAMPLER": "ParentBased_TraceIdRatio",
+            "OTEL_TRACES_SAMPLER_ARG": "0.01",
+            "OTEL_METRIC_EXPORT_INTERVAL": "",
+            "OTEL_BSP_MAX_QUEUE_SIZE": "100",
+        }
+    )
+
+
+def test_a_queue_may_be_smaller_than_what_goes_out_together_by_default() -> None:
+    assert batch_spans({}) == 512
+    assert batch_spans({"OTEL_BSP_MAX_QUEUE_SIZE": "100"}) == 100
+    assert batch_spans({"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "7"}) == 7
+
+
+def test_a_plugin_that_fails_is_told_in_a_line() -> None:
+    variable = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
+    answer = _run_with_a_span({"OTEL_TRACES_EXPORTER": "otlp", variable: "nope"}, check=False)
+    assert "ValueError: OTEL_…: OpenTelemetry does not start: " in answer.stderr
+
+
+def test_a_collector_that_is_away_has_no_secret_told() -> None:
+    """The exporter tells each URL that it could not reach."""
+    answer = _run_with_a_span(
+        {
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1/v1/traces?api_key=hunter2",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://user:hunter3@127.0.0.1:1/v1/metrics",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "2",  # a second attempt fits
+        }
+    )
+    assert "/v1/traces?***" in answer.stderr
+    assert "hunter" not in answer.stderr
+
+
+def test_the_environment_may_name_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.namespace=ours,muster.cluster=other,rack=7")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "planner-eu")
+    found = Sdk("planner", "prod", [], [])._traces.resource.attributes
+    named = ("service.name", "service.namespace", "muster.cluster", "rack")
+    assert [found[name] for name in named] == ["planner-eu", "ours", "prod", "7"]
+    assert found["service.version"]
 
 
 def test_off_loads_nothing_and_says_nothing() -> None:
@@ -203,8 +284,9 @@ print(repr(traceparent), [name for name in sys.modules if name.startswith("opent
 
 def test_the_console_exporter_keeps_to_stderr() -> None:
     answer = _run_with_a_span({"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "console"})
-    assert '"name": "judge"' in answer.stderr
-    assert '"name": "muster.log.commits"' in answer.stderr
+    span, metrics = map(json.loads, answer.stderr.splitlines())
+    assert span["name"] == "judge"
+    assert metrics["resource_metrics"][0]["scope_metrics"][0]["metrics"][0]["name"] == "muster.log.commits"
     assert answer.stdout == ""
 
 
@@ -255,7 +337,7 @@ def test_a_collector_that_hangs_keeps_no_process_from_ending(
     assert "no collector took what was pending" in caplog.text
 
 
-def _run_with_a_span(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _run_with_a_span(environment: dict[str, str], check: bool = True) -> subprocess.CompletedProcess[str]:
     """A process that emits one span and one count, under these standard variables."""
     program = """
 from services import telemetry
@@ -266,7 +348,7 @@ telemetry.shutdown()
 """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     return subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=clean | environment
+        [sys.executable, "-c", program], check=check, capture_output=True, text=True, env=clean | environment
     )
 
 
