@@ -38,7 +38,9 @@ class Health:
         try:
             server = await asyncio.start_server(self._answer, host, port, limit=1 << 14)
         except (OSError, UnicodeError) as error:  # the latter: a host that can be nobody's name
-            raise OSError(f"MUSTER_HEALTH_PORT: probes cannot be answered at {host}:{port}: {error}") from error
+            raise OSError(
+                f"MUSTER_HEALTH_HOST, MUSTER_HEALTH_PORT: probes cannot be answered at {host}:{port}: {error}"
+            ) from error
         async with server:
             yield
 

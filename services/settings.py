@@ -23,10 +23,15 @@ PREFIX = "MUSTER_"
 FLAGS = {"nats_url": "--nats", "clusters_file": "--clusters", "body_keys_file": "--keys"}
 """Flags that are not named like their setting."""
 SECRET = frozenset({"nats_password"})
+FILES = ("_file", "kubeconfig")
+"""How settings end that name a file, whose name need not be UTF-8."""
 
 Text = Annotated[str, Meta(min_length=1)]
 Cluster = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 Concurrency = Annotated[int, Meta(ge=1, le=4096)]
+Subject = Annotated[str, Meta(pattern=r"^([^\s.*>]+(\.[^\s.*>]+)*)?\Z")]
+PATTERNS = {Cluster: "letters, digits, '-' and '_', at most 64", Subject: "a subject of NATS without wildcards"}
+MOST_INTEGER = (1 << 63) - 1
 PerSecond = Annotated[float, Meta(gt=0, le=100_000)]
 
 
@@ -51,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """PEM: this client's certificate, where the servers ask for one."""
     nats_key_file: str = ""
     """PEM: its key; empty: the key stands in the certificate's file."""
-    nats_inbox_prefix: str = ""
+    nats_inbox_prefix: Subject = ""
     """Where answers come; empty: ``_INBOX_<user>``, which nobody else may listen to."""
     log_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """Replicas of the streams that this process makes; more than one needs a NATS cluster."""
@@ -93,10 +98,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retention_days: Annotated[int, Meta(ge=0)] = 0
     """How many days of its log `muster retention` leaves at least; 0: all of it, for ever."""
 
-    feed_max_age_s: Annotated[int, Meta(ge=60)] = 7 * 24 * 3600
+    feed_max_age_s: Annotated[int, Meta(ge=60, le=MOST_INTEGER // 10**9)] = 7 * 24 * 3600
     """How long the feed keeps an event."""
-    feed_max_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
-    """How much the feed keeps in all."""
+    feed_max_bytes: Annotated[int, Meta(ge=16 << 20, le=MOST_INTEGER)] = 1 << 30
+    """How much the feed keeps in all: more than one event can be."""
 
     clusters_file: str = ""
     """The federator's clusters (docs/federation.md)."""
@@ -183,18 +188,27 @@ def _convert(field: msgspec.structs.FieldInfo, origin: str, value: Any) -> Any:
         parts = value.split(",") if isinstance(value, str) else value
         value = [part.strip() if isinstance(part, str) else part for part in parts]
     try:
+        if isinstance(value, str) and not field.name.endswith(FILES):
+            value.encode()
         return msgspec.convert(value, kind, strict=False)
+    except UnicodeEncodeError as error:
+        raise InvalidSetting(f"{origin}: expected text in UTF-8, not {_shown(field, value)}") from error
     except msgspec.ValidationError as error:
-        shown = "***" if field.name in SECRET else repr(value)
-        expected = f"one of {', '.join(get_args(plain))}" if get_origin(plain) is Literal else _expected(error)
-        raise InvalidSetting(f"{origin}: expected {expected}, not {shown}") from error
+        expected = f"one of {', '.join(get_args(plain))}" if get_origin(plain) is Literal else _expected(kind, error)
+        raise InvalidSetting(f"{origin}: expected {expected}, not {_shown(field, value)}") from error
 
 
-def _expected(error: msgspec.ValidationError) -> str:
+def _shown(field: msgspec.structs.FieldInfo, value: Any) -> str:
+    return "***" if field.name in SECRET else repr(value)
+
+
+def _expected(kind: Any, error: msgspec.ValidationError) -> str:
     """msgspec's ``Expected `int` >= 1 - at `$[...]``` as the end of a sentence."""
     text = str(error).partition(" - at ")[0].partition(", got")[0].replace("`", "").removeprefix("Expected ")
     if "regex" in text:
-        return "letters, digits, '-' and '_', at most 64"
+        return PATTERNS[kind]
+    if text == "Number out of range":
+        return "a number that is not so large"
     for term, words in (("str of length >= 1", "some text"), ("int", "a whole number"), ("float", "a number")):
         text = text.replace(term, words)
     return text

@@ -83,6 +83,8 @@ async def test_without_a_port_nobody_listens_and_a_taken_port_is_an_error() -> N
 
 async def test_a_host_that_is_none_is_named() -> None:
     """As it was: a traceback of the IDNA codec."""
-    with pytest.raises(OSError, match=r"^MUSTER_HEALTH_PORT: probes cannot be answered at a\.\.b:\d+: "):
+    with pytest.raises(
+        OSError, match=r"^MUSTER_HEALTH_HOST, MUSTER_HEALTH_PORT: probes cannot be answered at a\.\.b:\d+: "
+    ):
         async with Health().serve("a..b", free_port()):
             pass

@@ -26,7 +26,7 @@ from events.lease import Lease, Watch, acquire_first
 from events.log import EventLog, LogError, Unavailable
 from events.subjects import FEDERATION, shard_of, subject
 from services.health import Health
-from services.settings import InvalidSetting, Settings
+from services.settings import PREFIX, InvalidSetting, Settings
 from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
@@ -36,6 +36,7 @@ AUTO_SHARDS = 64
 FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
 """The one writer of a federation's log; writers that every cluster's log has."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
+NATS_FILES = ("nats_credentials_file", "nats_ca_file", "nats_certificate_file", "nats_key_file")
 NEED_NATS = ("feed", "federator")
 """Services that keep more there than a log; the others could do with a file."""
 AGAIN_S = 1.0
@@ -367,10 +368,26 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
 async def _check_files(role: str, settings: Settings) -> None:
     """They are read again when it is this process's turn, as they may change until then; but a standby that could not
     take over says so now. Raises AccessError, InvalidSetting."""
+    for name in NATS_FILES:
+        if file := getattr(settings, name):
+            _check_readable(f"{PREFIX}{name.upper()}", Path(file))
+    if settings.nats_key_file and not settings.nats_certificate_file:
+        raise InvalidSetting(f"{PREFIX}NATS_KEY_FILE: expected {PREFIX}NATS_CERTIFICATE_FILE beside it")
     if role == "ingest":
         await _access(settings)
     elif role == FEDERATOR:
         _federation(settings)
+
+
+def _check_readable(variable: str, file: Path) -> None:
+    """Raises InvalidSetting. A pipe may have nobody at its other end, and these are read again later."""
+    try:
+        if not file.is_file():
+            raise InvalidSetting(f"{variable}: expected a file, {'not' if file.exists() else 'found no'} {file}")
+        with file.open("rb"):
+            pass
+    except OSError as error:
+        raise InvalidSetting(f"{variable}: {file}: {error.strerror}") from error
 
 
 async def _client(settings: Settings, connections: int = 16) -> Any:
@@ -387,5 +404,5 @@ async def _access(settings: Settings) -> Any:
     try:
         return await Aside(lambda: access.load(settings.kubeconfig or None))(ACCESS_WITHIN_S)
     except TimeoutError as error:
-        plugin = "the plugin that it names answered nothing"
-        raise access.AccessError(f"{settings.kubeconfig}: {plugin} within {ACCESS_WITHIN_S:g} s") from error
+        silent = "it, or a plugin that it names, said nothing"
+        raise access.AccessError(f"{settings.kubeconfig}: {silent} within {ACCESS_WITHIN_S:g} s") from error

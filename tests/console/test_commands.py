@@ -327,7 +327,11 @@ def test_a_planner_that_waits_for_nats_ends_when_it_is_told_to() -> None:
             {"OTEL_TRACES_EXPORTER": "zipkin"},
             b"OTEL_TRACES_EXPORTER: expected otlp (over http), console or none",
         ),
-        ("feed", {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}, b"OTEL_BSP_MAX_QUEUE_SIZE: expected a whole number of at least 1"),
+        (
+            "feed",
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": "0"},
+            b"OTEL_BSP_MAX_QUEUE_SIZE: expected a whole number of at least 1",
+        ),
     ],
 )
 def test_a_service_names_a_setting_that_is_wrong(arguments: str, environment: dict[str, str], said: bytes) -> None:

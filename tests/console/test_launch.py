@@ -396,6 +396,28 @@ async def test_an_ingest_without_access_to_its_cluster_is_never_ready(tmp_path: 
     assert not health.ready
 
 
+@pytest.mark.parametrize("variable", ["CREDENTIALS", "CA", "CERTIFICATE", "KEY"])
+async def test_a_file_for_nats_that_cannot_be_read_is_named_with_its_variable(variable: str, tmp_path: Path) -> None:
+    """As it was: its path alone, and code 4; of a pipe nothing, while all of the process waited for it."""
+    os.mkfifo(tmp_path / "pipe")
+    name = f"MUSTER_NATS_{variable}_FILE"
+    for file, said in (
+        ("none", "expected a file, found no"),
+        ("pipe", "expected a file, not"),
+        ("", "expected a file"),
+    ):
+        chosen = settings.read({"nats_url": "nats://127.0.0.1:1"}, {name: str(tmp_path / file)})
+        with pytest.raises(settings.InvalidSetting, match=f"^{name}: {said}"):
+            await launch._check_files("planner", chosen)
+
+
+async def test_a_key_without_its_certificate_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "key").touch()
+    chosen = settings.read({"nats_key_file": str(tmp_path / "key")}, {})
+    with pytest.raises(settings.InvalidSetting, match="expected MUSTER_NATS_CERTIFICATE_FILE beside it"):
+        await launch._check_files("planner", chosen)
+
+
 async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may name a plugin. As it was: three seconds of one cost ingest its lease, and the next one its own."""
     asked, ready = threading.Event(), threading.Event()

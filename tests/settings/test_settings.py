@@ -65,6 +65,14 @@ def test_lists_are_separated_by_commas() -> None:
         ("MUSTER_SCHEDULER_NAMES", "a,,b", "expected some text, not ['a', '', 'b']"),
         ("MUSTER_HEALTH_PORT", "70000", "expected a whole number <= 65535, not '70000'"),
         ("MUSTER_CLOCK_OFFSET_MS", "soon", "expected a whole number, not 'soon'"),
+        ("MUSTER_HOLDER", "\udcff", "expected text in UTF-8, not '\\udcff'"),
+        ("MUSTER_NATS_PASSWORD", "\udcff", "expected text in UTF-8, not ***"),
+        ("MUSTER_NATS_INBOX_PREFIX", "a b", "expected a subject of NATS without wildcards, not 'a b'"),
+        ("MUSTER_NATS_INBOX_PREFIX", "a.*", "expected a subject of NATS without wildcards, not 'a.*'"),
+        ("MUSTER_NATS_INBOX_PREFIX", "a..b", "expected a subject of NATS without wildcards, not 'a..b'"),
+        ("MUSTER_FEED_MAX_AGE_S", "10000000000", "expected a whole number <= 9223372036, not '10000000000'"),
+        ("MUSTER_FEED_MAX_BYTES", "9" * 19, f"expected a whole number <= {(1 << 63) - 1}, not '{'9' * 19}'"),
+        ("MUSTER_SNAPSHOT_AFTER_BYTES", "1e400", "expected a number that is not so large, not '1e400'"),
     ],
 )
 def test_a_bad_value_is_named_with_what_was_expected(variable: str, value: str, complaint: str) -> None:
