@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from events import subjects
+from events.envelope import Stored
 from events.log import EventLog, LogError
 from events.snapshots import BrokenSnapshot
 
@@ -102,7 +103,7 @@ async def copy(source: EventLog, target: EventLog) -> int:
         if done < first - 1:
             raise LogError(
                 f"the source begins at {first} and the target ends at {done}: what is between was purged. "
-                f"Copy into an empty log"
+                f"Copy into another, empty one; this stays as it is"
             )
         if done >= first:
             await _check_prefix(source, target, done)
@@ -128,10 +129,21 @@ async def _copy_base(source: EventLog, target: EventLog) -> None:
 
 async def _check_prefix(source: EventLog, target: EventLog, end: int) -> None:
     """The last commit of `target` must be the source's own at that place."""
+    source_end = await source.end()
+    if 0 < source_end < end and _same(await target.at(source_end), await source.at(source_end)):
+        raise LogError(
+            f"the target has all {source_end} commits of the source, and {end - source_end} more behind them"
+        )
     here, there = await target.at(end), await source.at(end)
-    if here is None or there is None or (here.subject, here.message_id) != (there.subject, there.message_id):
+    if not _same(here, there):
         last = f" (the last is of {subjects.writer_of(here.subject)})" if here is not None else ""
         raise LogError(f"the target's {end} commits are not a beginning of the source{last}: copy into an empty log")
+
+
+def _same(here: Stored | None, there: Stored | None) -> bool:
+    if here is None or there is None:
+        return False
+    return (here.subject, here.message_id) == (there.subject, there.message_id)
 
 
 async def _append(target: EventLog, batch: list[Any]) -> None:

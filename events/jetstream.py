@@ -173,10 +173,10 @@ class JetStreamLog:
         await self._begin_at(commits[0].sequence)
         for start in range(0, len(commits), IMPORT_WINDOW):
             window = commits[start : start + IMPORT_WINDOW]
-            answers = await asyncio.gather(*map(self._import, window), return_exceptions=True)
-            for answer in answers:
-                if isinstance(answer, BaseException):
-                    raise answer
+            try:
+                await self._import_all(window)
+            except (Unanswered, NotLast):
+                await patiently(self._import_rest, window)
 
     # ------------------------------------------------------------------------------------------------------- appending
 
@@ -219,6 +219,27 @@ class JetStreamLog:
         if sequence <= self._seen and (await self._state_now()).first_seq <= sequence:
             raise _Stale(f"{self.stream} has no {sequence}, which was there")
         return None
+
+    async def _import_all(self, commits: list[Stored]) -> None:
+        """Raises what was said of the first that failed."""
+        answers = await asyncio.gather(*map(self._import, commits), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def _import_rest(self, commits: list[Stored]) -> None:
+        """Some answers were lost: what is not there is sent again. Raises Unanswered, LogError for another's commit."""
+        end = (await self._state_now()).last_seq
+        sent = [commit for commit in commits if commit.sequence <= end]
+        there = await asyncio.gather(*(self._at_now(commit.sequence) for commit in sent))
+        for commit, found in zip(sent, there, strict=True):
+            if found is None or found.message_id != commit.message_id:
+                what = f"commit {commit.sequence} is somebody else's: the log is not a continuation"
+                raise LogError(f"{self.stream}: {what}")
+        try:
+            await self._import_all([commit for commit in commits if commit.sequence > end])
+        except NotLast as error:  # one before it was lost
+            raise Unanswered(str(error)) from error
 
     async def _import(self, commit: Stored) -> None:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}

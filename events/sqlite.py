@@ -94,7 +94,8 @@ class SqliteLog:
             expected = self._end() + 1
             for commit in commits:
                 if commit.sequence != expected and expected > 1:
-                    raise LogError(f"{self.path}: commit {commit.sequence} does not continue it; expected {expected}")
+                    what = f"commit {commit.sequence} does not continue it; expected {expected}"
+                    raise LogError(f"{self.path}: {what}, unless another process writes it, too")
                 cursor.execute(_INSERT, _row(commit))
                 expected = commit.sequence + 1
         self._appended.set()
@@ -123,7 +124,9 @@ class SqliteLog:
         while place < stop:
             batch = self._batch(place, stop)
             if not batch:
-                return
+                if place == after and self._first() > stop:
+                    return  # all that was asked for was purged
+                raise LogError(f"{self.path}: commits are missing between {place + 1} and {stop}")
             place = batch[-1].sequence
             yield batch
 
@@ -299,11 +302,33 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
     if new and (cluster is None or not subjects.valid_cluster(cluster)):
         raise LogError(f"{path}: a new log needs its cluster's name: letters, digits, '-' and '_', not {cluster!r}")
     _check_place(path, new)
-    mode = "rwc" if new else "rw" if os.access(path, os.W_OK) else "ro&immutable=1"
     try:
-        return sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_S, isolation_level=None)
+        if new or os.access(path, os.W_OK):
+            return _connect(path, "rwc" if new else "rw")
+        return _open_to_read(path)
     except (sqlite3.Error, OSError, RuntimeError) as error:  # the latter two of a link to itself
         raise LogError(f"{path}: {error}") from error
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    """What may not be written. The last commits may be in a WAL beside it, to which somebody may be writing; without one,
+    SQLite would have to make it. Raises sqlite3.Error, OSError, LogError."""
+    wal = path.resolve().with_name(f"{path.resolve().name}-wal")
+    if wal.exists():
+        connection = _connect(path, "ro")
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if wal.stat().st_size:
+                told = f"its last commits are in {wal}, which SQLite cannot read without writing: {error}"
+                raise LogError(f"{path}: {told}; expected permission to write, or a copy of both") from error
+    return _connect(path, "ro&immutable=1")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_S, isolation_level=None)
 
 
 def _check_place(path: Path, new: bool) -> None:

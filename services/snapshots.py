@@ -50,6 +50,7 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
         raise LogError("the log is empty: there is no state to keep")
     if started.base is not None and started.base.sequence == sequence:
         return started.base
+    await _drop_old(log, confirmed)  # what attempts left that ended before they came to the end of this
     data, digest = await asyncio.to_thread(form.pack, started.state)
     del started  # room for the one that is read back
     of = await commit_at(log, sequence)
@@ -157,17 +158,22 @@ class SnapshotKeeper:
     async def _run_child(self) -> bytes:
         """The last line that it says. It ends with this task."""
         child = await asyncio.create_subprocess_exec(
-            *COMMAND, env=self._environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+            *COMMAND,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         try:
-            said, _ = await child.communicate()
+            said, complaint = await child.communicate()
         finally:
             if child.returncode is None:
                 with suppress(ProcessLookupError):
                     child.kill()
                 await child.wait()
         if child.returncode:
-            raise ChildFailed(f"{' '.join(COMMAND[1:])} ended with {child.returncode}")
+            told = complaint.rstrip().rpartition(b"\n")[2].decode(errors="replace")
+            raise ChildFailed(f"{' '.join(COMMAND[1:])} ended with {child.returncode}: {told}")
         return said.rstrip().rpartition(b"\n")[2]
 
 

@@ -63,6 +63,8 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
         if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
             with suppress(_Denied):
                 return Start(state, kept, await fold(log, state, place, of=kept))
+    if place < first - 1:
+        raise NoStart(f"the log begins at {first}: of the state at {place} nothing is left")
     if first > 1:
         raise NoStart(f"the log begins at {first}, and no snapshot from there to {place} can be used")
     state = form.empty()

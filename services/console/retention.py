@@ -123,7 +123,7 @@ async def _by_age(log: EventLog, bound: _Bound, before_ns: int, days: int) -> _B
             for stored in batch:
                 header = envelope.header_of(stored)
                 if header is not None and header.time_ns >= before_ns:
-                    return _Bound(old, f"commit {stored.sequence} is younger than {days} days")
+                    return _Bound(old, f"commit {stored.sequence} is younger than {days} day{'s' * (days > 1)}")
                 old = stored.sequence
     return bound
 

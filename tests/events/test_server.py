@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,10 @@ LOOPBACK = "0100007F"
 
 def listening(pid: int) -> set[tuple[str, int]]:
     """(address, port) of each socket on which the process takes connections."""
-    targets = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    targets = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it closes files meanwhile
+            targets.append(os.readlink(link))
     inodes = {target[8:-1] for target in targets if target.startswith("socket:[")}
     tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table]

@@ -208,7 +208,7 @@ async def test_every_place_that_is_left_has_its_state(world: World) -> None:
 async def test_a_place_that_was_purged_says_so_and_what_is_left(world: World) -> None:
     at = len(world.log.commits) // 2
     log = await purged(world.log.commits, at)
-    with pytest.raises(BadPlace, match=f"--at 3: the log begins at {at + 1}, .*; the first place that is left is {at}"):
+    with pytest.raises(BadPlace, match=f"--at 3: the log begins at {at + 1}: .*; the first place that is left is {at}"):
         await replay(log, "3")
     with pytest.raises(BadPlace, match=f"the log ends at {len(world.log.commits)}"):
         await replay(log, "99999")

@@ -75,6 +75,23 @@ async def test_the_last_few_stay(log: EventLog, commits: list[Stored]) -> None:
     assert await log.snapshots.listed() == taken[::-1][:KEPT]
 
 
+async def test_attempts_that_end_before_they_clear_up_leave_no_more_and_more(
+    log: EventLog, commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: each left a whole one, and when that had filled the storage no other could clear up."""
+
+    async def dies(*_: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(snapshots, "restored", dies)
+    for count in range(1, len(commits) + 1):
+        await put_commits(log, commits[count - 1 : count])
+        with pytest.raises(SystemExit):
+            await take(log)
+        assert len(await log.snapshots.listed()) <= snapshots.KEPT + 1
+    assert len(await log.snapshots.listed()) > 1
+
+
 async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored]) -> None:
     log = MemoryLog("test")
     await grow(log, commits, 20)
@@ -210,6 +227,7 @@ async def test_a_binder_that_takes_over_counts_from_the_last_snapshot_that_the_l
     ("script", "told"),
     [
         ("raise SystemExit(2)", "ended with 2"),
+        ("raise SystemExit('error: no room')", "ended with 1: error: no room"),
         ("print('no json')", "no snapshot was taken"),
         ("print('{\"sequence\": 1}')", "no snapshot was taken"),
         ("", "no snapshot was taken"),
