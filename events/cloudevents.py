@@ -14,18 +14,20 @@ import difflib
 import hashlib
 import re
 from typing import Any, get_args
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from events import Event
-from events.subjects import valid_cluster
+from events.subjects import FEDERATION_ROLES, WRITES, valid_cluster
 from events.wire import UNDECODABLE
 
 CONTENT_TYPE = "application/cloudevents+json"
 TYPE_PREFIX = "dev.muster."
-EVENT_TYPES = tuple(kind.__name__ for kind in get_args(Event))
+_OF_A_CLUSTER = frozenset[type]().union(*(kinds for role, kinds in WRITES.items() if role not in FEDERATION_ROLES))
+EVENT_TYPES = tuple(kind.__name__ for kind in get_args(Event) if kind in _OF_A_CLUSTER)
+"""A federation has no feed."""
 NOTHING = "-"
 """The token of an empty name; a name that is a single hyphen is ``%2D``."""
 MAX_TOKEN = 253 * 3
@@ -40,7 +42,8 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """Place in the log: ``sequence.index``; behind it ``.part`` where one event of the log tells of several groups."""
     source: str
-    """``muster/<cluster>``. Source and id together name the event for ever: a repeated pair is a duplicate."""
+    """``muster/<cluster>``. Source and id together name the event for as long as the cluster has this log: a repeated
+    pair is a duplicate."""
     type: str
     """``dev.muster.<EventType>``."""
     subject: str | UnsetType = UNSET
@@ -134,7 +137,7 @@ def pattern_subject(cluster: str, pattern: str) -> str:
             raise PatternError(f"pattern {pattern!r}: '>' stands for all that follows and must be last")
         if part not in ("*", ">") and not re.fullmatch(r"(?:[A-Za-z0-9_~-]|%[0-9A-F]{2})+", part):
             raise PatternError(
-                f"pattern {pattern!r}: {part!r} is neither '*' nor '>' nor an escaped name; try {token(part)!r}"
+                f"pattern {pattern!r}: {part!r} is neither '*' nor '>' nor an escaped name; try {token(unquote(part))!r}"
             )
     if tokens[0] not in ("*", ">", *EVENT_TYPES):
         near = difflib.get_close_matches(tokens[0], EVENT_TYPES, n=1)

@@ -37,6 +37,8 @@ MAX_BYTES = 1 << 30
 WINDOW = 512
 """Messages in flight."""
 ANSWER_WITHIN_S = 10.0
+LEAST_WINDOW_NS = 100_000_000
+"""Of JetStream's deduplication. It would say of what somebody deleted that it is there."""
 
 
 class Interrupted(LogError):
@@ -114,13 +116,24 @@ class Feed:
                     raise Interrupted(f"{self.stream}: {answer}") from answer
                 if isinstance(answer, BaseException):
                     raise answer
+            if answers[-1] != self.sequence + len(window):
+                raise Interrupted(f"{self.stream}: what was published is said to be at {answers[-1]}")
             done += len(window)
             self.sequence += len(window)
             self._empty = False
 
-    async def _publish(self, message: FeedMessage, expected: int) -> None:
+    async def _publish(self, message: FeedMessage, expected: int) -> int:
         headers = {MESSAGE_ID: message.id, "content-type": CONTENT_TYPE, EXPECTED_LAST: str(expected)}
-        await self.connection.ask(message.subject, message.body, headers, ANSWER_WITHIN_S)
+        return await self.connection.publish(message.subject, message.body, headers, ANSWER_WITHIN_S)
+
+    async def reconnected(self) -> None:
+        """Until its connection was made anew: a server that lost power may lack what it had acknowledged."""
+        anew = asyncio.Event()
+        self.connection.wake.add(anew)
+        try:
+            await anew.wait()
+        finally:
+            self.connection.wake.discard(anew)
 
     async def bounds(self) -> tuple[int, int]:
         """The stream's own: age in seconds, bytes."""
@@ -131,7 +144,11 @@ class Feed:
         await self.connection.close()
 
     async def _keep_stream(self, max_age_s: int, max_bytes: int, replicas: int) -> None:
-        bounds = {"max_age": max_age_s * 1_000_000_000, "max_bytes": max_bytes}
+        bounds = {
+            "max_age": max_age_s * 1_000_000_000,
+            "max_bytes": max_bytes,
+            "duplicate_window": LEAST_WINDOW_NS,
+        }
         config: dict[str, Any] = {
             "name": self.stream,
             "subjects": [f"muster-feed.{self.cluster}.>"],
@@ -152,6 +169,8 @@ class Feed:
                 raise
             await patiently(self.connection.create_stream, config)
             found = (await self._info()).config  # another feed may have been first
+        if config["subjects"][0] not in (found.get("subjects") or ()):  # a mirror has none
+            raise LogError(f"{self.stream}: expected a stream of {config['subjects']}, found {found.get('subjects')}")
         if any(found.get(name) != bound for name, bound in bounds.items()):
             await self._api(f"STREAM.UPDATE.{self.stream}", {**found, **bounds})
 

@@ -64,6 +64,12 @@ def may_write(role: str, event: Event) -> bool:
     return type(event) in WRITES.get(role, frozenset())
 
 
+KEPT_BACK = ("feed-", "leases-")
+
+
 def valid_cluster(name: str) -> bool:
-    """A cluster's name is one subject token: letters, digits, '-' and '_', at most 64."""
+    """A cluster's name is one subject token: letters, digits, '-' and '_', at most 64. With one of `KEPT_BACK` before it
+    its log's stream would be called like another one of another cluster."""
+    if name.startswith(KEPT_BACK):
+        return False
     return 0 < len(name) <= 64 and all(c.isalnum() or c in "-_" for c in name) and name.isascii()

@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from events.homes import split, without_credentials
 from events.log import LogError
+from events.subjects import KEPT_BACK
 
 PREFIX = "MUSTER_"
 FLAGS = {"nats_url": "--nats", "clusters_file": "--clusters", "body_keys_file": "--keys"}
@@ -27,10 +28,15 @@ FILES = ("_file", "kubeconfig")
 """How settings end that name a file, whose name need not be UTF-8."""
 
 Text = Annotated[str, Meta(min_length=1)]
-Cluster = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
+Cluster = Annotated[str, Meta(pattern=rf"^(?!{'|'.join(KEPT_BACK)})[A-Za-z0-9_-]{{1,64}}\Z")]
 Concurrency = Annotated[int, Meta(ge=1, le=4096)]
 Subject = Annotated[str, Meta(pattern=r"^([^\s.*>]+(\.[^\s.*>]+)*)?\Z")]
-PATTERNS = {Cluster: "letters, digits, '-' and '_', at most 64", Subject: "a subject of NATS without wildcards"}
+PATTERNS = {
+    Name: "letters, digits, '-' and '_', at most 64",
+    Cluster: f"letters, digits, '-' and '_', at most 64, without {' or '.join(KEPT_BACK)} in front",
+    Subject: "a subject of NATS without wildcards",
+}
 MOST_INTEGER = (1 << 63) - 1
 PerSecond = Annotated[float, Meta(gt=0, le=100_000)]
 
@@ -62,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Replicas of the streams that this process makes; more than one needs a NATS cluster."""
     cluster: Cluster = "default"
     """The name of the cluster in the log: letters, digits, '-' and '_'."""
-    shard: Cluster = "0"
+    shard: Name = "0"
     """The planner's shard; auto: the first of 0 … 63 that is free."""
     kubeconfig: str = ""
     """Path; empty: ``$KUBECONFIG``, else the pod's service account, else ``~/.kube/config``."""

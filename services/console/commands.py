@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -52,6 +53,14 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
     """What Ctrl-C stops before it has begun is closed: Python would warn of it."""
     with contextlib.closing(work):
         return asyncio.run(work)
+
+
+def end_when_told() -> None:
+    """By SIGTERM as by Ctrl-C: what is at a server, or beside a file, is given back."""
+    task = asyncio.current_task()
+    assert task is not None
+    with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):  # in a thread, or on Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 async def _with_log(location: str | None, cluster: str | None, work: Any) -> Any:
@@ -306,13 +315,14 @@ def status(location: str | None, cluster: str | None, *, watch: bool = False, as
         return await (await looking.Observer.of(log)).status(log.cluster)
 
     async def again(log: EventLog) -> None:
+        end_when_told()
         with contextlib.nullcontext(show.json_line) if as_json else looking.shown() as tell:
             async with contextlib.aclosing(looking.watch(log)) as looks:
                 async for found in looks:
                     tell(found)
 
     if watch:
-        with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError, BrokenPipeError):
             run(_with_log(location, cluster, again))
         return 0
     found = run(_with_log(location, cluster, once))
@@ -342,6 +352,7 @@ def subscribe(
     async def work() -> None:
         from events.subscription import subscribe as messages
 
+        end_when_told()
         chosen = settings.read({"nats_url": nats, "cluster": cluster})
         servers, _ = split(chosen.nats_url)
         found = messages(servers, chosen.cluster, pattern, durable, history=history, **chosen.nats_options())
@@ -355,6 +366,6 @@ def subscribe(
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
 
-    with told_errors(PatternError), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+    with told_errors(PatternError), contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError, BrokenPipeError):
         finish(work())
     return 0

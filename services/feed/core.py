@@ -114,9 +114,10 @@ def _parts(event: Event) -> Iterator[tuple[int, Named, Event]]:
 
 
 def _group(key: str) -> Named:
-    """A group's key is ``namespace/gang``, or ``pod/namespace/name`` for a pod without a gang."""
+    """A group's key is ``namespace/gang``, with ``@`` and its dialect's name space behind it where that has one of its
+    own, or ``pod/namespace/name`` for a pod without a gang."""
     *_, namespace, name = ("", *key.split("/"))
-    return namespace, name
+    return namespace, name.partition("@")[0]
 
 
 def _address(kind: type) -> Callable[[Any], Named]:

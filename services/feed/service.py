@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing
+from functools import partial
+from itertools import dropwhile
+from typing import Any
 
 from events.cloudevents import FeedMessage
 from events.envelope import Stored
@@ -20,8 +23,9 @@ from services import telemetry
 from services.feed import core
 from services.settings import Settings
 
-PAUSE_S = 0.5
-"""After an interruption; another feed of the same cluster would interrupt for ever."""
+PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
+"""After an interruption; another feed of the same cluster would interrupt for ever, and so would a stream that takes
+nothing."""
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +48,28 @@ async def serve(events: EventLog, settings: Settings) -> None:
 
 async def run(events: EventLog, feed: Feed, *, max_age_s: int, clock_ns: Callable[[], int] = time.time_ns) -> None:
     """Publishes for ever. Raises LogError, and MalformedCommit for a writer's commit that this version cannot read."""
+    pause_s, reached = PAUSE_S, -1
     while True:
         try:
-            await _publish(events, feed, max_age_s, clock_ns)
+            await _until_reconnected(feed, _publish(events, feed, max_age_s, clock_ns))
         except Interrupted as interruption:
-            log.warning("interrupted", extra={"reason": str(interruption)})
-            await asyncio.sleep(PAUSE_S)
+            pause_s = PAUSE_S if feed.sequence > reached else min(2 * pause_s, LONGEST_PAUSE_S)
+            reached = feed.sequence
+            log.warning("interrupted; tried again in %g s", pause_s, extra={"reason": str(interruption)})
+            await asyncio.sleep(pause_s)
+
+
+async def _until_reconnected(feed: Feed, publishing: Coroutine[Any, Any, None]) -> None:
+    """Then where the feed stands is to be asked anew. Raises what `publishing` raises."""
+    tasks = asyncio.create_task(publishing), asyncio.create_task(feed.reconnected())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended, _ = await asyncio.gather(*tasks, return_exceptions=True)
+    if isinstance(ended, Exception):
+        raise ended
 
 
 async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Callable[[], int]) -> None:
@@ -65,7 +85,10 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
     log.info("publishing", extra={"after": last.id if last is not None else "all that is too old"})
     async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            await _publish_batch(feed, (stored for stored in batch if _belongs(stored, oldest_ns)), after)
+            kept = batch if oldest_ns is None else list(dropwhile(partial(_is_older, oldest_ns), batch))
+            if kept:
+                oldest_ns = None  # all that follows belongs to it, whatever its writer's clock says
+            await _publish_batch(feed, filter(_belongs, kept), after)
             telemetry.FEED_PLACE.set(batch[-1].sequence)
 
 
@@ -129,10 +152,14 @@ def _place(feed: Feed, last: FeedMessage) -> tuple[core.Place, str]:
         raise LogError(f"{feed.stream}: its last message: {error}: somebody else publishes here") from error
 
 
-def _belongs(stored: Stored, oldest_ns: int | None) -> bool:
-    """Whether this commit is a writer's and, where that matters, young enough."""
+def _is_older(oldest_ns: int, stored: Stored) -> bool:
+    return core.is_foreign(stored) or core.appended_ns(stored) < oldest_ns
+
+
+def _belongs(stored: Stored) -> bool:
+    """Whether this commit is a writer's."""
     if core.is_foreign(stored):
         log.warning("set aside", extra={"place": stored.sequence, "subject": stored.subject})
         telemetry.SET_ASIDE.add(1)
         return False
-    return oldest_ns is None or core.appended_ns(stored) >= oldest_ns
+    return True

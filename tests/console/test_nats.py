@@ -67,13 +67,15 @@ async def _publish(url: str, log: Path) -> None:
 
 
 def test_subscribe_prints_cloud_events(log: Path, nats: str) -> None:
+    """Told to end it gives back what it has in hand. As it was: by Ctrl-C alone, else its successor waited for 30 s."""
     asyncio.run(_publish(nats, log))
     command = [sys.executable, "-m", "services", "subscribe", "PodBound.default.*", "--nats", nats]
-    command += ["--cluster", "simulated", "--json"]
+    command += ["--cluster", "simulated", "--json", "--durable", "told-to-end"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as subscriber:
         assert subscriber.stdout is not None
         message = json.loads(subscriber.stdout.readline())
         subscriber.terminate()
+    assert subscriber.returncode == 0
     assert message["type"].endswith("PodBound")
     assert message["subject"] == "default/a"
     assert message["data"]["node"] == "n1"

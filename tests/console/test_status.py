@@ -310,4 +310,6 @@ def test_watching_as_json_is_one_object_a_line(log: Path) -> None:
         assert watching.stdout is not None
         lines = [json.loads(watching.stdout.readline()) for _ in range(2)]
         watching.terminate()
+    assert watching.returncode == 0
+    assert not [*log.parent.glob(f"{log.name}-*")], "nothing is left beside the file"
     assert lines[0]["end"] == lines[1]["end"] > 0

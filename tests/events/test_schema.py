@@ -65,7 +65,7 @@ def test_arrays_on_the_wire_name_their_items(asyncapi: schema.Schema) -> None:
 
 def test_the_asyncapi_document_has_a_channel_and_a_message_for_every_event() -> None:
     document = yaml.safe_load((schema.DIRECTORY / schema.ASYNCAPI).read_text(encoding="utf-8"))
-    names = [kind.__name__ for kind in KINDS]
+    names = [kind.__name__ for kind in KINDS if kind.__name__ in cloudevents.EVENT_TYPES]
     assert document["asyncapi"] == "3.0.0"
     assert list(document["channels"]) == list(document["components"]["messages"]) == names
     assert document["channels"]["GangPlaced"]["address"] == "muster-feed.{cluster}.GangPlaced.{namespace}.{name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,8 +13,9 @@ import pytest
 
 from events import Event, GangPermitted, GroupsRefused, Ticked, permissions
 from events.cloudevents import FeedMessage
+from events.connection import Connection
 from events.envelope import MalformedCommit
-from events.feed import Feed, Interrupted
+from events.feed import LEAST_WINDOW_NS, Feed, Interrupted
 from events.jetstream import JetStreamLog
 from events.log import EventLog, LogError
 from events.memory import MemoryLog
@@ -22,6 +24,7 @@ from events.subscription import subscribe
 from services.feed import core, service
 from tests.events.samples import sample
 from tests.feed.commits import TIME_NS, append, header
+from tests.waiting import until
 
 DAY_S = 24 * 3600
 KEEP_ALL_S = 100 * 365 * DAY_S
@@ -305,8 +308,103 @@ async def test_a_feed_goes_on_behind_a_message_that_somebody_deleted(server: Emb
     await feed.close()
 
 
+@pytest.mark.parametrize("purged", ["all", "the last"])
+async def test_a_feed_publishes_again_what_somebody_deleted(server: EmbeddedServer, cluster: str, purged: str) -> None:
+    """As it was: JetStream took it for repeated, for two minutes, and the feed was interrupted twice a second."""
+    log = MemoryLog(cluster)
+    await fill(log, commits=2)
+    async with feeding(log, server.url):
+        await take(server.url, cluster, 6)
+    feed = await Feed.open(server.url, cluster)
+    if purged == "all":
+        await feed.connection.ask(f"$JS.API.STREAM.PURGE.{feed.stream}")
+    else:
+        await feed.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{feed.stream}", {"seq": 6})
+    await feed.close()
+    await asyncio.sleep(LEAST_WINDOW_NS / 1e9)
+    async with feeding(log, server.url):
+        assert await take(server.url, cluster, 6) == await expected(log)
+    assert await kept(server.url, cluster) == (12 if purged == "all" else 7)
+
+
+async def test_what_is_taken_for_repeated_interrupts(server: EmbeddedServer, cluster: str) -> None:
+    """It is somewhere else, or nowhere: somebody has just deleted it."""
+    feed = await Feed.open(server.url, cluster)
+    found = (await feed._info()).config
+    await feed.connection.ask(f"$JS.API.STREAM.UPDATE.{feed.stream}", {**found, "duplicate_window": 60 * 10**9})
+    told = [FeedMessage(id="1.0", subject=f"muster-feed.{cluster}.PodBound.a.b", body=b"{}")]
+    await feed.position()
+    await feed.publish(told)
+    await feed.connection.ask(f"$JS.API.STREAM.PURGE.{feed.stream}")
+    await feed.position()
+    with pytest.raises(Interrupted, match="what was published is said to be at 1"):
+        await feed.publish(told)
+    await feed.close()
+
+
+async def test_a_stream_of_somebody_elses_is_left_alone(server: EmbeddedServer, cluster: str) -> None:
+    """As it was: its age and its size were bounded, be it a log that forgets nothing."""
+    connection = await Connection(server.url).connect()
+    stream = {"name": f"muster-feed-{cluster}", "subjects": [f"theirs.{cluster}"]}
+    await connection.create_stream(stream)
+    with pytest.raises(LogError, match=f"expected a stream of .'muster-feed.{cluster}.>'., found .'theirs.{cluster}'."):
+        await Feed.open(server.url, cluster)
+    info = json.loads(await connection.ask(f"$JS.API.STREAM.INFO.{stream['name']}"))
+    assert info["config"]["max_age"] == 0
+    await connection.close()
+
+
+async def test_what_a_power_failure_took_is_published_again(own_server: EmbeddedServer, cluster: str) -> None:
+    """At once. As it was: behind the next commit, for which a quiet cluster waits long."""
+    log = MemoryLog(cluster)
+    await fill(log, commits=2)
+    async with feeding(log, own_server.url):
+        await take(own_server.url, cluster, 6)
+        feed = await Feed.open(own_server.url, cluster)
+        for sequence in (5, 6):
+            await feed.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{feed.stream}", {"seq": sequence})
+        await feed.close()
+        own_server.kill()
+        own_server.start()
+        assert await take(own_server.url, cluster, 6) == await expected(log)
+
+
+async def test_a_stream_that_takes_nothing_is_asked_ever_more_seldom(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "PAUSE_S", 0.01)
+    monkeypatch.setattr(service, "LONGEST_PAUSE_S", 0.04)
+    log = MemoryLog(cluster)
+    await fill(log, commits=1)
+    feed = await Feed.open(server.url, cluster)
+    found = (await feed._info()).config
+    await feed.connection.ask(f"$JS.API.STREAM.UPDATE.{feed.stream}", {**found, "max_msg_size": 10})
+    await feed.close()
+    async with feeding(log, server.url):
+        await until(lambda: caplog.text.count("interrupted; tried again in 0.04 s") > 1, "the longest pause")
+        told = [record.getMessage() for record in caplog.records if "interrupted" in record.getMessage()]
+        assert told[:3] == [f"interrupted; tried again in {pause_s} s" for pause_s in (0.01, 0.02, 0.04)]
+
+
+async def test_what_begins_a_feed_is_followed_by_all_that_comes(server: EmbeddedServer, cluster: str) -> None:
+    """As it was: what a writer with a clock that is behind appended was left out, for as long as that process ran."""
+    log = MemoryLog(cluster)
+    now_ns, old_ns = time.time_ns(), time.time_ns() - 2 * DAY_S * 10**9
+    for group, time_ns in (("old", old_ns), ("new", now_ns), ("behind", old_ns), ("newer", now_ns)):
+        await append(log, "binder", [permit(f"a/{group}")], time_ns=time_ns)
+    feed = await Feed.open(server.url, cluster)
+    task = asyncio.create_task(service.run(log, feed, max_age_s=DAY_S))
+    assert [message.id for message in await take(server.url, cluster, 3)] == ["2.0", "3.0", "4.0"]
+    task.cancel()
+    await asyncio.wait({task})
+    await feed.close()
+
+
 async def test_the_bounds_of_a_stream_that_is_there_are_changed(server: EmbeddedServer, cluster: str) -> None:
     await (await Feed.open(server.url, cluster, max_age_s=3600)).close()
+    feed = await Feed.open(server.url, cluster, max_age_s=60)
+    assert (await feed.bounds())[0] == 60, "less than JetStream's deduplication by default"
+    await feed.close()
     feed = await Feed.open(server.url, cluster, max_age_s=7200, max_bytes=1 << 21)
     assert await feed.bounds() == (7200, 1 << 21)
     await feed.close()

@@ -17,7 +17,7 @@ from nats.aio.subscription import Subscription
 
 from events import GangPermitted
 from events.cloudevents import PatternError
-from events.connection import Denied
+from events.connection import Connection, Denied
 from events.feed import Feed
 from events.log import LogError
 from events.memory import MemoryLog
@@ -240,6 +240,36 @@ def test_the_example_says_what_is_wrong(server: EmbeddedServer, tmp_path: Path) 
     assert said[2].endswith("the following arguments are required: URL, CLUSTER")
     assert said[1].startswith("error: ")
     assert "stream not found" in said[1]
+
+
+async def test_the_example_ends_badly_when_nothing_will_come_any_more(
+    server: EmbeddedServer, cluster: str, tmp_path: Path
+) -> None:
+    """Its consumer was deleted, as with its stream. As it was: it stood there, and would have for ever."""
+    log = MemoryLog(cluster)
+    await append(log, "binder", [permit("a/x")])
+    async with feeding(log, server.url):
+        await take(server.url, cluster, 1)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(EXAMPLE), server.url, cluster),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    try:
+        assert process.stdout is not None
+        assert (await process.stdout.readline()).startswith(b"1.0 ")
+        connection = await Connection(server.url).connect()
+        await connection.ask(f"$JS.API.CONSUMER.DELETE.muster-feed-{cluster}.example-subscriber")
+        await connection.close()
+        async with asyncio.timeout(120):
+            _, said = await process.communicate()
+        assert process.returncode == 1
+        assert said.startswith(b"error: ")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def _example(url: str, cluster: str, where: Path, last: str) -> list[str]:

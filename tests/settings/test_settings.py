@@ -12,6 +12,8 @@ import pytest
 
 from services.settings import InvalidSetting, Settings, read
 
+NAME = "letters, digits, '-' and '_', at most 64, without feed- or leases- in front"
+
 
 def test_what_is_not_set_has_its_default() -> None:
     settings = read({}, {})
@@ -58,8 +60,10 @@ def test_lists_are_separated_by_commas() -> None:
         ("MUSTER_BIND_CONCURRENCY", "0", "expected a whole number >= 1, not '0'"),
         ("MUSTER_BIND_CONCURRENCY", "1.5", "expected a whole number, not '1.5'"),
         ("MUSTER_KUBERNETES_EVENTS_PER_SECOND", "-1", "expected a number > 0.0, not '-1'"),
-        ("MUSTER_CLUSTER", "a.b", "expected letters, digits, '-' and '_', at most 64, not 'a.b'"),
-        ("MUSTER_CLUSTER", "prod\n", "expected letters, digits, '-' and '_', at most 64, not 'prod\\n'"),
+        ("MUSTER_CLUSTER", "a.b", f"expected {NAME}, not 'a.b'"),
+        ("MUSTER_CLUSTER", "prod\n", f"expected {NAME}, not 'prod\\n'"),
+        ("MUSTER_CLUSTER", "feed-prod", f"expected {NAME}, not 'feed-prod'"),
+        ("MUSTER_CLUSTER", "leases-prod", f"expected {NAME}, not 'leases-prod'"),
         ("MUSTER_SHARD", "0\n", "expected letters, digits, '-' and '_', at most 64, not '0\\n'"),
         ("MUSTER_LOG_LEVEL", "loud", "expected one of debug, info, warning, error, not 'loud'"),
         ("MUSTER_SCHEDULER_NAMES", "a,,b", "expected some text, not ['a', '', 'b']"),
