@@ -91,7 +91,10 @@ def counts(found: Mapping[str, int]) -> str:
 def report(found: Report) -> None:
     out = console()
     commits = sum(found.causes.values())
-    out.print(f"log of {found.cluster!r}: commits {found.first} to {found.last} ({counts(found.causes)})")
+    held = (
+        f"commits {found.first} to {found.last} ({counts(found.causes)})" if found.last else "none that could be folded"
+    )
+    out.print(f"log of {found.cluster!r}: {held}")
     if found.start:
         out.print(
             f"what stood before was purged: folded from the snapshot of {found.start}, digest {found.start_digest}; "
@@ -110,7 +113,7 @@ def report(found: Report) -> None:
     if found.violation:
         out.print(headed("the state is not sound", "red", f": {found.violation}"), soft_wrap=True)
     if found.unverifiable:
-        why = f": {found.unverifiable} commits; {found.why_unverifiable}"
+        why = f": {found.unverifiable} commit{'s' * (found.unverifiable != 1)}; {found.why_unverifiable}"
         out.print(headed("not verifiable here", "yellow", why))
     if found.verified:
         out.print(headed("verified", "green", ": every decision is reproduced"))

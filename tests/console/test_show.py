@@ -46,6 +46,13 @@ def test_of_a_purged_log_it_is_said_on_what_it_stands(capsys: pytest.CaptureFixt
     assert "folded from the snapshot of 40, digest d1; 3 decisions and outcomes stand on what is gone" in said
 
 
+def test_a_log_of_which_nothing_could_be_folded_has_no_commits_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    show.report(Report(cluster="c", first=90_000, unverifiable=1, why_unverifiable="no snapshot"))
+    said = capsys.readouterr().out
+    assert "log of 'c': none that could be folded" in said
+    assert "not verifiable here: 1 commit; no snapshot" in said
+
+
 def test_retention_names_who_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
     for emptied in ([], ["planner.7"]):
         show.retained(Retained(cluster="c", first=5, last=9, purged=4, emptied=emptied))
