@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from events import Event
-from events.subjects import FEDERATION_ROLES, WRITES, valid_cluster
+from events.subjects import EXPECTED_CLUSTER, FEDERATION_ROLES, WRITES, valid_cluster
 from events.wire import UNDECODABLE
 
 CONTENT_TYPE = "application/cloudevents+json"
@@ -125,7 +125,7 @@ def pattern_subject(cluster: str, pattern: str) -> str:
     Raises PatternError.
     """
     if not valid_cluster(cluster):
-        raise PatternError(f"cluster {cluster!r}: expected letters, digits, '-' and '_', at most 64")
+        raise PatternError(f"cluster {cluster!r}: expected {EXPECTED_CLUSTER}")
     tokens = pattern.split(".")
     if len(tokens) > 3:
         raise PatternError(

@@ -32,7 +32,7 @@ async def open_log(
         if not subjects.valid_cluster(named):
             raise LogError(
                 f"{without_credentials(location)}: a log in NATS needs its cluster's name "
-                f"(letters, digits, '-' and '_', at most 64), not {named!r}"
+                f"({subjects.EXPECTED_CLUSTER}), not {named!r}"
             )
         from events.jetstream import JetStreamLog
 

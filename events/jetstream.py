@@ -233,7 +233,7 @@ class JetStreamLog:
         sent = [commit for commit in commits if commit.sequence <= end]
         there = await asyncio.gather(*(self._at_now(commit.sequence) for commit in sent))
         for commit, found in zip(sent, there, strict=True):
-            if found is None or found.message_id != commit.message_id:
+            if found is None or (found.subject, found.message_id) != (commit.subject, commit.message_id):
                 what = f"commit {commit.sequence} is somebody else's: the log is not a continuation"
                 raise LogError(f"{self.stream}: {what}")
         try:

@@ -191,9 +191,11 @@ def account(
     cluster: str, passwords: Mapping[str, str] | None = None, shards: Sequence[str] = (), is_leaf: bool = False
 ) -> str:
     """The cluster's own account, for a server of several. Raises as `configuration`."""
-    for name in (cluster, *shards):
-        if not subjects.valid_cluster(name):
-            raise ValueError(f"cluster or shard {name!r}: expected letters, digits, '-' and '_', at most 64")
+    if not subjects.valid_cluster(cluster):
+        raise ValueError(f"cluster {cluster!r}: expected {subjects.EXPECTED_CLUSTER}")
+    for name in shards:
+        if not subjects.valid_name(name):
+            raise ValueError(f"shard {name!r}: expected {subjects.EXPECTED_NAME}")
     if cluster == subjects.FEDERATION:
         raise ValueError(f"cluster {cluster!r}: expected another name: the federation has this one")
     within = [user for user in users(shards) if user not in (*FEDERATION_USERS, SYSTEM)]
@@ -207,7 +209,7 @@ def federation_account(federation: str, passwords: Mapping[str, str] | None = No
     """The account of a federation's log. Raises ValueError for a leaf that is no cluster's name."""
     for name in leaves:
         if not subjects.valid_cluster(name):
-            raise ValueError(f"leaf {name!r}: expected letters, digits, '-' and '_', at most 64")
+            raise ValueError(f"leaf {name!r}: expected {subjects.EXPECTED_CLUSTER}")
     if len({password_variable(leaf_user(name)) for name in leaves}) < len(leaves):
         raise ValueError(f"leaves {', '.join(leaves)}: expected names that differ in more than case, '-' and '_'")
     listed = [_user(federation, user, passwords, leaves) for user in FEDERATION_USERS]

@@ -178,8 +178,8 @@ class SqliteLog:
         found, version = self._connection.execute("SELECT cluster, format FROM log").fetchone() or ("", 0)
         if version != FORMAT:
             raise LogError(f"{self.path}: a log in format {version}; this version reads format {FORMAT}")
-        if type(found) is not str or not subjects.valid_cluster(found):
-            raise LogError(f"{self.path}: the log of a cluster {found!r}; expected letters, digits, '-' and '_'")
+        if type(found) is not str or not subjects.valid_name(found):  # an older file's may be kept back since
+            raise LogError(f"{self.path}: the log of a cluster {found!r}; expected {subjects.EXPECTED_NAME}")
         if cluster is not None and cluster != found:
             raise LogError(f"{self.path}: the log of cluster {found!r}, not of {cluster!r}")
         return found
@@ -300,7 +300,7 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
         what = "an empty file" if path.is_file() else "no such log"
         raise LogError(f"{path}: {what}; expected an SQLite file that `muster export` wrote")
     if new and (cluster is None or not subjects.valid_cluster(cluster)):
-        raise LogError(f"{path}: a new log needs its cluster's name: letters, digits, '-' and '_', not {cluster!r}")
+        raise LogError(f"{path}: a new log needs its cluster's name: {subjects.EXPECTED_CLUSTER}; not {cluster!r}")
     _check_place(path, new)
     try:
         if new or os.access(path, os.W_OK):
@@ -321,7 +321,9 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
             return connection
         except sqlite3.OperationalError as error:
             connection.close()
-            if wal.stat().st_size:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise Unavailable(f"{path}: {error}") from error
+            if wal.exists() and wal.stat().st_size:
                 told = f"its last commits are in {wal}, which SQLite cannot read without writing: {error}"
                 raise LogError(f"{path}: {told}; expected permission to write, or a copy of both") from error
     return _connect(path, "ro&immutable=1")

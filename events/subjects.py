@@ -65,11 +65,15 @@ def may_write(role: str, event: Event) -> bool:
 
 
 KEPT_BACK = ("feed-", "leases-")
+EXPECTED_NAME = "letters, digits, '-' and '_', at most 64"
+EXPECTED_CLUSTER = f"{EXPECTED_NAME}, without {' or '.join(KEPT_BACK)} in front"
 
 
 def valid_cluster(name: str) -> bool:
-    """A cluster's name is one subject token: letters, digits, '-' and '_', at most 64. With one of `KEPT_BACK` before it
-    its log's stream would be called like another one of another cluster."""
-    if name.startswith(KEPT_BACK):
-        return False
+    """With one of `KEPT_BACK` before it a log's stream would be called like another one of another cluster."""
+    return valid_name(name) and not name.startswith(KEPT_BACK)
+
+
+def valid_name(name: str) -> bool:
+    """A cluster's or a shard's: one token of a subject."""
     return 0 < len(name) <= 64 and all(c.isalnum() or c in "-_" for c in name) and name.isascii()

@@ -16,8 +16,9 @@ from collections import Counter
 import nats
 import nats.errors
 from nats.js.api import ConsumerConfig
+from nats.js.errors import ServiceUnavailableError
 
-DURABLE = "example-subscriber"
+DURABLE = "example-of-gangs"
 
 
 async def main(url: str, cluster: str, inbox_prefix: str) -> None:
@@ -35,6 +36,10 @@ async def main(url: str, cluster: str, inbox_prefix: str) -> None:
             (message,) = await feed.fetch(1, timeout=5)
         except nats.errors.TimeoutError:
             continue  # nothing happened, or NATS is away
+        except ServiceUnavailableError:
+            await feed.consumer_info()  # raises NotFoundError where nothing will come any more
+            await asyncio.sleep(1)
+            continue  # its server is away, and another one is chosen
         event = json.loads(message.data)  # a CloudEvent: attributes, and the event itself as `data`
         nodes: Counter[str] = Counter()  # a node may be named more than once
         for node, pods in event["data"]["bindings"]:

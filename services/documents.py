@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 28
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
 _MERGE, _STRING, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value"))
-_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 """Where a document starts: nothing else may stand so at the beginning of a line."""
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 """What stands in front of a start, and belongs to it."""

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from events.homes import split, without_credentials
 from events.log import LogError
-from events.subjects import KEPT_BACK
+from events.subjects import EXPECTED_CLUSTER, EXPECTED_NAME, KEPT_BACK
 
 PREFIX = "MUSTER_"
 FLAGS = {"nats_url": "--nats", "clusters_file": "--clusters", "body_keys_file": "--keys"}
@@ -33,8 +33,8 @@ Cluster = Annotated[str, Meta(pattern=rf"^(?!{'|'.join(KEPT_BACK)})[A-Za-z0-9_-]
 Concurrency = Annotated[int, Meta(ge=1, le=4096)]
 Subject = Annotated[str, Meta(pattern=r"^([^\s.*>]+(\.[^\s.*>]+)*)?\Z")]
 PATTERNS = {
-    Name: "letters, digits, '-' and '_', at most 64",
-    Cluster: f"letters, digits, '-' and '_', at most 64, without {' or '.join(KEPT_BACK)} in front",
+    Name: EXPECTED_NAME,
+    Cluster: EXPECTED_CLUSTER,
     Subject: "a subject of NATS without wildcards",
 }
 MOST_INTEGER = (1 << 63) - 1
@@ -194,8 +194,9 @@ def _convert(field: msgspec.structs.FieldInfo, origin: str, value: Any) -> Any:
         parts = value.split(",") if isinstance(value, str) else value
         value = [part.strip() if isinstance(part, str) else part for part in parts]
     try:
-        if isinstance(value, str) and not field.name.endswith(FILES):
-            value.encode()
+        if not field.name.endswith(FILES):
+            for part in value if isinstance(value, list) else [value]:
+                str(part).encode()
         return msgspec.convert(value, kind, strict=False)
     except UnicodeEncodeError as error:
         raise InvalidSetting(f"{origin}: expected text in UTF-8, not {_shown(field, value)}") from error
@@ -205,6 +206,8 @@ def _convert(field: msgspec.structs.FieldInfo, origin: str, value: Any) -> Any:
 
 
 def _shown(field: msgspec.structs.FieldInfo, value: Any) -> str:
+    if field.name == "nats_url":
+        value = without_credentials(str(value))
     return "***" if field.name in SECRET else repr(value)
 
 

@@ -164,17 +164,30 @@ class SnapshotKeeper:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+        assert child.stdout is not None
+        assert child.stderr is not None
         try:
-            said, complaint = await child.communicate()
+            said, _ = await asyncio.gather(child.stdout.read(), _tell(child.stderr))
+            await child.wait()
         finally:
             if child.returncode is None:
                 with suppress(ProcessLookupError):
                     child.kill()
                 await child.wait()
         if child.returncode:
-            told = complaint.rstrip().rpartition(b"\n")[2].decode(errors="replace")
-            raise ChildFailed(f"{' '.join(COMMAND[1:])} ended with {child.returncode}: {told}")
+            raise ChildFailed(f"{' '.join(COMMAND[1:])} ended with {child.returncode}")
         return said.rstrip().rpartition(b"\n")[2]
+
+
+async def _tell(complaints: asyncio.StreamReader) -> None:
+    """In lines of this process's log."""
+    rest = b""
+    while more := await complaints.read(1 << 16):
+        *lines, rest = (rest + more).split(b"\n")
+        for line in lines:
+            logger.warning("muster snapshot: %s", line.decode(errors="replace"))
+    if rest:
+        logger.warning("muster snapshot: %s", rest.decode(errors="replace"))
 
 
 class ChildFailed(Exception):

@@ -191,7 +191,8 @@ class Binding:
         if permitted is None:
             pods = self._state.pods
             first = not any(pods[uid].node for uid in members(self._state, group))
-            permitted = _Permitted(group.since, group.created_ns or read_ns, now_ns, first)
+            created_ns = min(group.created_ns or read_ns, read_ns)  # the API server's clock is another
+            permitted = _Permitted(group.since, created_ns, now_ns, first)
             self._permitted[key] = permitted
         permitted.unsettled += len(uids)
         self._unsettled.update(dict.fromkeys(uids, key))
@@ -214,5 +215,4 @@ class Binding:
         del self._permitted[key]
         telemetry.gang_span("bind", key, gang.first_place, gang.permitted_ns, now_ns, pods=gang.bound)
         if gang.first and gang.bound:
-            created_ns = min(gang.created_ns, gang.permitted_ns)  # by another clock
-            telemetry.gang_span("gang", key, gang.first_place, created_ns, now_ns, root=True, pods=gang.bound)
+            telemetry.gang_span("gang", key, gang.first_place, gang.created_ns, now_ns, root=True, pods=gang.bound)

@@ -55,12 +55,23 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
 
 
+GIVE_BACK_S = 5.0
+"""How long what was told to end may take."""
+
+
 def end_when_told() -> None:
-    """By SIGTERM as by Ctrl-C: what is at a server, or beside a file, is given back."""
+    """By SIGTERM as by Ctrl-C: what is at a server, or beside a file, is given back if somebody reads what is printed."""
     task = asyncio.current_task()
     assert task is not None
-    with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):  # in a thread, or on Windows
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+    def end(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, GIVE_BACK_S)  # ends a process that is held up in a write
+        loop.call_soon_threadsafe(task.cancel)
+
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(ValueError):  # in a thread
+        signal.signal(signal.SIGTERM, end)
 
 
 async def _with_log(location: str | None, cluster: str | None, work: Any) -> Any:

@@ -270,7 +270,7 @@ class _Asking:
     async def open(cls, nats: str | None, federation: str) -> _Asking:
         chosen = settings.read({"nats_url": nats})
         if not subjects.valid_cluster(federation):
-            raise Unusable(f"--federation {federation!r}: expected letters, digits, '-' and '_', at most 64")
+            raise Unusable(f"--federation {federation!r}: expected {subjects.EXPECTED_CLUSTER}")
         if chosen.nats_url.endswith(SUFFIX):
             raise Unusable(
                 f"{without_credentials(chosen.nats_url)}: this is asked of a federator: {EXPECTED_URL}; "

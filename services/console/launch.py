@@ -46,8 +46,8 @@ ACCESS_WITHIN_S = 60.0
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
 BUG, USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 1, 2, 3, 4, 5
-"""Exit codes: a bug; a file of settings is wrong; another process took over; the log or the cluster cannot be reached or
-refuses us; the log holds a commit of a known writer that this version cannot read."""
+"""Exit codes: a bug; a setting is wrong; another process took over; the log was lost, or it or the cluster refuses what
+was asked; the log holds a commit of a known writer that this version cannot read."""
 
 
 def serve(role: str, settings: Settings) -> int:
@@ -238,7 +238,7 @@ async def _opened(settings: Settings) -> EventLog:
         except Unavailable as error:
             if not is_server(where):
                 raise
-            logger.warning("%s; tried again, until it answers", error)
+            logger.warning("%s; tried again, until the log can be had", error)
         await asyncio.sleep(AGAIN_S)
 
 
@@ -368,11 +368,12 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
 async def _check_files(role: str, settings: Settings) -> None:
     """They are read again when it is this process's turn, as they may change until then; but a standby that could not
     take over says so now. Raises AccessError, InvalidSetting."""
-    for name in NATS_FILES:
-        if file := getattr(settings, name):
-            _check_readable(f"{PREFIX}{name.upper()}", Path(file))
-    if settings.nats_key_file and not settings.nats_certificate_file:
-        raise InvalidSetting(f"{PREFIX}NATS_KEY_FILE: expected {PREFIX}NATS_CERTIFICATE_FILE beside it")
+    if is_server(settings.nats_url):
+        for name in NATS_FILES:
+            if file := getattr(settings, name):
+                _check_readable(f"{PREFIX}{name.upper()}", Path(file))
+        if settings.nats_key_file and not settings.nats_certificate_file:
+            raise InvalidSetting(f"{PREFIX}NATS_KEY_FILE: expected {PREFIX}NATS_CERTIFICATE_FILE beside it")
     if role == "ingest":
         await _access(settings)
     elif role == FEDERATOR:

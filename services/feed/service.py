@@ -61,15 +61,16 @@ async def run(events: EventLog, feed: Feed, *, max_age_s: int, clock_ns: Callabl
 
 async def _until_reconnected(feed: Feed, publishing: Coroutine[Any, Any, None]) -> None:
     """Then where the feed stands is to be asked anew. Raises what `publishing` raises."""
-    tasks = asyncio.create_task(publishing), asyncio.create_task(feed.reconnected())
+    published, reconnected = asyncio.create_task(publishing), asyncio.create_task(feed.reconnected())
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait({published, reconnected}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        ended, _ = await asyncio.gather(*tasks, return_exceptions=True)
-    if isinstance(ended, Exception):
-        raise ended
+        while left := [task for task in (published, reconnected) if not task.done()]:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=PAUSE_S)  # nats-py swallows a cancellation here and there
+    if published in ended:
+        published.result()
 
 
 async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Callable[[], int]) -> None:

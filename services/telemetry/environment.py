@@ -7,9 +7,11 @@ what may be a secret.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from re import fullmatch
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from requests.utils import requote_uri
 
 SIGNALS = ("TRACES", "METRICS")
 OTLP = "OTEL_EXPORTER_OTLP_"
@@ -23,11 +25,6 @@ Check = tuple[str, Callable[[str], bool]]
 """What is expected, in words, and whether it is there."""
 
 
-def for_both(name: str) -> tuple[str, ...]:
-    """The variable, and those that say it for one signal alone. Logs go to stderr."""
-    return (OTLP + name, *(f"{OTLP}{signal}_{name}" for signal in SIGNALS))
-
-
 def _is_url(text: str) -> bool:
     try:
         url = urlsplit(text)
@@ -37,7 +34,7 @@ def _is_url(text: str) -> bool:
 
 
 def _are_headers(text: str) -> bool:
-    return all(fullmatch(r"\s*[!#-'*+.0-9A-Z^-z|~-]+\s*=.*", part) for part in text.split(",") if part.strip())
+    return all(re.fullmatch(r"\s*[!#-'*+.0-9A-Z^-z|~-]+\s*=.*", part) for part in text.split(",") if part.strip())
 
 
 def _is_number(least: float, most: float, kind: Callable[[str], float]) -> Callable[[str], bool]:
@@ -61,16 +58,19 @@ _RATIO: Check = ("a number from 0 to 1", _is_number(0, 1, float))
 _EXPORTER: Check = ("otlp (over http), console or none", lambda text: text in ("otlp", "console", "none"))
 _SAMPLER: Check = (
     f"one of {', '.join(SAMPLERS)}, each also with parentbased_ before it",
-    lambda text: text.strip().lower().removeprefix("parentbased_") in SAMPLERS,
+    lambda text: text.lower().removeprefix("parentbased_") in SAMPLERS,
 )
-ENDPOINTS, HEADERS = for_both("ENDPOINT"), for_both("HEADERS")
+ENDPOINT, HEADERS = "ENDPOINT", "HEADERS"
+OTLP_CHECKS: Mapping[str, Check] = {
+    ENDPOINT: _URL,
+    HEADERS: _HEADERS,
+    "PROTOCOL": _PROTOCOL,
+    "COMPRESSION": _COMPRESSION,
+    "TIMEOUT": _SECONDS,
+}
+"""Behind `OTLP`, or that and a signal: it counts where that signal goes out so. Logs go to stderr."""
 CHECKS: Mapping[str, Check] = {
     **{f"OTEL_{signal}_EXPORTER": _EXPORTER for signal in SIGNALS},
-    **dict.fromkeys(ENDPOINTS, _URL),
-    **dict.fromkeys(HEADERS, _HEADERS),
-    **dict.fromkeys(for_both("PROTOCOL"), _PROTOCOL),
-    **dict.fromkeys(for_both("COMPRESSION"), _COMPRESSION),
-    **dict.fromkeys(for_both("TIMEOUT"), _SECONDS),
     "OTEL_TRACES_SAMPLER": _SAMPLER,
     "OTEL_TRACES_SAMPLER_ARG": _RATIO,
     "OTEL_METRIC_EXPORT_INTERVAL": _MILLISECONDS,
@@ -80,17 +80,35 @@ CHECKS: Mapping[str, Check] = {
     QUEUE: _SPANS,
     BATCH: _SPANS,
 }
-_SECRET = frozenset({*ENDPOINTS, *HEADERS})
-"""What stands there is not told."""
+_CREDENTIAL = re.compile("auth|key|token|secret|password|cookie", re.IGNORECASE)
+"""In the name of a header: of others, such as a tenant's, the value may be a common word."""
+
+
+def exporter(environment: Mapping[str, str], signal: str) -> str:
+    return environment.get(f"OTEL_{signal}_EXPORTER") or "otlp"
+
+
+def _in_force(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Check, str]]:
+    """(variable, what is behind `OTLP`, what is expected of it, its value)"""
+    for signal in SIGNALS:
+        if exporter(environment, signal) == "otlp":
+            for name, check in OTLP_CHECKS.items():
+                for variable in (f"{OTLP}{signal}_{name}", f"{OTLP}{name}"):
+                    if value := environment.get(variable):
+                        yield variable, name, check, value
+                        break
 
 
 def check(environment: Mapping[str, str]) -> None:
     """Raises ValueError for the first variable that is wrong. An empty one counts as not there."""
-    for name, (expected, holds) in CHECKS.items():
-        value = environment.get(name)
+    for variable, (expected, holds) in CHECKS.items():
+        value = environment.get(variable)
         if value and not holds(value):
-            told = "" if name in _SECRET else f", not {value!r}"
-            raise ValueError(f"{name}: expected {expected}{told}")
+            raise ValueError(f"{variable}: expected {expected}, not {value!r}")
+    for variable, name, (expected, holds), value in _in_force(environment):
+        if not holds(value):
+            told = "" if name in (ENDPOINT, HEADERS) else f", not {value!r}"
+            raise ValueError(f"{variable}: expected {expected}{told}")
     queue, batch = (int(environment.get(name) or default) for name, default in ((QUEUE, QUEUE_SPANS), (BATCH, 1)))
     if batch > queue:
         raise ValueError(f"{BATCH}: expected at most {QUEUE}, {queue}, not {batch}")
@@ -103,11 +121,14 @@ def batch_spans(environment: Mapping[str, str]) -> int:
 
 
 def secrets(environment: Mapping[str, str]) -> Iterator[str]:
-    """What must not be told, whoever tells of an export that failed."""
-    for name in HEADERS:
-        for part in environment.get(name, "").split(","):
-            yield part.partition("=")[2].strip()
-    for name in ENDPOINTS:
-        url = urlsplit(environment.get(name, ""))
-        yield url.query
-        yield url.netloc.rpartition("@")[0]
+    """What must not be told, in each form in which somebody may tell it of an export that failed."""
+    for _, name, _, value in _in_force(environment):
+        if name == HEADERS:
+            for part in value.split(","):
+                header, _, text = part.partition("=")
+                if _CREDENTIAL.search(header):
+                    yield from (text.strip(), unquote(text).strip(), repr(unquote(text).strip())[1:-1])
+        elif name == ENDPOINT:
+            url = urlsplit(value)
+            yield from (url.query, requote_uri(url.query), *(text for _, text in parse_qsl(url.query)))
+            yield from (url.netloc.rpartition("@")[0], url.password or "", unquote(url.password or ""))

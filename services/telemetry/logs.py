@@ -17,19 +17,18 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 _hidden: list[str] = []
-"""What no line shows, as it would stand in one."""
+"""What no line shows."""
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """From here on, in every line of this process. What is shorter than four characters hides nothing."""
-    found = {text for secret in secrets if len(secret) >= SHORTEST for text in (secret, json.dumps(secret)[1:-1])}
-    _hidden[:] = sorted(found, key=len, reverse=True)
+    """From here on, in every text that a call passes. What is shorter than four characters hides nothing."""
+    _hidden[:] = sorted({secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True)
 
 
-def _without_secrets(line: str) -> str:
+def _without_secrets(text: str) -> str:
     for secret in _hidden:
-        line = line.replace(secret, "***")
-    return line
+        text = text.replace(secret, "***")
+    return text
 
 
 def configure(service: str, cluster: str, level: str = "info", style: str = "auto") -> None:
@@ -55,17 +54,16 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             **self._origin,
-            "message": record.getMessage(),
+            "message": _without_secrets(record.getMessage()),
             "logger": record.name,
             **_fields(record),
         }
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = _without_secrets(self.formatException(record.exc_info))
         try:
-            text = msgspec.json.encode(line, enc_hook=str).decode()
+            return msgspec.json.encode(line, enc_hook=str).decode()
         except UnicodeEncodeError:  # a file's name need not be UTF-8
-            text = json.dumps(line, default=str)
-        return _without_secrets(text)
+            return json.dumps(line, default=str)
 
 
 class TextFormatter(logging.Formatter):
@@ -78,9 +76,13 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
-        line = f"{time} {self._service} {record.levelname} {record.getMessage()}{fields}"
-        return _without_secrets(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        line = f"{time} {self._service} {record.levelname} {_without_secrets(record.getMessage())}{fields}"
+        return f"{line}\n{_without_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {
+        name: _without_secrets(value) if isinstance(value, str) else value
+        for name, value in vars(record).items()
+        if name not in _STANDARD
+    }

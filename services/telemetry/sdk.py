@@ -30,7 +30,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags,
 from opentelemetry.trace.propagation import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from services.telemetry.environment import batch_spans
+from services.telemetry.environment import SIGNALS, batch_spans, exporter
 
 SENT_WITHIN_S = 5.0
 """What no collector has taken by then is lost: whoever runs a service does not wait for it, nor does its standby."""
@@ -135,7 +135,7 @@ class Sdk:
 
 def exporters(environment: Mapping[str, str]) -> tuple[list[SpanProcessor], list[MetricReader]]:
     """As OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER say. Raises whatever an exporter of OpenTelemetry's raises."""
-    traces, metrics = (environment.get(f"OTEL_{signal}_EXPORTER") or "otlp" for signal in ("TRACES", "METRICS"))
+    traces, metrics = (exporter(environment, signal) for signal in SIGNALS)
     processors: list[SpanProcessor] = []
     readers: list[MetricReader] = []
     batch = batch_spans(environment)

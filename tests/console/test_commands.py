@@ -318,6 +318,26 @@ def test_a_planner_that_waits_for_nats_ends_when_it_is_told_to() -> None:
     assert b'"error"' not in said
 
 
+def test_who_is_told_to_end_ends_although_nobody_reads_what_it_prints() -> None:
+    program = """
+import asyncio, sys
+from services.console import commands
+commands.GIVE_BACK_S = 0.2
+async def work():
+    commands.end_when_told()
+    print("ready", file=sys.stderr, flush=True)
+    while True:
+        print("x" * 65536, flush=True)
+asyncio.run(work())
+"""
+    held_up = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with held_up:
+        assert held_up.stderr is not None
+        assert held_up.stderr.readline() == b"ready\n"
+        held_up.terminate()
+        assert held_up.wait(timeout=60) == -signal.SIGALRM
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "said"),
     [

@@ -314,7 +314,7 @@ async def test_a_service_waits_for_nats(
             impatient.setattr("events.connection.CONNECT_WITHIN_S", 0.2)
             impatient.setattr(launch, "AGAIN_S", 0.01)
             serving = asyncio.create_task(launch._hold_and_run("binder", chosen, asyncio.Event(), health))
-            await until(lambda: caplog.text.count("tried again, until it answers") > 1, "two attempts")
+            await until(lambda: caplog.text.count("tried again, until the log can be had") > 1, "two attempts")
         assert not serving.done()
         assert not health.ready
         server.start()
@@ -414,6 +414,7 @@ async def test_a_file_for_nats_that_cannot_be_read_is_named_with_its_variable(va
 async def test_a_key_without_its_certificate_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "key").touch()
     chosen = settings.read({"nats_key_file": str(tmp_path / "key")}, {})
+    await launch._check_files("planner", settings.read({"nats_key_file": "none", "nats_url": "a.db"}, {}))
     with pytest.raises(settings.InvalidSetting, match="expected MUSTER_NATS_CERTIFICATE_FILE beside it"):
         await launch._check_files("planner", chosen)
 

@@ -82,11 +82,11 @@ def test_the_committed_manifest_is_what_would_be_rendered_now(name: str) -> None
 @pytest.mark.parametrize(
     ("module", "arguments", "said"),
     [
-        ("deploy.render", ["--cluster", "a b"], "cluster or shard 'a b': expected letters, digits, '-' and '_'"),
+        ("deploy.render", ["--cluster", "a b"], "cluster 'a b': expected letters, digits, '-' and '_'"),
         ("deploy.render", ["--cluster", "federation"], "expected another name"),
         ("deploy.render", ["--secrets", "--shards", "a,A"], "expected names that differ in more than case"),
         ("deploy.render", ["--image", ""], "--image: expected the name of an image"),
-        ("events.permissions", ["a b"], "cluster or shard 'a b': expected letters"),
+        ("events.permissions", ["a b"], "cluster 'a b': expected letters"),
         ("events.permissions", [], "the following arguments are required: cluster"),
     ],
 )

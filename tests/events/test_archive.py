@@ -88,7 +88,9 @@ class Failing:
         """Nothing."""
 
     def execute(self, _: str) -> None:
-        raise sqlite3.OperationalError("unable to open database file")
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
 
 
 async def test_commits_that_go_while_a_file_is_read_are_told(path: Path) -> None:

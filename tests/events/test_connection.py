@@ -21,7 +21,7 @@ import uvloop
 from nats.aio.msg import Msg
 
 from events.client import Client
-from events.connection import Connection, Denied, Unanswered, patiently
+from events.connection import _OPTIONS, Connection, Denied, Unanswered, patiently
 from events.log import Unavailable
 from events.server import EmbeddedServer
 from events.tls import Transport
@@ -71,6 +71,7 @@ async def test_a_flush_is_answered_behind_what_was_sent(
     own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits for the connection to take more does not go behind the question."""
+    monkeypatch.setitem(_OPTIONS, "ping_interval", 3_600)  # no other questions, and nobody misses the server meanwhile
     async with connected(own_server.url) as connection:
         client, written, takes = connection.client, bytearray(), asyncio.Event()
         transport = client._transport

@@ -260,7 +260,7 @@ async def test_the_example_ends_badly_when_nothing_will_come_any_more(
         assert process.stdout is not None
         assert (await process.stdout.readline()).startswith(b"1.0 ")
         connection = await Connection(server.url).connect()
-        await connection.ask(f"$JS.API.CONSUMER.DELETE.muster-feed-{cluster}.example-subscriber")
+        await connection.ask(f"$JS.API.CONSUMER.DELETE.muster-feed-{cluster}.example-of-gangs")
         await connection.close()
         async with asyncio.timeout(120):
             _, said = await process.communicate()

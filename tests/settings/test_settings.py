@@ -71,6 +71,8 @@ def test_lists_are_separated_by_commas() -> None:
         ("MUSTER_CLOCK_OFFSET_MS", "soon", "expected a whole number, not 'soon'"),
         ("MUSTER_HOLDER", "\udcff", "expected text in UTF-8, not '\\udcff'"),
         ("MUSTER_NATS_PASSWORD", "\udcff", "expected text in UTF-8, not ***"),
+        ("MUSTER_NATS_URL", "nats://u:hunter2\udcff@h:1", "expected text in UTF-8, not 'nats://h:1'"),
+        ("MUSTER_SCHEDULER_NAMES", "a,\udcff", "expected text in UTF-8, not ['a', '\\udcff']"),
         ("MUSTER_NATS_INBOX_PREFIX", "a b", "expected a subject of NATS without wildcards, not 'a b'"),
         ("MUSTER_NATS_INBOX_PREFIX", "a.*", "expected a subject of NATS without wildcards, not 'a.*'"),
         ("MUSTER_NATS_INBOX_PREFIX", "a..b", "expected a subject of NATS without wildcards, not 'a..b'"),

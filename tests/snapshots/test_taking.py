@@ -227,7 +227,7 @@ async def test_a_binder_that_takes_over_counts_from_the_last_snapshot_that_the_l
     ("script", "told"),
     [
         ("raise SystemExit(2)", "ended with 2"),
-        ("raise SystemExit('error: no room')", "ended with 1: error: no room"),
+        ("raise SystemExit('error: no room')", "muster snapshot: error: no room"),
         ("print('no json')", "no snapshot was taken"),
         ("print('{\"sequence\": 1}')", "no snapshot was taken"),
         ("", "no snapshot was taken"),

@@ -98,13 +98,15 @@ def test_what_is_hidden_stands_in_no_line(
 ) -> None:
     monkeypatch.setattr(logs, "_hidden", [])
     logs.configure("feed", "prod", style=style)
-    logs.hide(["", "a", 'hunter"2', "hunter"])
+    logs.hide(["", "a", 'hunter"2', "hunter", "prod", "20"])
     try:
         raise ValueError('hunter"2')
     except ValueError:
-        logging.exception("failed at hunter", extra={"url": "http://hunter"})
+        logging.exception("failed at hunter", extra={"url": "http://hunter", "place": 2020})
     told = capsys.readouterr().err
     assert "hunter" not in told
+    if style == "json":
+        assert (json.loads(told)["cluster"], json.loads(told)["place"]) == ("prod", 2020), "what is no text of a call"
     assert "failed at ***" in told
     assert "http://***" in told
 

@@ -306,7 +306,10 @@ def test_nothing_ends_before_it_began_where_the_api_servers_clock_is_ahead(
     world.settle()
     replay(world, "binder")
     assert totals(metrics)["muster.pod.bound.duration",] == 1
-    for span in spans.get_finished_spans():
+    *parts, root = spans.get_finished_spans()
+    assert root.start_time is not None
+    assert all(part.start_time is not None and root.start_time <= part.start_time for part in parts)
+    for span in (*parts, root):
         assert span.start_time is not None
         assert span.end_time is not None
         assert span.start_time <= span.end_time

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from services import telemetry
-from services.telemetry.environment import batch_spans, check
+from services.telemetry.environment import batch_spans, check, secrets
 from services.telemetry.sdk import Sdk, exporters
 
 Process = Callable[[str], Sdk]
@@ -197,6 +197,7 @@ def test_exporters_as_the_standard_variables_say() -> None:
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "-5", "expected seconds, more than 0, not '-5'"),
         ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "abc", "expected seconds, more than 0, not 'abc'"),
         ("OTEL_TRACES_SAMPLER", "some", "expected one of always_on, always_off, traceidratio, each also with parentb"),
+        ("OTEL_TRACES_SAMPLER", " always_off ", "expected one of always_on, always_off, traceidratio, each also with"),
         ("OTEL_TRACES_SAMPLER_ARG", "7", "expected a number from 0 to 1, not '7'"),
         ("OTEL_TRACES_SAMPLER_ARG", "nan", "expected a number from 0 to 1, not 'nan'"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
@@ -228,6 +229,8 @@ def test_variables_that_are_right_are_taken() -> None:
             "OTEL_TRACES_SAMPLER": "ParentBased_TraceIdRatio",
             "OTEL_TRACES_SAMPLER_ARG": "0.01",
             "OTEL_METRIC_EXPORT_INTERVAL": "",
+            "OTEL_METRICS_EXPORTER": "console",
+            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc",  # of what does not go out so
             "OTEL_BSP_MAX_QUEUE_SIZE": "100",
         }
     )
@@ -249,13 +252,26 @@ def test_a_collector_that_is_away_has_no_secret_told() -> None:
     """The exporter tells each URL that it could not reach."""
     answer = _run_with_a_span(
         {
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1/v1/traces?api_key=hunter2",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1/v1/traces?api_key=hunter|2",
             "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://user:hunter3@127.0.0.1:1/v1/metrics",
-            "OTEL_EXPORTER_OTLP_TIMEOUT": "2",  # a second attempt fits
         }
     )
     assert "/v1/traces?***" in answer.stderr
     assert "hunter" not in answer.stderr
+
+
+def test_what_is_secret_of_the_variables() -> None:
+    found = set(
+        secrets(
+            {
+                "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20hunter%0A2,X-Scope-OrgID=info",
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:p%40ss@h?key=a|b",
+                "OTEL_EXPORTER_OTLP_METRICS_HEADERS": "api-key=hunter3",
+            }
+        )
+    )
+    header = {"Bearer%20hunter%0A2", "Bearer hunter\n2", r"Bearer hunter\n2", "hunter3"}
+    assert found == header | {"key=a|b", "key=a%7Cb", "a|b", "u:p%40ss", "p%40ss", "p@ss"}
 
 
 def test_the_environment_may_name_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
