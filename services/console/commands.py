@@ -247,13 +247,22 @@ def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as
 
 
 async def _keep(log: EventLog, path: Path) -> None:
+    """What another simulation kept there may differ in its middle alone, and no copy would see it."""
     target = await open_location(str(path), log.cluster, create=True)
     try:
+        if await target.end() and not await _are_alike(log, target):
+            raise Unusable(f"--log {path}: expected a new file, found another log")
         await copy(log, target)
     except LogError as error:
         raise Unusable(f"--log {path}: {error}") from error
     finally:
         await target.close()
+
+
+async def _are_alike(log: EventLog, other: EventLog) -> bool:
+    batches = [[batch async for batch in each.read()] for each in (log, other)]
+    ours, theirs = ([stored for batch in each for stored in batch] for each in batches)
+    return ours == theirs
 
 
 # ---------------------------------------------------------------------------------------------------------- policy

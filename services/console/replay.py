@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from time import time_ns as now_ns
 from typing import Any
@@ -18,6 +19,8 @@ from services.state.snapshot import FORM
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_SEQUENCE = 20
 """Digits of 64 bits."""
+_NANOSECONDS = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
+"""What Python's times have no room for."""
 
 
 class BadPlace(Unusable):
@@ -29,13 +32,16 @@ def read_place(text: str) -> tuple[int | None, int | None]:
     if text.isdecimal() and len(text) <= LONGEST_SEQUENCE:
         return int(text), None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.replace("z", "Z"))
         moment = moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):  # in UTC it may lie in another year, which no calendar has
         raise BadPlace(
             f"--at {text or repr(text)}: expected a sequence, or a time such as 2026-11-21T19:05:00Z"
         ) from None
-    return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000
+    cut_off = _NANOSECONDS.search(text)
+    return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000 + (
+        int(cut_off[1].ljust(3, "0")) if cut_off else 0
+    )
 
 
 def check_place(sequence: int | None, end: int) -> None:
@@ -96,7 +102,8 @@ async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
             newest_ns = max(newest_ns, _time_ns(stored))
             if _time_ns(stored) > time_ns:
                 if base is not None and state.sequence == base.sequence:
-                    raise BadPlace(f"--at: what follows {base.sequence} is younger, and what stood before was purged")
+                    told = f"what follows {base.sequence} is younger, and what stood before was purged"
+                    raise BadPlace(f"--at {timestamp(time_ns)}: {told}")
                 return state
             state.apply_stored(stored)
     await check_time(log, time_ns, newest_ns)

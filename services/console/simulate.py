@@ -190,6 +190,7 @@ class Simulation:
             self._rest()
             if not waits_for_time(self.state) or not self._pass_time():
                 return
+        self.warnings.append(f"time passed {MAX_TICKS} times, and no more here: what waits might go on later")
 
     def _rest(self) -> None:
         """Plan, judge and bind until nobody has anything to say."""

@@ -14,6 +14,7 @@ from events.log import EventLog
 from services.console.errors import Unusable
 from services.console.kinds import check_of_a_cluster
 from services.console.replay import replay
+from services.planner.core import RULES
 from services.start import fold
 from services.state import versions
 from services.state.fold import FOLDS, State
@@ -71,6 +72,8 @@ def _check(state: State, asked: ev.VersionsSwitched) -> None:
         raise Unusable(f"--state {asked.state}: this muster has {listed(FOLDS)}")
     if versions.lacking(state, asked.rules, asked.state):
         raise Unusable(f"nothing was written: {_those(state, asked)}")
+    if asked.rules not in RULES:  # where nobody is there who could lack it
+        raise Unusable(f"--rules {asked.rules}: this muster has {listed(RULES)}")
     if not versions.may_follow(state, asked):
         raise Unusable(f"--state {asked.state}: expected {state.state_version} or {state.state_version + 1}")
 

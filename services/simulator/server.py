@@ -23,6 +23,7 @@ from services.simulator.store import Entry, decode, encode
 from services.simulator.watches import Lists, View, Watch, cut, error_line
 
 JSON = "application/json"
+DISCOVERY = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 WATCH_S = 1800.0
 """How long a watch lives that names no timeoutSeconds; the API server takes 30 to 60 minutes."""
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0-muster-simulated", "platform": "simulated"}
@@ -112,8 +113,10 @@ class Server:
             case ["api"]:
                 found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
             case ["apis"]:
-                aggregated = "as=APIGroupDiscoveryList" in accept
-                found = (resources.group_discovery if aggregated else resources.group_list)(served())
+                if "as=APIGroupDiscoveryList" in accept:  # a client looks at the type to see which of the two it got
+                    found = encode(resources.group_discovery(served()))
+                    return web.Response(body=found, headers={"Content-Type": DISCOVERY})
+                found = resources.group_list(served())
             case ["api", "v1"]:
                 found = resources.resource_list(served(), "", "v1")
             case ["apis", group]:

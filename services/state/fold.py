@@ -242,6 +242,9 @@ def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
 
 def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:
     if state.policy is not None:
+        if type(event) is ev.PolicyAdopted:  # it was written for want of one, and an admin was faster
+            state.ignore(event)
+            return
         _other_rules(state)
     state.policy = event.policy
 

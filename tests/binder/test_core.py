@@ -356,6 +356,18 @@ def test_a_log_without_a_policy_gets_one_before_anything_else() -> None:
     assert binder.decide(world.state) == [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
 
 
+def test_a_policy_that_is_adopted_for_want_of_one_gives_way_to_an_admins() -> None:
+    """Who writes it may not have read the admin's yet. As it was: the admin was told that it holds, and it did not."""
+    world = World()
+    world.state.policy = None
+    adopted = binder.decide(world.state)
+    wanted = msgspec.structs.replace(DEFAULT_POLICY, gang_pods=10)
+    world.append("admin", [ev.PolicyChanged(policy=wanted)], cause="admin")
+    world.append("binder", adopted, cause="decide")
+    assert world.state.policy == wanted
+    assert world.state.ignored == {"PolicyAdopted": 1}
+
+
 def test_a_proposal_of_a_shard_that_does_not_own_the_partition_is_ignored_and_counted() -> None:
     world = World(shards=("a", "b"))
     world.node("n0")

@@ -172,7 +172,19 @@ def test_a_log_that_holds_something_else_is_named(log: Path) -> None:
     other.write_text((log.parent / "all.json").read_text().replace("n1", "n2"))
     said = runner.invoke(app, ["simulate", "-f", str(other), "--log", str(log)])
     assert said.exit_code == 2
-    assert said.stderr.startswith(f"error: --log {log}: the target's")
+    assert said.stderr == f"error: --log {log}: expected a new file, found another log\n"
+
+
+def test_a_simulation_that_differs_in_its_middle_alone_is_another(log: Path) -> None:
+    """Times are fixed there, and the last commits alike. As it was: the old log stayed, or was gone on with."""
+    same = runner.invoke(app, ["simulate", "-f", str(log.parent / "all.json"), "--log", str(log)])
+    assert same.exit_code == 0
+    node, *pods = (log.parent / "all.json").read_text().split("\n---\n")
+    larger = json.loads(node)
+    larger["status"]["allocatable"]["memory"] = "77Gi"
+    (log.parent / "other.json").write_text("\n---\n".join([json.dumps(larger), *pods]))
+    said = runner.invoke(app, ["simulate", "-f", str(log.parent / "other.json"), "--log", str(log)])
+    assert said.stderr == f"error: --log {log}: expected a new file, found another log\n"
 
 
 def test_an_empty_place_is_no_place(log: Path) -> None:

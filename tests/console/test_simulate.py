@@ -244,6 +244,23 @@ def test_a_gang_that_holds_what_it_found_gives_it_back_when_its_time_is_over() -
     assert len(found["waiting"]) == 3
     assert all("timeout" in why for why in found["waiting"].values()), found["waiting"]
     assert any(b'"tick"' in stored.header for stored in simulation.log.commits)
+    assert found["warnings"] == []
+
+
+def test_time_that_passes_no_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: what waited just then was the answer, without a word."""
+    monkeypatch.setattr("services.console.simulate.MAX_TICKS", 1)
+    prefix = "gang.scheduling.koordinator.sh"
+    pods = [pod(f"g-{number}", "4") for number in range(3)]
+    for each in pods:
+        each["metadata"]["annotations"] = {
+            f"{prefix}/name": "g",
+            f"{prefix}/min-available": "3",
+            f"{prefix}/mode": "NonStrict",
+        }
+    assert placed(node("n1", "8"), *pods)["warnings"] == [
+        "time passed 1 times, and no more here: what waits might go on later"
+    ]
 
 
 def test_nothing_at_all_is_answered_too() -> None:

@@ -148,6 +148,15 @@ async def test_what_cannot_be_switched_is_not_written(rules: int | None, version
     assert len(world.log.commits) == commits
 
 
+@pytest.mark.parametrize("rules", [2, 10**24])
+async def test_rules_that_nobody_has_are_not_switched_to_where_nobody_could_lack_them(rules: int) -> None:
+    """As it was: no planner could start any more; of a number beyond 64 bits no commit could be read any more."""
+    log = MemoryLog("empty")
+    with pytest.raises(Unusable, match=f"--rules {rules}: this muster has 1$"):
+        await switch(log, rules, None)
+    assert not log.commits
+
+
 @pytest.mark.usefixtures("code")
 @pytest.mark.parametrize("asked", [(1, 1), (None, None)])
 async def test_what_is_in_force_is_not_written_again(asked: tuple[int | None, int | None]) -> None:

@@ -39,6 +39,7 @@ class Answer:
 
     code: int
     body: Any
+    media_type: str = ""
 
     def ok(self, code: int = 200) -> Object:
         """The body of a success."""
@@ -95,11 +96,11 @@ class Client:
         async with self._session.request(
             method, self.endpoint.url + path, data=data, headers=headers, params=query, ssl=self.endpoint.ssl
         ) as response:
-            text = await response.text()
+            text, given = await response.text(), response.headers.get("Content-Type", "")
         try:
-            return Answer(response.status, json.loads(text))
+            return Answer(response.status, json.loads(text), given)
         except ValueError:
-            return Answer(response.status, text)
+            return Answer(response.status, text, given)
 
     async def get(self, path: str, **query: str) -> Answer:
         return await self.request("GET", path, **query)

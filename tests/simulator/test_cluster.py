@@ -304,6 +304,24 @@ async def test_a_process_of_its_own_serves_manifests_until_sigterm(tmp_path: Pat
             await process.wait()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--port", "99999"], b"argument --port: expected a port, not '99999'"),
+        (["--port", "-1"], b"argument --port: expected a whole number, not '-1'"),
+        (["--limit", "x"], b"argument --limit: expected a whole number, not 'x'"),
+        (["--kubeconfig", "/nowhere/at/all"], b"error: [Errno 2] No such file or directory: '/nowhere/at/all'"),
+    ],
+)
+async def test_a_process_tells_what_is_wrong_with_its_arguments(arguments: list[str], said: bytes) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.simulator", *arguments, stderr=asyncio.subprocess.PIPE
+    )
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 2
+    assert said in errors.splitlines()[-1]
+
+
 async def test_a_process_tells_what_is_wrong_with_a_manifest(tmp_path: Path) -> None:
     manifest = tmp_path / "bad.yaml"
     manifest.write_text("kind: Node\n")

@@ -38,6 +38,7 @@ async def test_aggregated_discovery_names_every_resource_in_one_answer(crd: Clie
         lambda: crd.get("/apis", accept=AGGREGATED), lambda answer: ("scheduling.x-k8s.io", "v1alpha1") in found(answer)
     )
     assert answer.body["kind"] == "APIGroupDiscoveryList"
+    assert answer.media_type == AGGREGATED, "by which kubectl knows that it is not the older list of groups"
     served = found(answer)
     assert served["scheduling.x-k8s.io", "v1alpha1"] == {"podgroups": ["status"]}
     assert "priorityclasses" in served["scheduling.k8s.io", "v1"]
