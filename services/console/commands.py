@@ -55,8 +55,8 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
 
 
-GIVE_BACK_S = 5.0
-"""How long what was told to end may take."""
+GIVE_BACK_S = 10.0
+"""How long what was told to end may take: twice what a connection to a server that hangs takes to close."""
 
 
 def end_when_told() -> None:
