@@ -10,6 +10,7 @@ The file is one thread's; its queries take microseconds and block the loop for s
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -306,7 +307,7 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
         if new or os.access(path, os.W_OK):
             return _connect(path, "rwc" if new else "rw")
         return _open_to_read(path)
-    except (sqlite3.Error, OSError, RuntimeError) as error:  # the latter two of a link to itself
+    except (sqlite3.Error, OSError) as error:
         raise LogError(f"{path}: {error}") from error
 
 
@@ -335,6 +336,11 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def _check_place(path: Path, new: bool) -> None:
     """SQLite says of all this only that it is unable to open the file. Raises LogError."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise LogError(f"{path}: a link to itself; expected a file") from error
     if path.is_dir():
         raise LogError(f"{path}: a directory; expected a file")
     if new and not path.parent.is_dir():

@@ -106,10 +106,10 @@ async def test_a_foreign_file_is_named(tmp_path: Path, content: bytes) -> None:
 
 
 async def test_a_link_to_itself_is_named(tmp_path: Path) -> None:
-    """Python 3.11 says it with a RuntimeError."""
+    """Python 3.11 says it with a RuntimeError, 3.13 not at all."""
     loop = tmp_path / "loop.db"
     loop.symlink_to(loop)
-    with pytest.raises(LogError, match=r"loop\.db: .*[Ll]oop"):
+    with pytest.raises(LogError, match=r"loop\.db: a link to itself; expected a file"):
         await open_log(str(loop), "one", create=True)
 
 
