@@ -249,6 +249,8 @@ class Api:
             obj = apply(entry.object, patch)
         except patches.PatchError as error:
             raise errors.failed_json_patch() from error
+        except RecursionError as error:  # Python decodes more levels than it can call functions, from 3.12 on
+            raise errors.bad_request(f"the patch of {resource.kind} {name} is nested too deep") from error
         if not isinstance(obj, dict):
             raise errors.bad_request(f"the patch makes {resource.kind} {name} something that is not an object")
         admission.check_types(resource, obj)
