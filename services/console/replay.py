@@ -39,9 +39,8 @@ def read_place(text: str) -> tuple[int | None, int | None]:
             f"--at {text or repr(text)}: expected a sequence, or a time such as 2026-11-21T19:05:00Z"
         ) from None
     cut_off = _NANOSECONDS.search(text)
-    return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000 + (
-        int(cut_off[1].ljust(3, "0")) if cut_off else 0
-    )
+    beyond_ns = int(cut_off[1].ljust(3, "0")) if cut_off else 0
+    return None, (moment - EPOCH) // timedelta(microseconds=1) * 1_000 + beyond_ns
 
 
 def check_place(sequence: int | None, end: int) -> None:

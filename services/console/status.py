@@ -111,14 +111,14 @@ class Observer:
     async def status(self, cluster: str) -> dict[str, Any]:
         """Ready for JSON."""
         state = self.state
-        newest_ns = max((last.time_ns for last in self._last.values()), default=None)
-        now_ns = newest_ns or 0 if self._leases is None else max(newest_ns or 0, time.time_ns())
+        newest_ns = max((last.time_ns for last in self._last.values()), default=0)
+        now_ns = newest_ns if self._leases is None else max(newest_ns, time.time_ns())
         writers = self._writers()
         leases = dict(zip(writers, await asyncio.gather(*(self._holder(cluster, one) for one in writers)), strict=True))
         return {
             "cluster": cluster,
             "end": state.sequence,
-            "age_s": None if newest_ns is None else _seconds(now_ns - newest_ns),
+            "age_s": _seconds(now_ns - newest_ns) if self._last else None,
             "connected": None if self._leases is None else self._leases.connection.client.is_connected,
             "synced": state.synced,
             "rules": state.rules_version,

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from urllib.parse import parse_qsl, unquote, urlsplit
-
-from requests.utils import requote_uri
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SIGNALS = ("TRACES", "METRICS")
 OTLP = "OTEL_EXPORTER_OTLP_"
@@ -80,6 +78,8 @@ CHECKS: Mapping[str, Check] = {
     QUEUE: _SPANS,
     BATCH: _SPANS,
 }
+_AS_SENT = "!#$%&'()*+,/:;=?@[]~"
+"""What the exporters' HTTP client leaves as it is in a URL."""
 _CREDENTIAL = re.compile("auth|key|token|secret|password|cookie", re.IGNORECASE)
 """In the name of a header: of others, such as a tenant's, the value may be a common word."""
 
@@ -130,5 +130,5 @@ def secrets(environment: Mapping[str, str]) -> Iterator[str]:
                     yield from (text.strip(), unquote(text).strip(), repr(unquote(text).strip())[1:-1])
         elif name == ENDPOINT:
             url = urlsplit(value)
-            yield from (url.query, requote_uri(url.query), *(text for _, text in parse_qsl(url.query)))
+            yield from (url.query, quote(url.query, safe=_AS_SENT), *(text for _, text in parse_qsl(url.query)))
             yield from (url.netloc.rpartition("@")[0], url.password or "", unquote(url.password or ""))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from events.connection import Refused, Unanswered
+from events.connection import Refused
 from events.envelope import Stored
 from events.homes import copy, is_server, open_log, split
 from events.jetstream import JetStreamLog
@@ -398,41 +398,6 @@ async def test_an_import_goes_on_from_batch_to_batch_and_where_it_ended(log: Jet
     assert await copy(file, log) == 530
     assert await collect(log.read()) == await collect(file.read())
     await file.close()
-
-
-async def test_an_import_goes_on_where_answers_are_lost(
-    log: JetStreamLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As it was: it ended with the first, and a person had to begin it again."""
-    commits = [stored(sequence, log.cluster) for sequence in range(1, 301)]
-    lost = {5: "before", 70: "behind", 131: "before", 132: "behind", 300: "behind"}
-    publish = log._publish
-
-    async def losing(subject: str, headers: dict[str, str], payload: bytes) -> int:
-        how = lost.pop(int(headers["Nats-Expected-Last-Sequence"]) + 1, "")
-        sequence = 0 if how == "before" else await publish(subject, headers, payload)
-        if how:
-            raise Unanswered("no answer")
-        return sequence
-
-    monkeypatch.setattr(log, "_publish", losing)
-    await log.append_stored(commits)
-    assert not lost
-    assert await collect(log.read()) == commits
-
-
-async def test_an_import_ends_where_somebody_else_writes(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = log._publish
-
-    async def overtaken(subject: str, headers: dict[str, str], payload: bytes) -> int:
-        if headers["Nats-Msg-Id"] == "id-3":
-            monkeypatch.undo()
-            await fill(log, "planner.0", 1)
-        return await publish(subject, headers, payload)
-
-    monkeypatch.setattr(log, "_publish", overtaken)
-    with pytest.raises(LogError, match="commit 3 is somebody else's: the log is not a continuation"):
-        await log.append_stored([stored(sequence, log.cluster) for sequence in range(1, 6)])
 
 
 async def test_what_is_imported_is_a_beginning_although_a_commit_of_it_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from events import Event, GangPermitted, GroupsRefused, Ticked, permissions
 from events.cloudevents import FeedMessage
 from events.connection import Connection
 from events.envelope import MalformedCommit
-from events.feed import LEAST_WINDOW_NS, Feed, Interrupted
+from events.feed import Feed, Interrupted
 from events.jetstream import JetStreamLog
 from events.log import EventLog, LogError
 from events.memory import MemoryLog
@@ -321,7 +321,6 @@ async def test_a_feed_publishes_again_what_somebody_deleted(server: EmbeddedServ
     else:
         await feed.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{feed.stream}", {"seq": 6})
     await feed.close()
-    await asyncio.sleep(LEAST_WINDOW_NS / 1e9)
     async with feeding(log, server.url):
         assert await take(server.url, cluster, 6) == await expected(log)
     assert await kept(server.url, cluster) == (12 if purged == "all" else 7)
