@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -186,6 +187,7 @@ def test_exporters_as_the_standard_variables_say() -> None:
     assert type(processor).__name__ == "BatchSpanProcessor"
     assert type(reader).__name__ == "PeriodicExportingMetricReader"
     processor.shutdown()
+    MeterProvider(metric_readers=[reader]).shutdown()  # or its thread would speak up in the middle of another test
 
 
 @pytest.mark.parametrize(
