@@ -16,7 +16,7 @@ from events.log import EventLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.console.errors import Unusable
 from services.console.kinds import check_of_a_cluster
-from services.console.profiles import QUEUE_ORDERS, SCORES, profile
+from services.console.profiles import QUEUE_ORDERS, SCORES, named, profile
 from services.console.replay import replay
 from services.writer import SteppedDown, Writer
 
@@ -41,7 +41,7 @@ def changed(policy: Policy, changes: Mapping[str, Any]) -> Policy:
     for name, allowed in (("queue_order", QUEUE_ORDERS), ("node_score", SCORES)):
         if name in given:
             _one_of(name, given[name], allowed)
-            chosen = msgspec.structs.replace(chosen, **{name: given.pop(name)})
+            chosen = named(msgspec.structs.replace(chosen, **{name: given.pop(name)}))
     for name, value in given.items():
         if name == "replacement_policy":
             _one_of(name, value, REPLACEMENT)

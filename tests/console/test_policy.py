@@ -33,7 +33,23 @@ def test_a_profile_by_name_and_then_its_score() -> None:
     mixed = changed(
         DEFAULT_POLICY, {"profile": "default", "node_score": "binpack", "queue_order": "kube-batch"}
     ).profile
-    assert (mixed.name, mixed.node_score, mixed.queue_order) == ("default", "binpack", "kube-batch")
+    assert (mixed.name, mixed.node_score, mixed.queue_order) == ("custom", "binpack", "kube-batch")
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes", "name"),
+    [
+        ("default", {"node_score": "binpack"}, "binpack"),
+        ("coscheduling", {"node_score": "least-allocated"}, "coscheduling"),
+        ("koordinator", {"node_score": "binpack"}, "custom"),
+        ("koordinator", {"queue_order": "coscheduling"}, "default"),
+    ],
+)
+def test_a_profile_whose_rules_were_changed_has_the_name_of_those(
+    profile: str, changes: dict[str, str], name: str
+) -> None:
+    """As it was: `status` went on to say "policy default"."""
+    assert changed(changed(DEFAULT_POLICY, {"profile": profile}), changes).profile.name == name
 
 
 @pytest.mark.parametrize(
