@@ -9,7 +9,8 @@ from typing import Any
 import events as ev
 from events.envelope import decode
 from events.memory import MemoryLog
-from services.binder.service.write_behind import Rate, Rates, WriteBehind
+from services.binder.service.rounds import Rate
+from services.binder.service.write_behind import Rates, WriteBehind
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Conflict, Forbidden, Unreachable
 from services.kubernetes.objects import Metadata, Written
@@ -110,8 +111,8 @@ def said(log: MemoryLog) -> list[ev.Event]:
 
 
 async def told(writer: WriteBehind) -> None:
-    await writer._round(Rate(1_000.0), writer._due_conditions)
-    writer._report_conditions()
+    await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
+    writer.conditions.report()
 
 
 class Reader:
@@ -129,7 +130,7 @@ class Reader:
     async def round(self, *, logged: bool = True) -> None:
         """One round; without `logged` the log has not heard of it yet."""
         self.notice()
-        await self.writer._round(Rate(1_000.0), self.writer._due_gangs)
+        await self.writer.rounds.round(Rate(1_000.0), self.writer.pod_groups.due)
         await told(self.writer)
         if logged and self.outcomes:
             said, self.outcomes[:] = list(self.outcomes), []

@@ -10,7 +10,7 @@ import pytest
 
 import events as ev
 from events.envelope import decode
-from services.binder.service.write_behind import Rate
+from services.binder.service.rounds import Rate
 from tests.binder.behind import Client, Reader, behind, notice, told
 from tests.world import World
 
@@ -24,14 +24,14 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     notice(writer, world)
     await told(writer)
     assert not outcomes
-    assert (client.conditions, list(writer._pods)) == ([], ["waits"])
-    client.elsewhere, before = "4712", writer._pods.copy()
-    assert [await write.make() for write in list(writer._due_conditions(10))] == [2], (
+    assert (client.conditions, list(writer.conditions.pods)) == ([], ["waits"])
+    client.elsewhere, before = "4712", writer.conditions.pods.copy()
+    assert [await write.make() for write in list(writer.conditions.due(10))] == [2], (
         "the write that was refused, and the look"
     )
-    assert writer._pods == before
-    await writer._round(Rate(1_000.0), writer._due_conditions)
-    assert (client.conditions, list(writer._pods)) == (["waits"], [])
+    assert writer.conditions.pods == before
+    await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
+    assert (client.conditions, list(writer.conditions.pods)) == (["waits"], [])
     assert not outcomes
 
 
@@ -49,7 +49,7 @@ async def test_a_pod_that_is_another_or_bound_by_now_is_not_told_that_it_waits(w
     writer, outcomes = behind(world, client)
     notice(writer, world)
     await told(writer)
-    assert not writer._pods
+    assert not writer.conditions.pods
     assert not outcomes
 
 
@@ -65,7 +65,7 @@ async def test_a_pod_that_comes_to_a_gang_that_was_refused_is_told_what_it_waits
     world.pod("train-1", "train")
     world.settle()
     notice(writer, world, before)
-    await writer._round(Rate(1_000.0), writer._due_conditions)
+    await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
     assert client.conditions == ["train-1"]
     assert [one["reason"] for one in client.said] == ["WaitingForMembers"]
 
@@ -82,8 +82,8 @@ async def test_pods_that_wait_are_told_when_their_pod_group_comes_and_cannot_be_
         before = len(world.log.commits)
         world.facts(event)
         notice(writer, world, before)
-        await writer._round(Rate(1_000.0), writer._due_conditions)
-        writer._report_conditions()
+        await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
+        writer.conditions.report()
     rejected, waits = (one["message"] for one in client.said)
     assert rejected.endswith("is rejected: spec.minMember is 'abc'; expected an integer")
     assert waits.endswith("waits for its PodGroup")
@@ -102,15 +102,15 @@ async def test_a_condition_whose_write_had_no_answer_is_not_taken_for_the_one_be
     world.append("binder", outcomes, cause="outcome")
     first = world.state.cohorts[world.state.groups["pod/default/waits"].cohort]
     condition, first.condition = first.condition, "InsufficientRoom: node(s) were unschedulable"
-    writer._pods["waits"] = None
+    writer.conditions.pods["waits"] = None
     client.away = True
     await told(writer)
     client.away, first.condition = False, condition
-    writer._pods["waits"] = None
+    writer.conditions.pods["waits"] = None
     await told(writer)
     assert client.conditions == ["waits", "waits"]
     assert ["lastProbeTime" in said for said in client.said] == [False, True]
-    writer._pods["waits"] = None
+    writer.conditions.pods["waits"] = None
     await told(writer)
     assert client.conditions == ["waits", "waits"]
 
@@ -158,7 +158,7 @@ async def test_a_word_of_which_the_log_hears_late_is_taken_back_if_it_is_not_tru
     condition = cohort.condition
     for reason in ("InsufficientRoom: node(s) were unschedulable", condition):
         cohort.condition = cohort.message = reason
-        reader.writer._pods["waits"] = None
+        reader.writer.conditions.pods["waits"] = None
         await reader.round(logged=False)
     for _ in range(2):
         await reader.round()
@@ -170,7 +170,7 @@ async def test_a_pod_that_is_placed_before_its_write_begins_is_not_told_that_it_
     client = Client()
     writer, _ = behind(world, client)
     notice(writer, world)
-    chosen = list(writer._due_conditions(10))
+    chosen = list(writer.conditions.due(10))
     world.node("n1", cpu=400)
     world.pass_s(20)
     world.settle()
@@ -186,7 +186,7 @@ async def test_a_condition_says_since_when_and_keeps_that_when_only_its_message_
     for reason in ("", "InsufficientRoom"):
         world.state.pods["waits"].reported = reason
         notice(writer, world)
-        await writer._round(Rate(1_000.0), writer._due_conditions)
+        await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
     first, again = client.said
     assert datetime.fromisoformat(first["lastTransitionTime"]).tzinfo is not None
     assert "lastTransitionTime" not in again
@@ -197,13 +197,13 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
     client.elsewhere = "4711"
     writer, _ = behind(world, client)
     notice(writer, world)
-    await writer._round(Rate(1_000.0), writer._due_conditions)
-    assert list(writer._versions) == ["waits"]
-    assert writer._in_doubt == {"waits"}
+    await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
+    assert list(writer.conditions._versions) == ["waits"]
+    assert writer.conditions._in_doubt == {"waits"}
     world.deleted("waits")
     writer.notice(decode(world.log.commits[-1]))
-    assert not writer._versions
-    assert not writer._in_doubt
+    assert not writer.conditions._versions
+    assert not writer.conditions._in_doubt
 
 
 async def test_a_gang_that_is_made_anew_under_its_name_gets_an_event_of_its_own() -> None:

@@ -12,7 +12,8 @@ import events as ev
 from events.envelope import decode
 from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
-from services.binder.service.write_behind import DEFAULT_RATES, Rate, WriteBehind
+from services.binder.service.rounds import Rate
+from services.binder.service.write_behind import DEFAULT_RATES, WriteBehind
 from services.kubernetes.binding import BindResult, Outcome
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from tests.waiting import until
@@ -373,7 +374,7 @@ async def test_a_pod_hears_again_what_it_waits_for_where_a_write_that_fenced_its
     decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append)
     client: Any = Refusing("")
     behind = WriteBehind(decider, client, holder="test", busy=lambda: False, rates=DEFAULT_RATES)
-    binding = Effects(decider, client, 4, overwrites=behind.doubt_condition)
+    binding = Effects(decider, client, 4, overwrites=behind.conditions.doubt)
 
     def logged() -> None:
         if outcomes:
@@ -386,8 +387,8 @@ async def test_a_pod_hears_again_what_it_waits_for_where_a_write_that_fenced_its
         client.version = client.version or world.state.pods["waits"].resource_version
         client.answers = True
         for _ in range(2):  # the pod is another than the log knows
-            await behind._round(Rate(1_000.0), behind._due_conditions)
-        behind._report_conditions()
+            await behind.rounds.round(Rate(1_000.0), behind.conditions.due)
+        behind.conditions.report()
         logged()
         client.answers = False
 

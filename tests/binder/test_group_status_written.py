@@ -9,7 +9,7 @@ import pytest
 import events as ev
 from events.envelope import decode
 from services.binder.report import scheduled
-from services.binder.service.write_behind import Rate
+from services.binder.service.rounds import Rate
 from services.kubernetes.errors import Unreachable
 from tests.binder.behind import Client, Reader, behind, notice, running
 from tests.world import World
@@ -27,10 +27,12 @@ async def test_a_status_whose_write_had_no_answer_is_not_taken_for_the_one_befor
         client.away = away
         if away:
             with pytest.raises(Unreachable):
-                await writer._write_gang(gang.key, world.state.pod_groups[gang.pod_group], {"phase": "Unknown"}, {})
+                await writer.pod_groups._write(
+                    gang.key, world.state.pod_groups[gang.pod_group], {"phase": "Unknown"}, {}
+                )
         else:
-            writer._gangs[gang.key] = None
-            await writer._round(Rate(1_000.0), writer._due_gangs)
+            writer.pod_groups.gangs[gang.key] = None
+            await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
     assert client.phases == ["Running", "Running"]
 
 
@@ -41,10 +43,10 @@ async def test_a_pod_group_that_somebody_else_wrote_is_looked_at_now_and_written
     world.pod_group("train", 1)
     writer, _ = behind(world, client)
     writer.notice(decode(world.log.commits[-1]))
-    await writer._round(Rate(1_000.0), writer._due_gangs)
-    assert (client.phases, list(writer._gangs)) == ([], ["default/train"])
-    await writer._round(Rate(1_000.0), writer._due_gangs)
-    assert (client.phases, list(writer._gangs)) == (["Pending"], [])
+    await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
+    assert (client.phases, list(writer.pod_groups.gangs)) == ([], ["default/train"])
+    await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
+    assert (client.phases, list(writer.pod_groups.gangs)) == (["Pending"], [])
 
 
 @pytest.mark.parametrize("resumed", [False, True])
@@ -117,11 +119,11 @@ async def test_no_more_is_written_at_a_time_than_may_be_and_the_oldest_first() -
     writer, _ = behind(world, Client())
     notice(writer, world)
     for name in ("a", "b", "c"):
-        writer._events.append(scheduled(ev.PodBound(uid=name, namespace="default", name=name, node="n0"), 1))
-    for due in (writer._due_gangs, writer._due_conditions, writer._due_events):
+        writer.events.waiting.append(scheduled(ev.PodBound(uid=name, namespace="default", name=name, node="n0"), 1))
+    for due in (writer.pod_groups.due, writer.conditions.due, writer.events.due):
         assert len(list(due(2))) == 2
-    assert (list(writer._gangs), list(writer._pods)) == (["default/c"], ["c-0"])
-    assert [event.regarding[3] for event in writer._events] == ["c"]
+    assert (list(writer.pod_groups.gangs), list(writer.conditions.pods)) == (["default/c"], ["c-0"])
+    assert [event.regarding[3] for event in writer.events.waiting] == ["c"]
 
 
 async def test_a_gang_without_a_pod_group_or_without_anything_to_say_gets_no_status() -> None:
@@ -139,7 +141,7 @@ async def test_a_start_tells_a_pod_group_without_pods_of_its_phase() -> None:
     world.pod_group("train", 1)
     writer, _ = behind(world, client)
     writer.resume()
-    await writer._round(Rate(1_000.0), writer._due_gangs)
+    await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
     assert client.phases == ["Pending"]
 
 
@@ -187,7 +189,7 @@ async def test_a_refusal_of_a_group_that_is_gone_concerns_nobody() -> None:
     world.append("planner.a", [refused], cause="decide")
     writer, _ = behind(world, client)
     writer.notice(decode(world.log.commits[-1]))
-    assert not writer._pods
+    assert not writer.conditions.pods
 
 
 async def test_a_gang_that_a_pod_left_for_another_says_so() -> None:
@@ -212,7 +214,7 @@ async def test_what_has_finished_stays_finished_when_its_pods_are_removed() -> N
     world.deleted("train-0")
     await reader.round()
     assert reader.client.phases == ["Finished"]
-    assert not reader.writer._gang_of
+    assert not reader.writer.pod_groups._gang_of
 
 
 @pytest.mark.parametrize("stands", ["Finished", "Failed", "Completed", "Running"])
@@ -287,16 +289,16 @@ async def test_what_was_written_to_a_pod_group_is_forgotten_with_it(world: World
 
     async def rounds() -> None:
         notice(writer, world, seen)
-        await writer._round(Rate(1_000.0), writer._due_gangs)
+        await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
 
     seen = 0
     world.pod_group("train", 2)
     await rounds()
-    assert list(writer._written) == ["default/train"]
+    assert list(writer.pod_groups._written) == ["default/train"]
     seen = len(world.log.commits)
     world.pod_group_deleted("train")
     await rounds()
-    assert not writer._written
+    assert not writer.pod_groups._written
 
 
 async def test_what_was_seen_of_a_pod_group_is_remembered_for_its_turn_however_many_there_are() -> None:
@@ -309,8 +311,8 @@ async def test_what_was_seen_of_a_pod_group_is_remembered_for_its_turn_however_m
     writer, _ = behind(world, client)
     writer.resume()
     for _ in range(2 * 200 // 50):
-        await writer._round(Rate(1_000.0), writer._due_gangs)
-    assert len(writer._statuses) == len(client.phases) == 200
+        await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
+    assert len(writer.pod_groups._statuses) == len(client.phases) == 200
 
 
 async def test_pod_groups_that_come_and_go_are_not_remembered() -> None:
@@ -319,7 +321,7 @@ async def test_pod_groups_that_come_and_go_are_not_remembered() -> None:
     for number in range(500):
         world.pod_group(f"train{number}", 1)
         writer.notice(decode(world.log.commits[-1]))
-        await writer._round(Rate(1_000.0), writer._due_gangs)
+        await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
         world.pod_group_deleted(f"train{number}")
     assert len(client.phases) == 500
-    assert len(writer._statuses) < 100
+    assert len(writer.pod_groups._statuses) < 100

@@ -90,8 +90,8 @@ class Binder:
 
     async def round(self) -> list[ev.Event]:
         """One round, and its outcomes in the log."""
-        await self.behind._round(self.behind._mark_rate, self.behind._due_marks)
-        self.behind._report_marks()
+        await self.behind.rounds.round(self.behind.marks.rate, self.behind.marks.due)
+        self.behind.marks.report()
         said, self.said[:] = list(self.said), []
         for event in said:
             self.world.append("binder", [event], cause="outcome")
@@ -138,7 +138,7 @@ async def test_what_is_in_doubt_is_repeated_with_the_same_content(world: World, 
     assert sorted(uid for uid, _ in said.pods) == ["p0", "p1", "p2"]
     assert len(set(cluster.tried)) == 3
     assert len(cluster.tried) == 6
-    assert not binder.behind._doubtful, "its next intent may be given up"
+    assert not binder.behind.marks.doubtful, "its next intent may be given up"
 
 
 async def test_a_start_goes_on_with_what_is_not_settled(world: World, cluster: Cluster) -> None:
@@ -197,8 +197,8 @@ async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: Wor
 
 async def test_no_more_are_annotated_at_a_time_than_may_be_and_the_oldest_first(world: World, cluster: Cluster) -> None:
     behind = Binder(world, cluster).resumed().behind
-    assert len(list(behind._due_marks(2))) == 2
-    assert list(behind._marks) == ["p2"]
+    assert len(list(behind.marks.due(2))) == 2
+    assert list(behind.marks.pods) == ["p2"]
 
 
 async def test_a_pod_that_says_it_already_is_not_annotated(world: World, cluster: Cluster) -> None:
@@ -226,9 +226,9 @@ async def test_a_refusal_is_no_answer_to_an_attempt_in_doubt(world: World, clust
     for _ in range(3):
         assert await binder.round() == []
     assert len(cluster.tried) == 6, "a refusal is not repeated in the next round"
-    assert len(binder.behind._failed) == 3
-    while binder.behind._failed:
-        binder.behind._failed.popleft()()
+    assert len(binder.behind.rounds.failed) == 3
+    while binder.behind.rounds.failed:
+        binder.behind.rounds.failed.popleft()()
     assert [type(event) for event in await binder.round()] == [ev.TimeoutMarked]
     assert cluster.said() == ["p0", "p1", "p2"]
 
@@ -238,10 +238,10 @@ async def test_a_doubt_is_forgotten_with_its_pod(world: World, cluster: Cluster)
     binder = Binder(world, cluster).noticed()
     assert await binder.round() == []
     for uid in ("p0", "p1", "p2"):
-        assert uid in binder.behind._doubtful
+        assert uid in binder.behind.marks.doubtful
         world.deleted(uid)
         binder.behind.notice(decode(world.log.commits[-1]))
-    assert not binder.behind._doubtful
+    assert not binder.behind.marks.doubtful
 
 
 async def test_a_gang_of_another_time_is_not_annotated_by_an_old_notice(world: World, cluster: Cluster) -> None:

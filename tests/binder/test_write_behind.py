@@ -7,13 +7,15 @@ import gc
 import itertools
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import events as ev
-from services.binder.service import write_behind
-from services.binder.service.write_behind import Rate, Write, WriteBehind
+from services.binder.service import conditions, kubernetes_events, rounds
+from services.binder.service.rounds import Rate, Write
+from services.binder.service.write_behind import WriteBehind
 from services.kubernetes.errors import NotFound
 from tests.binder.behind import Client, Reader, behind, notice, said
 from tests.waiting import until
@@ -38,7 +40,7 @@ async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: Worl
     client = Client()
     writer, _ = behind(world, client)
     notice(writer, world)
-    chosen = list(writer._due_conditions(10))
+    chosen = list(writer.conditions.due(10))
     world.deleted("waits")
     assert [await write.make() for write in chosen] == [0]
     assert client.conditions == []
@@ -50,9 +52,9 @@ async def test_a_round_that_is_cancelled_before_its_writes_begin_leaves_nothing_
     notice(writer, world)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        running = asyncio.create_task(writer._round(Rate(1_000.0), writer._due_conditions))
+        running = asyncio.create_task(writer.rounds.round(Rate(1_000.0), writer.conditions.due))
         await asyncio.sleep(0)
-        assert not writer._pods  # chosen, and not begun
+        assert not writer.conditions.pods  # chosen, and not begun
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
@@ -76,13 +78,13 @@ def one_that_runs_and_one_that_waits(client: Client) -> tuple[WriteBehind, list[
 
 async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """No fact has to come that says so once more: the gang of the last fact may be at its end."""
-    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
-    monkeypatch.setattr(write_behind, "AGAIN_S", 0.02)
+    monkeypatch.setattr(rounds, "ROUND_S", 0.005)
+    monkeypatch.setattr(rounds, "AGAIN_S", 0.02)
     client = Client()
     writer, outcomes = one_that_runs_and_one_that_waits(client)
     client.away = True
     running = asyncio.create_task(writer.run())
-    while len(writer._failed) < 3:  # noqa: ASYNC110
+    while len(writer.rounds.failed) < 3:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     client.away = False
     while not (client.phases and outcomes and set(client.events) == {"train-0", "waits"}):  # noqa: ASYNC110
@@ -93,9 +95,9 @@ async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monke
 
 
 async def test_under_a_lasting_load_there_is_a_round_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s, rounds, sleep = 1_000.0, list[float](), asyncio.sleep
+    now_s, began, sleep = 1_000.0, list[float](), asyncio.sleep
     writer, _ = behind(World(), Client())
-    writer._busy = lambda: True
+    writer.rounds.busy = lambda: True
 
     async def passes(delay_s: float) -> None:
         nonlocal now_s
@@ -103,16 +105,18 @@ async def test_under_a_lasting_load_there_is_a_round_every_five_seconds(monkeypa
         await sleep(0)
 
     def due(_: int) -> Iterator[Write]:
-        rounds.append(now_s)
+        began.append(now_s)
         return iter(())
 
     monkeypatch.setattr(asyncio, "sleep", passes)
-    monkeypatch.setattr(write_behind.time, "monotonic", lambda: now_s)
-    running = asyncio.create_task(writer._now_and_then(Rate(1.0), due))
-    while len(rounds) < 4:
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: now_s)
+    running = asyncio.create_task(
+        writer.rounds.now_and_then(SimpleNamespace(rate=Rate(1.0), due=due, report=lambda: None))
+    )
+    while len(began) < 4:
         await sleep(0)
     running.cancel()
-    gaps = [after - before for before, after in itertools.pairwise([1_000.0, *rounds])]
+    gaps = [after - before for before, after in itertools.pairwise([1_000.0, *began])]
     assert all(5.0 <= gap <= 5.5 for gap in gaps)
 
 
@@ -122,8 +126,8 @@ async def test_what_is_gone_costs_a_request_and_no_warning(world: World, caplog:
     async def gone() -> int:
         raise NotFound("patch", 404, "NotFound", "")
 
-    assert await writer._write(write_behind.Write(gone, lambda: None)) == 1
-    assert not writer._failed
+    assert await writer.rounds.write(Write(gone, lambda: None)) == 1
+    assert not writer.rounds.failed
     assert not caplog.records
 
 
@@ -131,16 +135,16 @@ async def test_what_was_refused_for_good_is_written_once_more_later_but_no_event
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A role that lacked a permission got it: no fact says so, and a gang that runs has nothing new for hours."""
-    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
-    monkeypatch.setattr(write_behind, "AGAIN_S", 0.02)
-    monkeypatch.setattr(write_behind, "REFUSED_TIMES", 3)
+    monkeypatch.setattr(rounds, "ROUND_S", 0.005)
+    monkeypatch.setattr(rounds, "AGAIN_S", 0.02)
+    monkeypatch.setattr(rounds, "REFUSED_TIMES", 3)
     client = Client()
     writer, outcomes = one_that_runs_and_one_that_waits(client)
     client.forbids = True
     running = asyncio.create_task(writer.run())
     refused = "written behind, and refused: write: 403 Forbidden: no such permission"
-    await until(lambda: len(writer._refused) == 2 and caplog.text.count(refused) >= 3)
-    assert not writer._failed
+    await until(lambda: len(writer.rounds.refused) == 2 and caplog.text.count(refused) >= 3)
+    assert not writer.rounds.failed
     client.forbids = False
     await until(lambda: bool(client.phases and outcomes))
     running.cancel()
@@ -158,7 +162,7 @@ async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) 
         looks += 1
         return bindings
 
-    writer._busy = busy
+    writer.rounds.busy = busy
     notice(writer, world)
     running = asyncio.create_task(writer.run())
     while looks < 6:  # noqa: ASYNC110
@@ -171,11 +175,11 @@ async def test_nothing_is_written_while_bindings_are_on_their_way(world: World) 
 
 
 async def test_under_a_lasting_load_it_is_written_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
-    monkeypatch.setattr(write_behind, "OVERDUE_S", 0.02)
+    monkeypatch.setattr(rounds, "ROUND_S", 0.005)
+    monkeypatch.setattr(rounds, "OVERDUE_S", 0.02)
     client = Client()
     writer, outcomes = behind(world, client)
-    writer._busy = lambda: True
+    writer.rounds.busy = lambda: True
     writer.resume()
     running = asyncio.create_task(writer.run())
     await until(lambda: outcomes, "a condition to be written and reported")
@@ -190,7 +194,7 @@ async def test_a_start_tells_again_of_what_was_rejected() -> None:
     world.facts(ev.DeclarationRejected(**about, field="spec", value="x", expected="y"))
     writer, _ = behind(world, client)
     writer.resume()
-    await writer._round(Rate(1_000.0), writer._due_events)
+    await writer.rounds.round(Rate(1_000.0), writer.events.due)
     assert client.events == ["bad"]
 
 
@@ -204,7 +208,7 @@ async def test_one_pod_of_a_group_gets_an_event_for_each_thing_that_it_waits_for
     for reason in ("", "InsufficientRoom: Insufficient cpu", "", "InsufficientRoom: Insufficient cpu"):
         if reason:
             next(iter(world.state.cohorts.values())).condition = reason
-        reader.writer._pods.update(dict.fromkeys(("train-0", "train-1")))
+        reader.writer.conditions.pods.update(dict.fromkeys(("train-0", "train-1")))
         await reader.round()
     assert reader.client.conditions == ["train-0", "train-1"] * 2
     assert reader.client.events == ["train-0"] * 2
@@ -216,7 +220,7 @@ async def test_one_pod_of_a_group_gets_an_event_for_each_thing_that_it_waits_for
 async def test_what_was_told_to_groups_is_remembered_within_bounds(
     kept: int, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_behind, "EVENTS_KEPT", kept)
+    monkeypatch.setattr(conditions, "TOLD_KEPT", kept)
     world = World()
     for name in ("a", "b"):
         world.pod_group(name, 3)
@@ -226,17 +230,17 @@ async def test_what_was_told_to_groups_is_remembered_within_bounds(
     reader = Reader(world)
     for name in ("a-0", "b-0", "a-1", "b-1"):
         reader.notice()
-        reader.writer._pods.clear()
-        reader.writer._pods[name] = None
+        reader.writer.conditions.pods.clear()
+        reader.writer.conditions.pods[name] = None
         await reader.round(logged=False)
     assert reader.client.events == told
-    assert len(reader.writer._told) <= kept + 1
+    assert len(reader.writer.conditions.told) <= kept + 1
 
 
 async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_behind, "ROUND_S", 0.005)
+    monkeypatch.setattr(rounds, "ROUND_S", 0.005)
     client, asked = Client(), asyncio.Event()
 
     async def hangs(*_: Any, **__: Any) -> str:
@@ -261,7 +265,7 @@ async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(
 
 def test_what_was_saved_up_may_be_written_at_once_and_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1_000.0
-    monkeypatch.setattr(write_behind.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: now_s)
     rate, allowed = Rate(10.0), []
     for pause_s, writes in ((0, 50), (0, 0), (1, 10), (1, 30), (1, 0), (2, 0), (100, 0)):
         now_s += pause_s
@@ -272,15 +276,16 @@ def test_what_was_saved_up_may_be_written_at_once_and_no_more_than_that(monkeypa
 
 async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a binder keeps so many at most, of what is to be written and of what failed."""
-    monkeypatch.setattr(write_behind, "EVENTS_KEPT", 5)
+    monkeypatch.setattr(kubernetes_events, "EVENTS_KEPT", 5)
+    monkeypatch.setattr(rounds, "WRITES_KEPT", 5)
     client = Client()
     writer, _ = behind(world, client)
     notice(writer, world)
     client.away = True
     for _ in range(2):
-        await writer._round(Rate(1_000.0), writer._due_events)
-        assert len(writer._failed) == 5
+        await writer.rounds.round(Rate(1_000.0), writer.events.due)
+        assert len(writer.rounds.failed) == 5
         notice(writer, world)
     client.away = False
-    await writer._round(Rate(1_000.0), writer._due_events)
+    await writer.rounds.round(Rate(1_000.0), writer.events.due)
     assert client.events == [one.name for one in said(world.log) if isinstance(one, ev.PodBound)][-5:]

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from events import consumer
 from services import decider, start, writer
 from services.binder.rules.koordinator import deadlock
-from services.binder.service import effects, write_behind
+from services.binder.service import effects, pod_groups, rounds
 from services.ingest import normalise
 from services.ingest import service as ingest
 from services.kubernetes.client import Client
@@ -42,8 +42,8 @@ SERVICES: tuple[tuple[Any, str, object], ...] = (
     (effects, "REPEATED", 1),
     (launch, "CONCURRENCY", 1),
     (effects, "LOAD", 1),
-    (write_behind, "SPARE", 0),
-    (write_behind, "BURST_WRITES", 20.0),
+    (pod_groups, "SPARE", 0),
+    (rounds, "BURST_WRITES", 20.0),
 )
 """How they get and say things: pages, pulls, commits, rounds. (where, name, how much)"""
 DECIDING: tuple[tuple[Any, str, int], ...] = (

@@ -257,8 +257,8 @@ MORE: dict[str, Plant] = {
     ),
     "old word on a PodGroup": Plant(
         "a PodGroup's status that was refused for somebody else's write is left as it stands",
-        "services.binder.service.write_behind",
-        (("            self._gangs[key] = None  # seen now, written in the next round: as a condition is\n", ""),),
+        "services.binder.service.pod_groups",
+        (("            put(self.gangs, key)  # seen now, written in the next round: as a condition is\n", ""),),
         first=WIDER_FROM,
     ),
     "part of a timeout": Plant(
@@ -325,7 +325,7 @@ MORE: dict[str, Plant] = {
     ),
     "refused and forgotten": Plant(
         "what users read is not written any more once it was refused, whoever gets the permission later",
-        "services.binder.service.write_behind",
+        "services.binder.service.rounds",
         (("            elif write.lasting:\n", "            elif False:\n"),),
         first=WIDER_FROM,
     ),

@@ -25,7 +25,7 @@ from events.log import EventLog
 from events.snapshots import Kept
 from services import start, writer
 from services.binder import service as binder
-from services.binder.service import write_behind
+from services.binder.service import rounds
 from services.decider import Decider
 from services.planner import service as planner
 from services.snapshots import SnapshotKeeper
@@ -106,8 +106,8 @@ def simulated(loop: VirtualLoop, seed: int, supervisor: Supervisor, tried: Count
             (planner, "Decider", _Known),
             (binder, "Decider", _Known),
             (binder, "WATCH_S", LOOK_AT_LEASES_EVERY_S),
-            (write_behind, "ROUND_S", WRITE_BEHIND_EVERY_S),
-            (write_behind, "REFUSED_TIMES", REFUSED_TIMES),
+            (rounds, "ROUND_S", WRITE_BEHIND_EVERY_S),
+            (rounds, "REFUSED_TIMES", REFUSED_TIMES),
             (writer, "RENEW_AFTER_S", RENEW_AFTER_S),
             (fold, "decode_events", reading.events),
             (fold, "header_of", reading.header),

@@ -24,7 +24,7 @@ from events.envelope import Header, Stored
 from events.log import LogError
 from events.policy import DEFAULT_POLICY, Policy
 from events.sqlite import SqliteLog
-from services.binder.service.write_behind import AGAIN_S
+from services.binder.service.rounds import AGAIN_S
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
 from tests.simulation import rest, strikes, versions

@@ -99,7 +99,7 @@ async def run(
         started=started,
     )
     behind = WriteBehind(decider, client, holder=holder, busy=lambda: effects.busy, rates=rates)
-    effects = Effects(decider, client, concurrency, overwrites=behind.doubt_condition)
+    effects = Effects(decider, client, concurrency, overwrites=behind.conditions.doubt)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
         if leases is not None:

@@ -1,0 +1,115 @@
+"""The PodScheduled condition of pods that wait, and FailedScheduling for one of a group."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import events as ev
+from services.binder.report import Condition, condition, failed_scheduling
+from services.binder.service.kubernetes_events import KubernetesEvents
+from services.binder.service.rounds import Queue, Rate, Rounds, Write, put
+from services.decider import Decider
+from services.kubernetes.client import Client, second_time
+from services.kubernetes.errors import Conflict
+from services.state import membership
+from services.state.records import PENDING, Group
+
+TOLD_KEPT = 20_000
+"""Events of FailedScheduling that are remembered, at most: beyond, some are told once more."""
+
+
+class Conditions:
+    """Pods whose condition may have changed."""
+
+    def __init__(self, decider: Decider, client: Client, events: KubernetesEvents, rounds: Rounds, rate: Rate) -> None:
+        self._decider, self._client, self._events, self._rounds = decider, client, events, rounds
+        self.rate = rate
+        self.pods: Queue = OrderedDict()
+        self._in_doubt: set[str] = set()
+        """Pods whose condition may be another than the log has: a write had no answer, or was a process's before this
+        one, and may still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
+        self._versions: dict[str, str] = {}
+        """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
+        next round: a binder that was replaced knows so by then, and does not overwrite what its successor said."""
+        self.told: dict[tuple[str, str], str] = {}
+        """(group, what it waits for) → UID of the pod that has the event."""
+        self._reported: dict[str, dict[str, str]] = {}
+        """Reason → UID → resourceVersion: what was written since the last report."""
+
+    def note(self, uids: Iterable[str]) -> None:
+        self.pods.update(dict.fromkeys(uids))
+
+    def note_group(self, group: Group) -> None:
+        self.note(membership.members(self._decider.state, group))
+
+    def note_gone(self, uid: str) -> None:
+        self._in_doubt.discard(uid)
+        self._versions.pop(uid, None)
+
+    def doubt(self, uid: str) -> None:
+        """Somebody is about to write the pod's condition. What comes of that the log may never hear."""
+        self._in_doubt.add(uid)
+
+    def resume(self) -> None:
+        state = self._decider.state
+        for cohort in state.cohorts.values():
+            for key in cohort.groups:
+                self.note_group(state.groups[key])
+        self._in_doubt.update(uid for uid, pod in state.pods.items() if pod.status == PENDING and pod.reported)
+
+    def due(self, most: int) -> Iterator[Write]:
+        """Conditions that the log does not know as written yet."""
+        while self.pods and most > 0:
+            uid, _ = self.pods.popitem(last=False)
+            due = condition(self._decider.state, uid, in_doubt=uid in self._in_doubt)
+            if due is None:
+                self._versions.pop(uid, None)
+            else:
+                most -= 1
+                yield Write(partial(self._write, uid, due), partial(put, self.pods, uid))
+
+    async def _write(self, uid: str, due: Condition) -> int:
+        """The condition, and FailedScheduling for one waiting pod of a group and reason."""
+        state = self._decider.state
+        pod, in_doubt = state.pods.get(uid), uid in self._in_doubt
+        if pod is None or condition(state, uid, in_doubt=in_doubt) != due:
+            return 0  # a commit was folded since this was chosen
+        fact, version = pod.fact, self._versions.pop(uid, pod.resource_version)
+        said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
+        if not pod.reported:
+            said["lastTransitionTime"] = second_time(time.time_ns())
+        if in_doubt:
+            said["lastProbeTime"] = second_time(time.time_ns())
+        self._in_doubt.add(uid)
+        try:
+            version = await self._client.patch_pod_status(
+                fact.namespace, fact.name, uid, version, {"conditions": [said]}
+            )
+        except Conflict:
+            seen = await self._client.get_pod(fact.namespace, fact.name)
+            if seen is not None and seen.metadata.uid == uid and not seen.spec.node_name:
+                self._versions[uid] = seen.metadata.resource_version
+                put(self.pods, uid)
+            return 2
+        self._in_doubt.discard(uid)
+        self._reported.setdefault(due.said, {})[uid] = version
+        if self._has_event(pod.group, due.said):
+            return 1
+        if len(self.told) > TOLD_KEPT:
+            self.told.clear()
+        self.told[pod.group, due.said] = uid
+        return 1 + await self._rounds.write(self._events.write(failed_scheduling(fact, due.message)))
+
+    def _has_event(self, group: str, said: str) -> bool:
+        """Whether a pod of the group that still waits has it: with the pod it is gone for users, too."""
+        pod = self._decider.state.pods.get(self.told.get((group, said), ""))
+        return pod is not None and pod.group == group and pod.status == PENDING
+
+    def report(self) -> None:
+        """What was written goes into the log together: one event for a reason."""
+        for reason, pods in self._reported.items():
+            self._decider.report(ev.ConditionsReported(reason=reason, pods=tuple(pods.items())))
+        self._reported.clear()

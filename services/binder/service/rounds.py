@@ -1,0 +1,134 @@
+"""Writing behind: what a queue may write goes out in rounds, while no binding waits and at a bounded rate; what failed is
+put back into its queue later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine, Iterator
+from typing import NamedTuple, Protocol
+
+from services.kubernetes.errors import ApiError, NotFound
+
+logger = logging.getLogger("muster.binder")
+ROUND_S = 0.5
+"""How often something is written behind."""
+OVERDUE_S = 5.0
+"""Under lasting load: how often all the same."""
+AGAIN_S = 15.0
+"""How often what failed, and may be answered otherwise later, is tried again: an API server that restarts takes seconds,
+and an object that always fails must not hold up every round."""
+REFUSED_TIMES = 20
+"""After so many times as long what was refused for good is: a permission may be granted, a definition be replaced."""
+WRITES_KEPT = 20_000
+"""Failed writes that are remembered, at most; and refused ones."""
+BURST_WRITES = 50.0
+
+Queue = OrderedDict[str, None]
+"""Of a plain dict the first key takes ever longer to find when many were taken: 100,000 would cost 5 s."""
+
+
+def put(queue: Queue, key: str) -> None:
+    queue[key] = None
+
+
+class Rate:
+    """A bounded rate with a burst: what was saved up while nothing was written may be spent at once."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._saved = BURST_WRITES
+        self._since_s = time.monotonic()
+
+    def allowance(self) -> int:
+        """Writes that may be made now."""
+        now_s = time.monotonic()
+        self._saved = min(BURST_WRITES, self._saved + (now_s - self._since_s) * self._per_s)
+        self._since_s = now_s
+        return max(0, int(self._saved))
+
+    def spend(self, writes: int) -> None:
+        """Count writes that were made; more than were allowed are saved up again first."""
+        self._saved -= writes
+
+
+class Write(NamedTuple):
+    """Of one object, to be made when its turn comes: a round that is cancelled before leaves nothing unawaited."""
+
+    make: Callable[[], Coroutine[None, None, int]]
+    """Returns how many requests it took."""
+    again: Callable[[], None]
+    """Puts it back into its queue."""
+    lasting: bool = True
+    """Whether it is still worth writing minutes after it was refused. A Kubernetes event is not."""
+
+
+class Behind(Protocol):
+    """A kind of writes that waits for its rounds."""
+
+    rate: Rate
+
+    def due(self, most: int) -> Iterator[Write]:
+        """What is to be written now, the oldest first, at most so much. Taken from its queue."""
+
+    def report(self) -> None:
+        """Say in the log what was written, if it is to know."""
+
+
+class Rounds:
+    """The rounds of all queues, and what of them failed."""
+
+    def __init__(self, busy: Callable[[], bool]) -> None:
+        """`busy`: whether bindings wait."""
+        self.busy = busy
+        self.failed: deque[Callable[[], None]] = deque(maxlen=WRITES_KEPT)
+        """What puts back into their queues the writes that failed, and may not fail later."""
+        self.refused: deque[Callable[[], None]] = deque(maxlen=WRITES_KEPT)
+        """And those that were refused for good, as far as the API server knew."""
+
+    async def now_and_then(self, queue: Behind) -> None:
+        """A round now and then, while no binding waits (under lasting load more seldom): what the queue may write, all
+        at once. Many writes in one round cost much less than the same writes one by one: the process wakes up once.
+        """
+        written_s = time.monotonic()
+        while True:
+            await asyncio.sleep(ROUND_S)
+            now_s = time.monotonic()
+            if now_s - written_s > OVERDUE_S or not self.busy():
+                written_s = now_s
+                await self.round(queue.rate, queue.due)
+                queue.report()
+
+    async def round(self, rate: Rate, due: Callable[[int], Iterator[Write]]) -> None:
+        rate.spend(sum(await asyncio.gather(*map(self.write, due(rate.allowance())))))
+
+    async def write(self, write: Write) -> int:
+        """How many requests it took. Its failure costs only itself."""
+        try:
+            return await write.make()
+        except NotFound:
+            return 1
+        except ApiError as error:
+            logger.warning("written behind, and refused: %s", error)
+            if error.retryable:
+                self.failed.append(write.again)
+            elif write.lasting:
+                self.refused.append(write.again)
+            return 1
+
+    async def put_back_forever(self) -> None:
+        """What failed soon, what was refused much later."""
+        for rounds in itertools.count(1):
+            await asyncio.sleep(AGAIN_S)
+            _put_back(self.failed)
+            if rounds % REFUSED_TIMES == 0:
+                _put_back(self.refused)
+
+
+def _put_back(waiting: deque[Callable[[], None]]) -> None:
+    while waiting:
+        waiting.popleft()()
