@@ -1,8 +1,8 @@
 """One connection to NATS: how it reconnects, and requests whose answers can be lost.
 
-nats-py's own `request` waits out its timeout where more is known at once: a publish that the server's permissions deny
-comes back only as an asynchronous error, and an answer that was under way when the connection broke never comes. Here
-every request is a future under a token of one standing inbox, so that both end it with what happened.
+nats-py's own `request` waits out its timeout even when no answer can come: a publish that the server's permissions deny
+is only an asynchronous error, and an answer under way when the connection breaks is lost. Here every request is a
+future under a token of one standing inbox, and both end it at once, saying why.
 """
 
 from __future__ import annotations

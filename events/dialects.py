@@ -1,8 +1,8 @@
 """The names by which the log tells dialects apart: where each declares its gangs, and which share names.
 
-A pod's dialect stands in its `Membership`, a PodGroup's in `PodGroupObserved`. A gang's key is ``namespace/name``. Names
-are unique only within what one project reads, so that behind the key stands the *name space*, where it is not that of
-coscheduling and Koordinator, which know each other's gangs: ``ml/train`` is none of Volcano's, ``ml/train@batch`` is.
+A pod's dialect stands in its `Membership`, a PodGroup's in `PodGroupObserved`. A gang's key is ``namespace/name``.
+Names are unique only within what one project reads. So the key ends in the *name space*, except in that of coscheduling
+and Koordinator, which know each other's gangs: ``ml/train@batch`` is Volcano's, ``ml/train`` is not.
 """
 
 from __future__ import annotations

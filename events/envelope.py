@@ -3,8 +3,8 @@
 The payload of a deciding writer is ``decide(fold(basis), writer, epoch)`` and nothing else, so that deciding again gives
 the same bytes; whatever depends on the process, the clock or the trace stands in the header.
 
-`encode_events` and `decode` turn events to payloads and back. Old versions stay readable: an event of an older form will
-be decoded by its own struct or upcast, never edited in the log. There is none yet.
+`encode_events` and `decode` turn events to payloads and back. Old versions stay readable: an event of an older form
+will be decoded by its own struct or upcast, never edited in the log. None exists yet.
 """
 
 from __future__ import annotations

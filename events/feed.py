@@ -1,13 +1,13 @@
 """The feed's stream in JetStream, and publishing into it. `events.subscription` is the readers' end.
 
 The stream is bounded in age and bytes and forgets its oldest messages. Every message is published under the expected
-last sequence of the stream, many in flight. The log determines which message follows which, so that whoever publishes,
-and whatever is lost and sent again, a sequence of the stream can hold only one message: no gap, no repetition, no change
-of order, and two feeds of one cluster hinder but do not hurt each other. Only where an empty stream begins is a choice;
-so the first message goes alone. After any doubt the publisher asks for the stream's last message and goes on behind it.
+last sequence of the stream, many in flight. The log determines which message follows which. So whoever publishes, and
+whatever is lost and sent again, each sequence of the stream can hold only one message: no gap, no repetition, no
+reordering; two feeds of one cluster slow but do not harm each other. Only where an empty stream begins is a choice; so
+the first message goes alone. After any doubt the publisher asks for the stream's last message and goes on behind it.
 
-On a single server the stream is written without an fsync for each message (``persist_mode: async``): the log beside it
-keeps its disk, and a tail that a power failure takes is published again, at the same sequences.
+On a single server the stream is written without an fsync for each message (``persist_mode: async``): that leaves the
+disk to the log, and a tail lost in a power failure is published again, at the same sequences.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ publishes an empty lease, which a standby hears at once. The server could mark w
 a lease's life instead.
 
 While the server answers nobody, as three servers do that choose a leader, nobody can renew and nobody can claim, but the
-lease's time goes on. So a holder keeps what nobody else has claimed, and who met that silence gives it one more life,
-counted from its end, before a forgotten lease counts as free.
+lease's time goes on. So a holder keeps a lease that nobody else has claimed, and a standby waits one more lifetime from
+that silence's end before it claims it.
 
 A KV bucket would not do: nats-py's `update` drops the time to live, and a renewed lease would be permanent.
 """

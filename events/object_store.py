@@ -4,9 +4,9 @@ An object is chunks under a subject of its own and a meta message that names the
 is there as a whole or not at all. `Bucket` is one bucket; `ObjectStore` keeps a log's snapshots in one,
 ``muster-snapshots-<cluster>``.
 
-It is written and read here by requests whose refusals and lost answers are told apart (`events.connection`). nats-py's
-own client waits for ever for a chunk that is gone, tells a denial as a timeout, asks for the names of all streams, and
-leaves a marker behind for every object that it deletes.
+Requests of our own read and write it, and tell refusals from lost answers (`events.connection`). nats-py's client waits
+for ever for a chunk that is gone, reports a denial as a timeout, asks for the names of all streams, and leaves a marker
+behind for every object that it deletes.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ One account for a cluster, so that nothing of another cluster can even be named;
 has an account too: in it `federator`, and `jobs`, who may ask the federator and hear the answers, no more. A role may
 publish onto its own subject in the log, onto its own lease, and what reading the log asks of JetStream; what it keeps
 besides (the feed, the snapshots) it may keep. It may not delete the log, nor change a stream; only `keeper`, as whom
-``muster retention`` runs, may purge it, and that user writes nothing. Answers come to an inbox of the user's own, so that
-nobody overhears what another was told; to the log's subjects nobody subscribes.
+``muster retention`` runs, may purge it, and that user writes nothing. Answers come to an inbox of the user's own, so
+that nobody overhears another's; nobody subscribes to the log's subjects.
 
 Planner shards share a user, unless they are named here: ``--shard auto`` finds out which shard it is when it runs. A
 named shard has a user that can write for no other.
@@ -21,11 +21,11 @@ Three users are people's: ``operator`` and ``federation-operator`` may do everyt
 change a stream's replicas), and ``system``, in the servers' own account, sees the servers. No service has their
 passwords.
 
-What the server cannot hold back: who may make consumers may have them deliver copies of what they read onto another
-subject of the account. Such a message is no commit (its header is missing, or names another writer), but it costs the
-subject's writer a conflict. A federation that reads a log over a leaf node may do that as well. Who asks the federator
-names where the answer goes, and can so have it put onto a subject of the federation's account: the same holds of it.
-Subscribers of the feed that nobody vouches for belong into an account of their own.
+What the server cannot prevent: a user who may make consumers can have them deliver what they read to another subject of
+the account. Such a message is no commit (its header is missing, or names another writer), but it costs the subject's
+writer a conflict. A federation that reads a log over a leaf node may do that as well. Who asks the federator names the
+subject of the answer, which may be any in the federation's account: the same holds there. Untrusted subscribers of the
+feed belong in an account of their own.
 
 ``python -m events.permissions CLUSTER [SHARD ...]`` prints the text; the server reads passwords from its environment.
 """

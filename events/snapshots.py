@@ -2,7 +2,7 @@
 
 JetStream's object store has them for a log in NATS (`events.object_store`), a table for one in an SQLite file
 (`events.sqlite`), and a dict for one in memory. What comes back is what was put, or `BrokenSnapshot`; whether it is the
-state that it says is for those to check who know what a state is.
+right state, the caller checks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Subscribing to the feed: each subscriber through a durable consumer of its own.
 
-The server sends a message when the one before it was acknowledged: so they come in the log's order, and who dies with
-one in hand finds that one, and no other, again.
+The server sends a message once the one before is acknowledged: so they come in the log's order, and a subscriber that
+dies with one in hand gets that one again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TLS on the way to NATS: files to contexts, and what is said when the two ends do not trust each other.
 
-nats-py upgrades a connection when the server says so, and goes on in the clear when it does not, password included: who
-asked for TLS gets it here, or an error. It also waits for ever for the end of a connection whose handshake failed, which
+nats-py upgrades a connection when the server says so, and else sends all, password included, in the clear: here whoever
+asks for TLS gets it, or an error. It also waits for ever for the end of a connection whose handshake failed, which
 keeps it from the next server of its list: the transport here ends such a connection itself.
 """
 

@@ -1,8 +1,8 @@
 """Which shard owns which partition: an even spread over the shards that live, with few moves.
 
 Every shard keeps what it has, up to its share; where the shares cannot be equal, those that have the most get one more.
-What is beyond that, and what belonged to shards that live no more, goes to those that have less, in order of their names.
-With no shard alive the owners stay as they are: nobody could plan for anybody.
+The rest, and what belonged to shards that are gone, goes to those that have less, in order of their names. With no
+shard alive the owners stay as they are: nobody could plan.
 """
 
 from __future__ import annotations

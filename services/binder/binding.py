@@ -1,9 +1,9 @@
 """From an answer of the API server to an outcome in the log.
 
 A binding has three kinds of answers. A definite yes or no is an outcome. A resourceVersion that moved on is a no to every
-attempt of the old intent: the pod is read, and if nothing that matters changed, the intent is renewed. If nothing changed
-at all, it was no precondition that failed, but somebody who refuses with a 409, as a webhook may. No answer, or one that
-leaves it open, is no outcome: the same intent is tried again (design, rule 5).
+attempt of the old intent: the pod is read, and if nothing that matters changed, the intent is renewed. If nothing
+changed at all, no precondition failed: somebody refused with a 409, as a webhook may. No answer, or one that leaves it
+open, is no outcome: the same intent is tried again (design, rule 5).
 """
 
 from __future__ import annotations

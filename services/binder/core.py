@@ -2,7 +2,7 @@
 
 In this order: a policy for a log that has none; owners for the partitions; the room of failed members; proposals, in log
 order (`judge`); nominations and reservations that end, and starving gangs' requests for room; held assignments that may
-go, or whose time or chance is over; deadlocks. Proposals are judged before timeouts, so that a quorum that stands in the
+go, or whose time or chance is over; deadlocks. Proposals are judged before timeouts, so that a quorum that is in the
 log is never lost to a late tick.
 """
 

@@ -1,9 +1,9 @@
 """Judging proposals: whole, in log order, against the room that the verdicts before them left.
 
 `Bench` is one decision's working copy of what the binder counts: allocatable less permitted, bound, nominated and held.
-Judging changes the bench, never the state. A refusal although nothing since the proposal's basis touched its node, in the
-log or on this bench, and no fact came about its group, is a disagreement between planner and binder about the same room:
-a bug, and said so.
+Judging changes the bench, never the state. If a proposal is refused although since its basis nothing touched its node,
+in the log or on this bench, and no fact came about its group, planner and binder disagree about the same room: a bug,
+and reported as one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who may be bound now: of a group's assignments, those that wait at permit and those that are proposed.
 
-The rules stand in `services.binder.rules`; here is what a judgement asks of them, in its own terms.
+The rules are in `services.binder.rules`; here is what a judgement asks of them.
 """
 
 from __future__ import annotations

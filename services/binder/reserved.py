@@ -1,4 +1,4 @@
-"""Room that is reserved for starving gangs, while a proposal is judged that must leave it alone."""
+"""Room reserved for starving gangs, while a proposal that must leave it alone is judged."""
 
 from __future__ import annotations
 

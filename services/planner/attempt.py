@@ -1,7 +1,7 @@
 """One attempt to place a group of gangs: the pods of its parts in one order, as far as they find a node.
 
-Needs are placed first, so that what is beyond a minimum takes no room from another gang's. An attempt that is not enough
-is undone; one that is becomes a proposal, of which optional pods are left out that a commit does not take (`limits`).
+Needs are placed first, so that pods beyond a minimum take no room from another gang's minimum. An attempt that is not
+enough is undone; else it becomes a proposal, without those optional pods that do not fit a commit (`limits`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Planning a group of gangs: what keeps it from being tried, what each gang needs, and a node for all of that or none.
 
-A *part* is what of one gang may be proposed now and is of one scheduling class and one priority. A *need* is how many
-pods of some parts must have a node before any of the group is bound. `attempt` places them.
+A *part* is those pods of one gang, class and priority that may be proposed now. A *need* is how many pods of some parts
+must have a node before any of the group is bound. `attempt` places them.
 """
 
 from __future__ import annotations

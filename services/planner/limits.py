@@ -1,4 +1,4 @@
-"""What one proposal may be at most: it is one event, and so is the permit for it, with whatever the group holds already.
+"""How large one proposal may be: it is one event, and so is its permit, with whatever the group holds already.
 
 A permit repeats the node's name for each pod that is judged alone, has the pods' resourceVersions, and comes with the end
 of each nomination that it takes. What is counted here is never less than that.

@@ -1,4 +1,4 @@
-"""Host ports within one cycle: where a class finds its ports free, also of what this cycle opened for other classes."""
+"""Host ports within one cycle: where a class finds its ports free, given those this cycle opened for others."""
 
 from __future__ import annotations
 

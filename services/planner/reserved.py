@@ -1,4 +1,4 @@
-"""Room that is reserved for starving gangs, taken off a cycle's room while a group is placed that must leave it alone.
+"""Room reserved for starving gangs, subtracted from a cycle's room while a group that must leave it alone is placed.
 
 Groups see different reservations (`services.state.reservations.against`), so what is taken off changes with the group.
 While nobody has room reserved, nothing here costs anything.

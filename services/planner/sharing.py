@@ -3,8 +3,8 @@
 *Order.* A shard plans its groups as if waiting groups of other shards that come before them in queue order had taken
 their room first: it places them too, says nothing of them, and looks no further ahead than `Policy.lookahead_pods`.
 While no group is refused for room, only those of a higher priority are looked at: equal ones have room enough, and every
-shard's time goes into its own. Where shards claim the same room all the same the log's order decides, and a gang that
-keeps losing is nominated (`services.binder`).
+shard's time goes into its own. If shards still claim the same room, the log's order decides, and a gang that keeps
+losing is nominated (`services.binder`).
 
 *Nodes.* Each node belongs to one shard by a stable hash of its name. A shard tries its own nodes first
 (`services.planner.placement`), so that proposals of different shards seldom meet.

@@ -1,12 +1,12 @@
 """Scheduling classes: one is there from its fact on, until nothing names it any more.
 
-What names a class is pods, and room that is kept for pods which may be gone: a lost member's, nominated, asked for,
-reserved. With the last of them the class goes, and with it all that is derived of it. Ingest counts the same pods, and
-writes the fact again before the next pod of the class.
+A class is named by pods, and by room kept for pods that may be gone: a lost member's, nominated, asked for, reserved.
+With the last of them the class goes, and all that is derived from it. Ingest counts the same pods, and writes the fact
+again before the next pod of the class.
 
-The fact stands right before its first pod, in the same commit: otherwise the class, if it was still known for room alone,
-might go in between. In older logs the pod may be in the next commit. An ingest that ended in between left a class without
-pods; whoever takes its place takes that away.
+The fact comes right before its first pod, in the same commit: otherwise the class, if only kept room still named it,
+might go in between. In older logs the pod may be in the next commit. An ingest that ended in between left a class
+without pods; its successor removes that.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """How much one decision may say: a commit is one message.
 
-What a core has to say comes in *units*, each of which stands as a whole or not at all. A decision is as many of them, in
-their order, as a commit takes; the state that it leads to has all that is left, so that the next decision goes on there.
-The size is that of the bytes which are appended: so the bound depends on nothing but what is decided, and whatever fitted
-a commit is decided as ever.
+A core decides in *units*, each of which is appended whole or not at all. A decision is as many of them, in their order,
+as fit one commit; what is left is in the state that it leads to, where the next decision finds it. The size is that of
+the bytes which are appended: so the bound depends only on what is decided, and what fits one commit is never cut.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Who speaks for a gang: its PodGroup, and of its pods the oldest.
 
-- The PodGroup counts that the dialect of the oldest member reads (`events.dialects.declared_in`); those of other API
-  groups may have its name, and mean other gangs or none.
-- Of the pods that declare something the oldest is heard. A PodGroup wins over what pods declare.
+- Only the PodGroup that the oldest member's dialect reads counts (`events.dialects.declared_in`); those of other API
+  groups may share its name and mean other gangs or none.
+- Of the pods that declare something the oldest counts. A PodGroup wins over what pods declare.
 - In Koordinator's dialect it is the other way round, field by field: "the annotation mode's parameter will overwrite
   CRD's mode if both exist" (seed 002, API). `Declaration.said` tells which fields those are.
 - A gang is Koordinator's if its PodGroup has Koordinator's annotations, or its oldest pod is Koordinator's.

@@ -1,8 +1,7 @@
 """A state as bytes, and back; and its digest, by which two folds of one log are compared.
 
 There are two kinds of logs, a cluster's (`services.state.snapshot`) and a federation's (`services.federator.snapshot`),
-each with a fold of its own. Whoever keeps, restores, replays or verifies knows of a state what `Folded` says, and its
-`Form`.
+each with a fold of its own. Code that keeps, restores, replays or verifies a state knows only `Folded` and its `Form`.
 
 A snapshot is the recorded attributes in the order in which the log made them, one JSON line for a portion of one
 attribute; what is derived is built anew. So the digest of a state does not depend on whether it was folded from the

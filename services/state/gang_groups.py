@@ -1,7 +1,7 @@
 """Gang groups come, change and go: gangs that name each other become one group, and part again.
 
-Declarations change a gang's group at the end of the commit that brings them. While anything of a group that it would
-touch is proposed or held, membership is frozen: it is regrouped after the commit that settles that.
+Declarations change a gang's group at the end of the commit that brings them. While anything of an affected group is
+proposed or held, membership is frozen, until after the commit that settles that.
 """
 
 from __future__ import annotations

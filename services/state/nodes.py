@@ -3,13 +3,12 @@
 `allocatable`, `held` and `proposed` are ``rows × resources`` (int64, units as in `events.objects.Resources`; a column
 for each resource in the order of first mention). Everything here is derived from the records of the state: rows come and
 go with node facts and their order means nothing. Where an order is needed, `rank` gives one that depends on the nodes'
-names alone. Nothing here outlives what it is of: rows, numbers of classes and columns are free for others when the node,
-the class, or whoever offers or asks for the resource is gone.
+names alone. Nothing here outlives what it describes: rows, class numbers and columns are reused when the node, the
+class, or all that offer or ask for the resource are gone.
 
 A *label column* holds for each row the code of its value of one key (0: the label is absent), so that a selector is one
 look-up table over the distinct values and one gather over the rows. Taints work alike: one code for each distinct set;
-and so does what a node offers. Codes are given anew when more values or sets have one than twice the number of nodes and
-`SPARE` more.
+and so does what a node offers. Codes are given anew when there are more than twice the number of nodes plus `SPARE`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What every queue order compares: a group's priority and its age.
 
-*Priority* follows the dialect. Coscheduling and Koordinator know none of a group's own: a group has its pods' highest.
-kube-batch's and Volcano's PodGroups name a priority class, Kubernetes' own have a priority: where a gang's declaration
-has one, it counts instead of its pods'; where it has none (no class, or one that is not there), the pods' highest counts.
-Gang groups are Koordinator's.
+*Priority* follows the dialect. In coscheduling and Koordinator groups have none of their own: it is their pods'
+highest. kube-batch's and Volcano's PodGroups name a priority class, Kubernetes' own have a priority: where a gang's
+declaration has one, it counts instead of its pods'; where it has none (no class, or one that is not there), the pods'
+highest counts. Gang groups are Koordinator's.
 
 *Age*: a gang was created when its PodGroup was, else with the first of its pods that the log saw. A gang group is as old
 as the oldest of its gangs: where one of them has a PodGroup, pods that were there before that make it no older.

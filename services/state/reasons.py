@@ -1,8 +1,8 @@
 """Why groups are parked, and what follows from each reason: one table.
 
-The first eight are what a planner says (`GroupsRefused`); `SetAside` is a disagreement's; the others are assignments that
-came to nothing, as the binder or a fact says. A reason that is not in the table waits for a fact about its group or for
-its retry, and says nothing to users.
+The first eight are what a planner says (`GroupsRefused`); `SetAside` is a disagreement's; the others are assignments
+that failed, as the binder or a fact says. A reason that is not in the table waits for a fact about its group or for its
+retry, and says nothing to users.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Planner shards: which of them live, and a change of hands.
 
 A shard joins by its `PlannerTaken`, and leaves by its own `PlannerLeft` or by the binder's `ShardLost`. Who owns which
-partition is the binder's to say. A change of hands moves no state: every shard has folded everything. Only what waits on
-the clock of the owner before, which may never tick again, must not stay there: parked groups are ready at once for their
-new owner, with the attempts that they had.
+partition is the binder's to say. A change of hands moves no state: every shard has folded everything. Only what waits
+on the previous owner's clock, which may never tick again, must not stay there: parked groups are ready at once for
+their new owner, with the attempts that they had.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     scheduler will roll back all assumed pods, update each pod's annotation with
     `gang.scheduling.koordinator.sh/timeout=true`, and won't schedule these pods anymore.
 
-The fact is the annotation: a gang has timed out while a pod of it that waits to be scheduled has it, whoever wrote it, be
-it another scheduler or a Muster whose log is gone. Between the binder's word (`GangTimedOut`) and the fact that shows the
-annotation, the word counts as if it were there.
+What counts is the annotation: a gang has timed out while a pod of it that waits to be scheduled has it, whoever wrote
+it, even another scheduler or a Muster whose log is gone. From the binder's `GangTimedOut` until a fact shows the
+annotation, the event counts as if it were there.
 
 A user acts by one of these, and the gang may be tried again:
 

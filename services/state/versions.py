@@ -1,9 +1,9 @@
 """Which version of the rules and of the fold is in force, and who has the code for another.
 
-Each process says behind its Taken what it has the code for (`VersionsAnnounced`). An admin's `VersionsSwitched` holds
-from its place on if every writer of that place supports what it names; else it changes nothing. Whether it holds is
-folded from the log alone: a process that joined while the admin looked is counted, and every reader comes to the same
-answer. A process that comes later and lacks what is in force finds that in the log, and stops before it writes.
+After its Taken each process says what it has code for (`VersionsAnnounced`). An admin's `VersionsSwitched` holds from
+its place on if every writer there supports what it names; else it changes nothing. Whether it holds is folded from the
+log alone: a process that joined while the admin looked is counted, and every reader comes to the same answer. A process
+that comes later and lacks what is in force finds that in the log, and stops before it writes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Bindings and evictions, a bounded number of each in flight: each from an intent that stands in the log; what is in
-doubt is repeated until the answer is definite, beside those that are asked for the first time: a webhook that fails for
-one namespace's pods must not hold up everybody's.
+"""Bindings and evictions, a bounded number of each in flight: each from an intent in the log. What is in doubt is
+repeated until the answer is definite, beside first attempts: a webhook that fails for one namespace's pods must not
+hold up everybody's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The queue orders that a profile may name (`Profile.queue_order`).
 
 Each gives a group its place: groups in ascending order of it are in queue order. A place is unique to its group, and a
-group is one entry of the queue; so the pods of a group never interleave with another's, whatever the order. An order may
-give what a gang has beyond its minimum a place of its own, further behind: then the gang is twice in the queue.
+group is one entry of the queue; so the pods of a group never interleave with another's, whatever the order. An order
+may give a gang's pods beyond its minimum a later place of their own: then the gang is in the queue twice.
 """
 
 from __future__ import annotations

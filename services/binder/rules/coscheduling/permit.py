@@ -6,8 +6,8 @@
        the same PodGroup. Otherwise, put the pod into WaitingPods and set the timeout (eg: 10s)
 
 The text asks pod by pod; a proposal brings several at once, so its 1 is their number. *Running* are the members that are
-bound, permitted to be, or have succeeded. Between permit and the kubelet's word a pod counts already, or the one behind
-it would wait in vain; and a member that has done its work did start with its gang, or the last pods of a Job, coming when
+bound, permitted to be, or have succeeded. A pod counts from its permit on, before its kubelet runs it, or the next one
+would wait in vain; and a member that has succeeded did start with its gang, or the last pods of a Job, coming when
 others are done, would wait for ever. The text counts running pods only and is silent on both.
 """
 

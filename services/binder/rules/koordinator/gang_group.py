@@ -4,7 +4,7 @@
     Gang's minimum requirement. […] If Gang meet the bind-condition, we will give every waiting pod a "Success" status.
 
 *Assumed* are the pods that wait at permit, those that are proposed, and those that have a node for good. A gang that is
-named and is not of the group must run with its minimum: what it has waiting at permit is none of this group's business.
+named and is not of the group must run with its minimum: what it has waiting at permit does not count.
 """
 
 from __future__ import annotations

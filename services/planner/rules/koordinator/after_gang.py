@@ -3,8 +3,8 @@
     When once Gang has been satisfied, all subsequent resource allocations are no longer constrained by Gang rules, and
     their performance is similar to ordinary pod.
 
-So later pods of such a gang are placed one by one, whatever the gangs of its group lack, and none of the group's checks
-is for them. What makes a gang satisfied is the binder's (`services.binder.rules.koordinator.match_policy`).
+So later pods of such a gang are placed one by one, whatever the gangs of its group lack, and the group's checks skip
+them. What makes a gang satisfied is the binder's (`services.binder.rules.koordinator.match_policy`).
 """
 
 from __future__ import annotations

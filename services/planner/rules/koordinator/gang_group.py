@@ -7,8 +7,8 @@
     negative.
 
 Gangs that name each other are one group here (`services.state.naming`), one entry of the queue, and are placed together.
-So "each Gang" is read as each of the group: a group of which a gang is short of pods holds no room for the others, which
-could only wait. Koordinator's code of July 2026 counts each, too.
+So "each Gang" is read as each of the group: while one gang is short of pods, the group holds no room for the others,
+which could only wait. Koordinator's code of July 2026 counts each, too.
 
 The text is silent about a gang that is named and is not there, or does not name the group back. Chosen: each gang waits
 for those that it names itself, and nobody waits for being named. Such a gang must run, with its minimum, before the

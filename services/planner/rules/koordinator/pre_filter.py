@@ -6,7 +6,7 @@
       the pod if positive.
 
 The first is seed 000's Pre-Filter 1 (`coscheduling.pre_filter.too_few`), for all dialects alike. The second is asked of
-the gang, not of each pod: a gang of which one pod waits that has the annotation is rejected whole. It is rejected once,
+the gang, not of each pod: a gang with one waiting pod that has the annotation is rejected whole. It is rejected once,
 and no time ends that; `services.state.timeouts` says what does. The third and fourth check are the schedule cycle's
 (`koordinator.schedule_cycle`).
 """

@@ -24,12 +24,12 @@ proposal at most once. What the text counts is told by events:
 | the cycle is added by 1, and valid again | room is given back, a fact about the group, its retry falls due |
 | ActiveGang, all pods back to the active queue | nothing: after `GangHeld` the group is ready, as one entry |
 
-*total-number* says when all children came. What there is comes at once, so that the attempt ends the cycle of a gang that
-has so many; by default, its minimum, it always has. One with fewer did not end it: a child that comes then is rejected in
-the invalid cycle, and starts no attempt, until the one that makes the number full. So a controller that makes the pods of
-a large gang one by one does not have it tried for each. Taken at its word, the text leaves a gang that never gets all its
-children without another cycle, although its minimum would fit by now. Here room that is given back and the retry begin
-one, too.
+*total-number* says when all children came. Those that are there come at once, so an attempt ends the cycle of a gang
+that has that many; by default, its minimum, it always has. With fewer the cycle goes on: a child that comes then is
+rejected in the invalid cycle, and starts no attempt, until one completes the number. So a controller that makes the
+pods of a large gang one by one causes no attempt for each. Read literally, the text leaves a gang that never gets all
+its children without another cycle, although its minimum would fit by now. Here room that is given back and the retry
+begin one, too.
 """
 
 from __future__ import annotations

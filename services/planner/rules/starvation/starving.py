@@ -4,10 +4,10 @@ A gang starves when it is refused for lack of room `Policy.reserve_after_refusal
 back since the refusal before: it went elsewhere, or was too little each time. Without that clause a gang whose pods
 outnumber a quiet cluster would ask again whenever another's reservation ends, for ever, and nobody would be helped.
 
-Single pods are not counted: their like is the smaller work. Nor are further pods of a gang that has its minimum.
+Single pods are not counted: they are the smaller work. Nor are further pods of a gang that has its minimum.
 
-Bounded: no more gangs ask than may have room reserved (`Policy.reservations`), but one of a higher priority than one that
-has some always may.
+Bounded: no more gangs ask than may have room reserved (`Policy.reservations`), except those of a higher priority than
+one that has some.
 """
 
 from __future__ import annotations
