@@ -1,10 +1,10 @@
-"""The door: the ``muster`` command, and ``python -m services``. What it can do stands in `services.cli.muster`.
+"""The entry point: the ``muster`` command, and ``python -m services``. `services.cli.muster` has its commands.
 
 Until a command begins, Ctrl-C ends the process as it ends others: Python's own way is a traceback of whatever was being
-imported. Who was started with it ignored goes on ignoring it.
+imported. A process started with it ignored goes on ignoring it.
 
 numpy's OpenBLAS starts a thread for each core when it is imported: a third of a service's start, and 64 threads on a
-large node. Nothing here multiplies matrices, so that there is one, unless somebody says otherwise.
+large node. Nothing here multiplies matrices, so one is the default.
 """
 
 import os

@@ -1,8 +1,8 @@
 """YAML from files that anybody may have written, within bounds that PyYAML leaves to whoever calls it.
 
-libyaml's composer goes down the C stack with every level, and a file of brackets ends the process. Anchors say in a few
-lines what would fill the memory once it is written out as JSON, or contain themselves; merges of merges multiply while
-they are read. So what is nested deeper than `DEEPEST`, or repeats itself more than `MOST_REPEATED` times, is refused.
+libyaml's composer recurses on the C stack, so a file of brackets crashes the process. A few lines of anchors may fill
+the memory once they are written out as JSON, or contain themselves; merges of merges multiply while they are read. So
+what is nested deeper than `DEEPEST`, or repeats itself more than `MOST_REPEATED` times, is refused.
 
 As Kubernetes reads YAML, a timestamp is a string, and so is every key.
 """

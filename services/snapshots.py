@@ -1,10 +1,10 @@
 """Taking snapshots: off the hot path, in a process of its own.
 
-A cluster's binder is responsible for them, and a federation's federator. When enough was written since the last one, and
-no load is on if that can wait, its `SnapshotKeeper` starts ``muster snapshot`` as a child of lower priority. The child
+A cluster's binder is responsible for them, and a federation's federator. When enough was written since the last one, if
+possible while there is no load, its `SnapshotKeeper` starts ``muster snapshot`` as a child of lower priority. The child
 restores the newest good snapshot, folds what follows up to the log's end (`services.start`), stores the state under its
 sequence, reads it back as a start would, and says what it stored; so every snapshot is a replay of the whole log, by
-induction. Then who is responsible appends `SnapshotTaken`, whose digest `muster verify` compares with its own fold.
+induction. Then the service appends `SnapshotTaken`, whose digest `muster verify` compares with its own fold.
 """
 
 from __future__ import annotations

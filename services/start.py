@@ -2,8 +2,8 @@
 
 Everybody who needs a state begins here: services when they start, the process that takes the next snapshot, the
 console. A snapshot is good when it can be read, is of this log and of a state version that this code has, has the digest
-under which it is kept, and the log behind it does not say otherwise. One that is not is told and left out, and the one
-before it is tried; a log that still begins at 1 can always be folded from there. Restoring and folding go in slices, so
+under which it is kept, and the log behind it does not say otherwise. One that is not is logged and skipped, and the one
+before is tried; a log that still begins at 1 can always be folded from there. Restoring and folding go in slices, so
 that a large state does not cost its service the lease.
 
 A snapshot of an earlier state version than the one in force is as good as any other: it is the state at its place, and

@@ -1,7 +1,7 @@
 """What ingest, planner and binder tell of each gang while telemetry is on: its spans, and counts of pods.
 
-A service reads them off the commits that stand in the log, behind its decisions: a span may come late, but no decision
-waits for one or knows of it. Off, this module is not even imported. A gang's trace (`services.telemetry`):
+A service derives them from commits in the log, after it has decided: a span may come late, but no decision waits for
+one or knows of it. Off, this module is not even imported. A gang's trace (`services.telemetry`):
 
 - ``ingest``: its first pod was seen → that fact stands in the log
 - ``plan``: the planner's cycle began → the proposal is read back

@@ -1,8 +1,9 @@
 """How a service appends to the log: taking its subject over, one commit in flight, stepping down when replaced.
 
 `Writer` knows the last sequence on its own subject and appends behind exactly that; the log refuses whoever is not the
-last writer any more (`events.log`). `Outbox` is what need not be one commit, and is cut where one would be too large.
-`Gather` sends it: alone, an event goes out at once; under load, what arrives within a gap of `Spacing` shares a commit.
+last writer any more (`events.log`). `Outbox` holds what need not be one commit, and cuts it where one would be too
+large. `Gather` sends it: alone, an event goes out at once; under load, what arrives within a gap of `Spacing` shares a
+commit.
 """
 
 from __future__ import annotations

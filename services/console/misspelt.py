@@ -1,10 +1,10 @@
 """What looks like a gang's declaration, and is read by nobody: a field of a PodGroup, a label or an annotation.
 
 Kubernetes drops fields that it does not know (``kubectl`` warns of them), and takes any label. So a gang whose
-`minMember` is misspelt has no minimum, and a pod whose label is misspelt is placed alone. Of a PodGroup's spec each field
-is named that no dialect has. Labels and annotations may be anybody's, so only two kinds are named: a dialect's label that
-stands among the annotations, or its annotation among the labels; and a key that is nearly a dialect's: its prefix or its
-name is the same, and the other half is close.
+`minMember` is misspelt has no minimum, and a pod whose label is misspelt is placed alone. Each field of a PodGroup's
+spec that no dialect has is named. Labels and annotations may be anybody's, so only two kinds are named: a dialect's
+label that stands among the annotations, or its annotation among the labels; and a key that is nearly a dialect's: its
+prefix or its name is the same, and the other half is close.
 """
 
 from __future__ import annotations

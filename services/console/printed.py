@@ -1,4 +1,4 @@
-"""How a command ends whose output nobody takes: its reader has gone (``muster … | head``), or the disk is full.
+"""How a command ends when its output cannot be written: the reader is gone (``muster … | head``), or the disk is full.
 
 Where the reader has gone it ends with the exit code of a broken pipe, as other programs do, so that 1 still means that
 the answer is no. Output that was closed (``>&-``) is not wanted, and goes nowhere.

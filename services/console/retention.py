@@ -2,7 +2,7 @@
 
 A log is purged up to the least of three places: the older of the last two snapshots that the log confirms, so that a
 start has two to choose from; the last commit that is older than the days asked for; and what the archive holds, unless
-none is wanted. Both snapshots are restored, and what goes is read back from the archive, before anything does.
+none is wanted. Before the purge both snapshots are restored, and what goes is read back from the archive.
 
 Active writers are not hurt. They renew their subjects every six hours (`services.writer`), a purge leaves a day at least.
 A writer that is gone for longer may lose its last commit; then its subject is empty, its next ``…Taken`` expects nothing,

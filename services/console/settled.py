@@ -1,7 +1,7 @@
 """Whether anything can still change: in the log, and between the log and the cluster.
 
-The log is at rest when nobody can decide anything, and no passing of time would change that. The cluster is at rest when
-every pod that it has stands in the log as it is there, and no pod is going to end.
+The log is at rest when nobody can decide anything, and no passing of time would change that. The cluster is at rest
+when the log has every pod as it is there, and no pod is going to end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A federated job's story, drawn from the log alone: a line for each cluster, and what was decided when and why."""
+"""A federated job's story, drawn from the log alone: a line for each cluster, and what was decided, when and why."""
 
 from __future__ import annotations
 

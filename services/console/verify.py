@@ -1,21 +1,21 @@
 """Verify a log: fold to every basis, decide again, compare the payloads byte for byte.
 
 Two readings. The first takes the headers alone and notes which commits were decided at which basis. The second folds one
-state, and wherever somebody decided, the same core decides again over that state; what it says waits, as bytes, until
-the commit itself comes by, a few commits later. So memory holds an entry for each decision and a handful of payloads.
-Whoever decides has read what it said before (design, rule 3): a decision is not said twice.
+state, and wherever somebody decided, the same core decides again over that state; what it decides is kept, as bytes,
+until the commit itself comes, a few commits later. So memory holds an entry for each decision and a handful of
+payloads. A writer has read its own commits before it decides (design, rule 3): no decision is made twice.
 
 Facts, ticks, requests, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its
 intent (a pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so
-that no decision hides among the inputs. Who decides, and what an intent is, `services.console.kinds` says for clusters'
-logs and for federations'. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of
-any state is checked at the end (`services.state.validate`).
+that no decision hides among the inputs. `services.console.kinds` says who decides, and what an intent is, in each kind
+of log. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of any state is checked at the
+end (`services.state.validate`).
 
 Each stretch of a log is folded and decided by the versions that were in force there. A commit of rules that this code
 lacks is folded and not verifiable here; nothing can be said of what follows a fold that it lacks.
 
-A purged log is verified from the oldest snapshot on which what is left of it stands: its report says from where, and with
-which digest. What was decided or intended before that place is folded and counted, and cannot be decided again.
+A purged log is verified from the oldest snapshot that what is left of it continues: the report says from where, and
+with which digest. What was decided or intended before that place is folded and counted, and cannot be decided again.
 """
 
 from __future__ import annotations

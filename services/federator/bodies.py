@@ -1,6 +1,6 @@
-"""Where jobs' bodies lie: encrypted, outside of the log, under the digest that the log has.
+"""Where jobs' bodies are: encrypted, outside of the log, under the digest that the log has.
 
-A job may have secrets in it, and a log is for ever. So the log has 64 hexadecimal digits, and the body lies in
+A job may have secrets in it, and a log is for ever. So the log has 64 hexadecimal digits, and the body is in
 JetStream's object store until the job is settled. The digest is that of what is stored, not of the body: whoever reads
 the log and guesses a password cannot try it out, and the same body kept twice has two digests.
 

@@ -19,8 +19,8 @@
         gpu: nvidia.com/gpu
         log: {domain: log-gpus, cluster: gpus}     its own Muster log: where that is heard over a leaf node nobody polls
 
-Everything that is wrong is told at once, with cluster, field and what was expected; what stood there is not shown, as it
-may be a token. Paths are relative to the file.
+All mistakes are reported at once, with cluster, field and what was expected, but without the value, as it may be a
+token. Paths are relative to the file.
 """
 
 from __future__ import annotations

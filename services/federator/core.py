@@ -1,8 +1,8 @@
 """What the federator says next: a function of its state alone.
 
-`decide` gives the rules' verdict (`services.federator.rules`) on each job about which there is something to say, and
-forgets jobs that are over. The functions behind it give the events that an effect's outcome adds to the log;
-`federated`, `cancelled` and `given_up` give those of a request.
+`decide` gives the rules' verdict (`services.federator.rules`) on each job with a decision due, and forgets jobs that
+are over. The functions after it give the events that an effect's outcome adds to the log; `federated`, `cancelled` and
+`given_up` give those of a request.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@
             timeScale: 1            minutes
             params:                 name → alias → value
 
-Everything that is wrong is told at once, each with its path in the document, and with parameter and alias where it is
-about one. Where the text is silent, or says what the server does not take:
+All mistakes are reported at once, each with its path in the document and, where there is one, parameter and alias.
+Where the text is silent, or says what the server does not take:
 
 - The text's ``extra`` is the server's ``extras``; either is read, both at once is a contradiction.
 - Its example has no place for the table's GPU type and priority: ``gpuType`` and ``priority`` of each cluster. Without

@@ -1,5 +1,5 @@
-"""What of a federation's state is recorded, and its form (`services.state.form`): jobs, clusters, of which jobs something
-is to be said, which are over, and what came late of those that are forgotten.
+"""What is recorded of a federation's state, and its form (`services.state.form`): jobs, clusters, which jobs have a
+decision due, which are over, and late runs of forgotten ones.
 """
 
 from __future__ import annotations

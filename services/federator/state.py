@@ -3,10 +3,10 @@
 It is a fold of its own: a federation's log has nothing of a cluster's, and its events mean nothing there. An event that
 does not fit the state at its own place changes nothing, and is counted.
 
-What the rules would say of a job (`services.federator.rules`) changes only with its own events, and with an answer or the
+The rules' verdict on a job (`services.federator.rules`) changes only with its own events, and with an answer or the
 silence of a cluster on which it runs, or of any once it has a holder. So each commit looks again at the jobs that it
-touched, and `actionable` has those of which something is to be said: deciding looks at nobody else. Of ten thousand jobs
-that wait, an answer touches none.
+touched, and `actionable` has those with a decision due: deciding looks at no others. Of ten thousand jobs that wait, an
+answer touches none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a cluster's own Muster log tells of the federator's runs: which of its events a list of the cluster may show.
 
 Facts alone are heard, which is what ingest saw: a pod got its node, is on its way out, ended, is gone. A pod that waits
-is no news. That its containers began to run is in no fact, and how a Job ended is not either: an event says when to look,
-never what there is to see. A pod is known by its name: ``<Job>-<completion index>-<random>``.
+is no news. No fact says that its containers began to run, or how a Job ended: an event says when to look, never what
+there is to see. A pod is known by its name: ``<Job>-<completion index>-<random>``.
 """
 
 from __future__ import annotations

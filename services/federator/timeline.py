@@ -1,7 +1,7 @@
 """How a job's runs lived, cluster by cluster: its log as stretches of time.
 
 What `explain` says in words, for the eye. A stretch begins at the commit that brought it about, by its writer's clock;
-what lies between two commits was not seen to be otherwise.
+between two commits nothing else was seen.
 """
 
 from __future__ import annotations

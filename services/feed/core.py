@@ -1,11 +1,11 @@
 """From a commit to the messages of the feed: pure, a function of the commit's bytes and nothing else.
 
-Every event of a known writer becomes one message, but for `GroupsRefused`: it says one reason for many groups, and
+Every event of a known writer becomes one message, except `GroupsRefused`: it says one reason for many groups, and
 becomes one message for each of them, with that group alone in `groups`, so that whoever watches one namespace sees its
 own. Their number is bounded by the policy's `cycle_pods`.
 
-The same log always gives the same messages in the same order. That is what lets the feed go on, after whatever, behind
-the last message that its stream holds.
+The same log always gives the same messages in the same order. So the feed can go on, after any failure, behind the last
+message that its stream holds.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
    resourceVersion seen; only a 410 costs another list of its kind.
 
 A cluster may lack the kinds in which gangs are declared, get them and lose them again. One request asks for all of them
-every now and then (`Client.discover`). It only says what may be asked for; that a kind is gone is said by its own 404,
-because an API server that starts may not know all of its kinds yet.
+every now and then (`Client.discover`). It only says what may be asked for; a kind is gone only when its own list
+answers 404, as an API server that starts may not know all of its kinds yet.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The status of PodGroups of every API group: where it is written, and how a write is kept from the wrong object.
 
 - Some definitions have no status subresource (Koordinator's, Volcano's). There the status is a field like any other, and
-  the object itself is patched. Discovery tells. It is asked again for a kind that it did not have, and where a write
-  comes to nothing: a definition that is installed or replaced later may have its status elsewhere. To patch the object
-  then succeeds, and leaves the status as it was.
+  the object itself is patched. Discovery tells. It is asked again for a kind that it did not have, and when a write
+  changed nothing: a definition installed or replaced later may have its status elsewhere. Then a patch of the object
+  succeeds, and leaves the status as it was.
 - The patch of a custom resource's status overlooks the UID. So each carries a resourceVersion: that of the fact, or of
   the write before. When somebody else wrote meanwhile, the object is read, and its UID compared. It is written when the
-  caller asks again: a binder that was replaced meanwhile knows so by then, and does not overwrite its successor's word.
-- What is written may depend on the phase that stands there: then the object is read first.
+  caller asks again: a binder that was replaced meanwhile knows by then, and does not overwrite its successor's status.
+- What is written may depend on the current phase: then the object is read first.
 - Kubernetes' own PodGroups have conditions. The time of a condition's last change stays, unless it changes now.
 """
 

@@ -3,8 +3,8 @@
 Kinds that nobody here knows are kept as they are. What a scheduler relies on is checked: names, string labels and
 annotations, specs that are objects, pods with containers, counts that are counts.
 
-Files may be what ``kubectl get -o yaml`` says of a cluster. Then what has ended is left out; so is what makes pods, where
-what it made stands beside it; and resourceVersions are those of another server.
+Files may be what ``kubectl get -o yaml`` says of a cluster. Then what has ended is left out, and so is a workload
+listed with what it made; and resourceVersions are those of another server.
 """
 
 from __future__ import annotations

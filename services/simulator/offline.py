@@ -1,9 +1,9 @@
 """What the API server would list for some manifests, without a server: for `muster simulate`.
 
 Workloads are expanded to their pods, other projects' jobs to what their controllers make of them. Everything passes the
-same admission as over HTTP, but for pods that another server gave out: they passed it there, with other PriorityClasses
-perhaps, and what became of them since stands in their status. UIDs, names and resourceVersions follow from the order of
-the objects alone: no clock, no chance.
+same admission as over HTTP, except pods that another server gave out: they passed it there, perhaps with other
+PriorityClasses, and their status says what became of them since. UIDs, names and resourceVersions follow from the order
+of the objects alone: no clock, no chance.
 """
 
 from __future__ import annotations

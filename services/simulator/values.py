@@ -1,5 +1,5 @@
-"""Values that the API server refuses, of the fields by which a pod finds its node: a misspelt operator or effect would
-else look like a pod that fits nowhere.
+"""Values that the API server refuses, in fields by which a pod finds its node: otherwise a pod with a misspelt operator
+or effect would look as if it fitted nowhere.
 
 Types are `forms`'; quantities are not checked on purpose (`admission`).
 """

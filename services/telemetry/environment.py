@@ -1,8 +1,8 @@
 """What OpenTelemetry's variables may say here.
 
-Its SDK takes most wrong values for their defaults, fails at others without a name, and of credentials says what they
-are. So what can be wrong is looked at before the SDK is: a message names the variable and what was expected, and never
-what may be a secret.
+Its SDK replaces most wrong values by defaults, fails at others without naming them, and prints credentials. So all that
+can be wrong is checked before the SDK starts: a message names the variable and what was expected, and never what may be
+a secret.
 """
 
 from __future__ import annotations

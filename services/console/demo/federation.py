@@ -5,7 +5,7 @@
 
 The faster a cluster would start the job, the lower its priority. The v100 starts it at once; the a100 soon enough to take
 over within its extra time; the h100 has a queue of ten minutes, and is waited for no longer than its priority is worth.
-Whatever the machine is busy with, seconds lie between each of these and its other outcome.
+On a busy machine, too, seconds separate each of these from its other outcome.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 release and clear.
 
 A backend is one user's view of one cluster. It decides nothing and remembers nothing that matters: what it answers is
-an outcome, and what follows from it is in the log. Every call ends within a bounded time. What a cluster says, and that
-it says nothing, is a value; an exception means a bug. It retries nothing: whoever calls repeats.
+an outcome, and what follows from it is in the log. Every call ends within a bounded time. A cluster's answer, and its
+silence, is a value; an exception means a bug. It retries nothing: callers do.
 
-What the federator relies on, and a backend has to see to:
+What the federator relies on, and a backend must ensure:
 
 - **A name is taken once.** Once `submit` answered `Accepted` or `Taken` for a name, every older attempt to submit that
   name must fail, for ever. OpenPAI keeps all names. Kubernetes doesn't: there a submission is *held*, and nothing of it

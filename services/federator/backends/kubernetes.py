@@ -14,8 +14,8 @@ A late submission makes a first Job that is in nobody's log and nobody releases:
 
 A run is `running` when all pods of all its Jobs run or have succeeded. It is over when one of its Jobs failed, when one
 that decides succeeded, or all did, and no pod is left that runs: a node that does not answer keeps its pods, and their
-run is `stopping` until they are gone. What a Job's controller does for one Job, ending the rest when a part has ended
-the whole, nobody does for several: whoever observes a run that is over suspends what is left of it.
+run is `stopping` until they are gone. A Job's controller ends the rest of one Job when a part has ended the whole;
+nobody does so for several Jobs: whoever observes a run that is over suspends its rest.
 """
 
 from __future__ import annotations

@@ -3,18 +3,18 @@
 The log is followed by its JetStream domain, from its end as of now on. It *vouches* for the last list when all of this
 holds at the moment of the question:
 
-- the cluster was listed since the log is followed, and no run of ours was then between having a node and running;
+- the cluster was listed after following began, and no run of ours was then between having a node and running;
 - no event since then told of a pod of ours (`services.federator.telling`);
 - the log's end was asked for just now, over the leaf node, and everything up to there is read;
 - ingest is alive, by its lease, and not about to compare the cluster with its log: what it does not see it cannot tell.
 
 Otherwise the cluster is listed, as if it had no log: a leaf that is cut, a server that restarts, an ingest that is gone
 cost nothing but lists. An event asks for one at once. Nothing that comes while the leaf is cut is missed: reading goes on
-behind the last commit that was read. Where that is not possible, as the log was purged or is another, it begins anew at
-its end, and vouches for nothing before the next list.
+behind the last commit that was read. If that is impossible, as the log was purged or is another, it begins anew at its
+end, and vouches for nothing before the next list.
 
-What is left to trust: an ingest that holds its lease and does not hear from its API server any more. Hence no decision
-rests on the log (`telling.needs_list`).
+What must be trusted: that an ingest which holds its lease still hears from its API server. Hence no decision rests on
+the log (`telling.needs_list`).
 """
 
 from __future__ import annotations

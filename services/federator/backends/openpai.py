@@ -12,9 +12,9 @@ What its answers mean here:
 - Lists are in the order of the names, which are unique and stay for ever: what is submitted between two pages can make
   a job show twice, and never hide one.
 
-Only reading is repeated, as nothing comes of it. The client keeps to the server's limits by itself (`Pace`); what they
-leave no room for is `NotSent` or `Silent`, and of all requests a tenth is kept for stops. A read waits for its room where
-that is a moment: who lists exactly as often as the server lets is at times a little early.
+Only reads are repeated, as they change nothing. The client keeps to the server's limits by itself (`Pace`); what they
+leave no room for is `NotSent` or `Silent`, and of all requests a tenth is kept for stops. A read waits for its turn if
+that is a moment away: a client that lists exactly as often as it may is at times early.
 """
 
 from __future__ import annotations

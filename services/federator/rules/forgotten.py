@@ -1,10 +1,9 @@
 """R22: jobs that are over, and when they are forgotten.
 
-The text has no word for it; without it the state would grow with every job that ever was. Nothing that a job left behind
-may need its record: where names are taken for ever, whatever is late fails, forgotten or not; where submissions are held,
-what comes late is known by its marker, as the job's UID says that it is this log's (`records.origin_of`). Jobs from
-before there were origins stay, and so does what somebody gave up: it may be there after all, and its name is not given
-again.
+The text does not mention it; without it the state would grow with every job. Nothing that a job left behind may need
+its record: where names are taken for ever, whatever is late fails, forgotten or not; where submissions are held, what
+comes late is known by its marker, as the job's UID says that it is this log's (`records.origin_of`). Jobs from before
+there were origins stay, and so does what somebody gave up: it may be there after all, and its name is not given again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """R20, R21: runs that their clusters do not have any more, or of which nothing will ever be heard again.
 
-The text has no word for either. What ended is seen in a list; what was deleted is in none, and neither is what has not
-landed yet. An identity tells them apart: it never comes back, and another attempt would have another. So a run is gone
-when it was accepted, its cluster has nothing of its identity, and no other attempt can still land under its name and run
-(`Place.sole`). What is left over, only a person can know.
+The text mentions neither. What ended is seen in a list; what was deleted is in none, and neither is what has not landed
+yet. An identity tells them apart: it never comes back, and another attempt would have another. So a run is gone when it
+was accepted, its cluster has nothing of its identity, and no other attempt can still land under its name and run
+(`Place.sole`). Of the rest only a person can know.
 """
 
 from __future__ import annotations

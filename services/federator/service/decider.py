@@ -1,5 +1,5 @@
-"""The one writer of a federation's log. One commit at a time: what is to be said is made from the state, appended before
-anything else is, and folded as soon as it is acknowledged; nobody else writes there.
+"""The one writer of a federation's log. One commit at a time: its events are made from the state, appended before any
+others are, and folded as soon as they are acknowledged; nobody else writes there.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The name is the same in both, and in all three API groups of their PodGroups: ``
 gives it: the controller's UID in kube-batch, ``podgroup-<UID>`` in Volcano. So a pod that only names its queue is a gang
 with a minimum of one, as in Volcano.
 
-Volcano reads ``group-min-member`` on the owner, where its own controller makes a PodGroup of it; what stands on the pod
-(from the owner's template) is read here.
+Volcano reads ``group-min-member`` on the owner, where its own controller makes a PodGroup of it; the pod's own (from
+the owner's template) is read here.
 """
 
 from __future__ import annotations
