@@ -10,6 +10,7 @@ long as neither the sources nor the compiler changed.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -39,7 +40,11 @@ STAGES = BUILD / "stages"
 """KWOK's stages (what a fake kubelet does, as YAML), copied from its module: KWOK ends without them."""
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
+    argparse.ArgumentParser(
+        prog="python -m deploy.e2e.build",
+        description="Builds a real control plane into .build/bin; from nothing in minutes.",
+    ).parse_args(arguments)
     BIN.mkdir(parents=True, exist_ok=True)
     supplied = take_supplied()
     go = find_go()
@@ -119,7 +124,7 @@ def fingerprint(go: str) -> str:
 
 
 def copy_stages(go: str) -> None:
-    """The stages of a fast pod, and of a node with a heartbeat by lease (`kubernetes.md` in the notes)."""
+    """The stages of a fast pod, and of a node with a heartbeat by lease (``kustomize/stage`` of KWOK)."""
     module = Path(json.loads(run_go(go, "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"])
     shutil.rmtree(STAGES, ignore_errors=True)
     STAGES.mkdir(parents=True)
@@ -144,4 +149,4 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

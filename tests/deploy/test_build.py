@@ -26,6 +26,16 @@ def program(file: Path, says: str) -> Path:
     return file
 
 
+def test_help_builds_nothing(monkeypatch: pytest.MonkeyPatch, binaries: Path) -> None:
+    """As it was: whoever asked waited for minutes."""
+    binaries.rmdir()
+    monkeypatch.setenv("PATH", str(binaries))
+    with pytest.raises(SystemExit) as ended:
+        build.main(["--help"])
+    assert ended.value.code == 0
+    assert not binaries.exists()
+
+
 def test_binaries_that_kubebuilder_assets_holds_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, binaries: Path
 ) -> None:

@@ -37,7 +37,9 @@ PLANT_SEEDS = 400
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     faults = commands.add_parser("faults", help="run seeds")
     faults.add_argument("--seeds", type=int, default=1_000)
