@@ -25,7 +25,7 @@ NATIVE_GANGS = (
     "--feature-gates=GenericWorkload=true,GangScheduling=true",
     "--runtime-config=scheduling.k8s.io/v1alpha2=true",
 )
-"""What the apiserver needs for the kube-scheduler's own gangs (the notes on peers)."""
+"""What the apiserver needs for the kube-scheduler's own gangs (KEP-4671)."""
 
 
 class ControlPlane:

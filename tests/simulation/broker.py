@@ -152,10 +152,6 @@ class Broker:
         for consumer in [one for one in self._consumers.values() if one.link is link]:
             self._drop(consumer)
 
-    def lose_consumers(self, link: Link) -> None:
-        """The server forgets them and tells nobody."""
-        self.forget(link)
-
     def _drop(self, consumer: ServerConsumer) -> None:
         consumer.alive = False
         self._consumers.pop(consumer.name, None)
