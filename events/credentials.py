@@ -73,7 +73,7 @@ def _unwrapped(file: str, text: bytes) -> bytes:
         raw = b""
     kind, seed, checksum = raw[:2], raw[2:-2], raw[-2:]
     if (kind, len(seed)) != (_SEED_OF_USER, _SEED_BYTES) or checksum != _checksum(raw[:-2]):
-        raise InvalidCredentials(f"{file}: {EXPECTED}: the seed is damaged, or none of a user (SU…)")
+        raise InvalidCredentials(f"{file}: {EXPECTED}: the seed is damaged, or not a user's (SU…)")
     return seed
 
 

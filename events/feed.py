@@ -117,7 +117,7 @@ class Feed:
                 if isinstance(answer, BaseException):
                     raise answer
             if answers[-1] != self.sequence + len(window):
-                raise Interrupted(f"{self.stream}: what was published is said to be at {answers[-1]}")
+                raise Interrupted(f"{self.stream}: the server says that what was published is at {answers[-1]}")
             done += len(window)
             self.sequence += len(window)
             self._empty = False

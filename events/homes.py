@@ -102,8 +102,8 @@ async def copy(source: EventLog, target: EventLog) -> int:
     if done:
         if done < first - 1:
             raise LogError(
-                f"the source begins at {first} and the target ends at {done}: what is between was purged. "
-                f"Copy into another, empty one; this stays as it is"
+                f"the source begins at {first} and the target ends at {done}: the commits between them were purged. "
+                f"Copy into an empty one; this one stays as it is"
             )
         if done >= first:
             await _check_prefix(source, target, done)

@@ -197,7 +197,7 @@ class JetStreamLog:
             return last.sequence
         found = 0 if last is None else last.sequence
         if 0 < found < expected <= self._seen:
-            raise _Stale(f"{subject}: {found} is said to be its last, behind which {expected} was written")
+            raise _Stale(f"{subject}: the server says that {found} is its last, but {expected} was written after it")
         if found != expected:
             raise Conflict(subject, expected, found)
         try:
@@ -217,7 +217,7 @@ class JetStreamLog:
         if message is not None:
             return stored(message.seq, message.subject, message.headers, message.data)
         if sequence <= self._seen and (await self._state_now()).first_seq <= sequence:
-            raise _Stale(f"{self.stream} has no {sequence}, which was there")
+            raise _Stale(f"{self.stream} has no commit {sequence}, which was there")
         return None
 
     async def _import_all(self, commits: list[Stored]) -> None:

@@ -98,7 +98,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             is_text = key.tag in (_STRING, _VALUE)
             name = key.value if is_text else _name(self.construct_object(key))
             if name in seen:
-                raise yaml.MarkedYAMLError(None, None, f"{name!r} stands twice in one mapping, again", key.start_mark)
+                raise yaml.MarkedYAMLError(None, None, f"{name!r} appears twice in one mapping, again", key.start_mark)
             seen.add(name)
             if not is_text:
                 node.value[index] = yaml.ScalarNode(_STRING, name, key.start_mark, key.end_mark), value

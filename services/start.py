@@ -64,7 +64,7 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
             with suppress(_Denied):
                 return Start(state, kept, await fold(log, state, place, of=kept))
     if place < first - 1:
-        raise NoStart(f"the log begins at {first}: of the state at {place} nothing is left")
+        raise NoStart(f"the log begins at {first}: the state at {place} cannot be rebuilt")
     if first > 1:
         raise NoStart(f"the log begins at {first}, and no snapshot from there to {place} can be used")
     state = form.empty()

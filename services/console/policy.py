@@ -97,5 +97,5 @@ async def change(log: EventLog, changes: Mapping[str, Any]) -> Change:
     try:
         place = await writer.append([ev.PolicyChanged(policy=new)], basis=state.sequence, cause="admin")
     except SteppedDown as error:
-        raise Unusable("another admin changed the policy just now: look at it again") from error
+        raise Unusable("another admin wrote just now: look at it again") from error
     return Change(place, new, written=True)

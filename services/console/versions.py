@@ -59,7 +59,7 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     try:
         place = await writer.append([asked], basis=state.sequence, cause="admin")
     except SteppedDown as error:
-        raise Unusable("another admin was faster just now: look at it again") from error
+        raise Unusable("another admin wrote just now: look at it again") from error
     await fold(log, state, place)
     if (state.rules_version, state.state_version) != (asked.rules, asked.state):
         raise Unusable(f"nothing was switched, since somebody joined meanwhile: {_those(state, asked)}")

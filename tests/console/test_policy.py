@@ -116,7 +116,7 @@ async def test_of_two_admins_at_once_one_is_refused() -> None:
 
     slow = Slow("shared")
     slow.commits, slow._last = log.commits, log._last
-    with pytest.raises(Unusable, match="another admin changed the policy just now"):
+    with pytest.raises(Unusable, match="another admin wrote just now"):
         await change(slow, {"gang_pods": 9})
     assert (await current(log))[1].gang_pods == 8
 

@@ -127,10 +127,10 @@ async def test_whose_time_is_over_comes_back_with_what_the_file_says_then(
         ("", "expected a .creds file of NATS, with a user's JWT and the seed of his key"),
         (creds("a.b.c", ""), "expected a .creds file of NATS"),
         (creds("", user.seed), "expected a .creds file of NATS"),
-        (creds("a.b.c", "SU?"), "the seed is damaged, or none of a user"),
+        (creds("a.b.c", "SU?"), "the seed is damaged, or not a user's"),
         (creds("a.b.c", user.seed[:-1]), "the seed is damaged"),
         (creds("a.b.c", user.seed.replace("OV", "OW")), "the seed is damaged"),
-        (creds("a.b.c", account.seed), "none of a user"),
+        (creds("a.b.c", account.seed), "not a user's"),
     ],
 )
 async def test_what_is_no_credentials_file_is_named_before_anything_is_sent(

@@ -341,7 +341,7 @@ async def test_an_archive_grows_although_its_beginning_was_purged(each_home: Eve
     await append(each_home, "binder", 62, sequence)
     await append(each_home, "binder", 63, sequence + 1)
     await each_home.purge(64)
-    with pytest.raises(LogError, match="begins at 64 and the target ends at 62: what is between was purged"):
+    with pytest.raises(LogError, match="begins at 64 and the target ends at 62: the commits between them were purged"):
         await copy(each_home, archive)
     await archive.close()
 

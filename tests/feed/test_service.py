@@ -336,7 +336,7 @@ async def test_what_is_taken_for_repeated_interrupts(server: EmbeddedServer, clu
     await feed.publish(told)
     await feed.connection.ask(f"$JS.API.STREAM.PURGE.{feed.stream}")
     await feed.position()
-    with pytest.raises(Interrupted, match="what was published is said to be at 1"):
+    with pytest.raises(Interrupted, match="the server says that what was published is at 1"):
         await feed.publish(told)
     await feed.close()
 

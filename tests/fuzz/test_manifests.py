@@ -130,9 +130,9 @@ def lines(first: str, of_next: str, count: int) -> str:
         ("~: a", "expected a string as a key, found NoneType"),
         ("? [a]\n: b", "unhashable key"),
         ("a: \0", "characters are not allowed"),
-        ('1: a\n"1": b', "'1' stands twice in one mapping, again at line 2, column 1"),
-        ("a: {x: 1, 0x1: a, 1: b}", "'1' stands twice in one mapping, again at line 1, column 19"),
-        ("on: a\nyes: b", "'true' stands twice"),
+        ('1: a\n"1": b', "'1' appears twice in one mapping, again at line 2, column 1"),
+        ("a: {x: 1, 0x1: a, 1: b}", "'1' appears twice in one mapping, again at line 1, column 19"),
+        ("on: a\nyes: b", "'true' appears twice"),
     ],
     ids=range(22),
 )

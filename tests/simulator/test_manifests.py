@@ -66,7 +66,7 @@ def test_what_stands_twice_is_named_with_its_line(tmp_path: Path) -> None:
         load_yaml([file])
     assert (
         str(refused.value)
-        == f"{file}, document 1: not YAML: 'name' stands twice in one mapping, again at line 5, column 3"
+        == f"{file}, document 1: not YAML: 'name' appears twice in one mapping, again at line 5, column 3"
     )
     merged = "x: &x {apiVersion: v1, kind: Pod}\n<<: *x\nkind: Node\nmetadata: {name: n}\ny: {<<: *x, kind: z}\n"
     assert [obj["kind"] for obj in load_yaml([write(file, merged)])] == ["Node"]
@@ -107,7 +107,8 @@ def test_a_document_that_is_not_yaml_costs_itself_only(tmp_path: Path) -> None:
     assert re.match(rf"{tmp_path}/a.yaml, document 2: not YAML: \D* line (8|9), column \d+", syntax)
     assert integer == f"{tmp_path}/a.yaml, document 4: not YAML: expected integers of 64 bits, found one of 71"
     assert (
-        twice == f"{tmp_path}/a.yaml, document 7: not YAML: 'x' stands twice in one mapping, again at line 25, column 1"
+        twice
+        == f"{tmp_path}/a.yaml, document 7: not YAML: 'x' appears twice in one mapping, again at line 25, column 1"
     )
 
 
