@@ -45,8 +45,8 @@ def submit(
 def status(
     name: JobName, nats: Nats = None, federation: Federation = None, watch: Watch = False, as_json: Json = False
 ) -> None:
-    """How a job stands on each of its clusters. Exit code 2: there is none of this name, or it is forgotten; with --watch
-    as that of `submit`."""
+    """The state of a job on each of its clusters. Exit code 2: there is none of this name, or it is forgotten; with
+    --watch as that of `submit`."""
     from services.console import jobs
 
     shown = jobs.watched if watch else jobs.status
@@ -79,9 +79,9 @@ def give_up(
     federation: Annotated[str | None, typer.Option("--federation", help=FEDERATION_HELP, metavar="NAME")] = None,
     as_json: Json = False,
 ) -> None:
-    """Declare that nothing of a job runs on a cluster, or ever will: an operator's word, where the cluster has none.
+    """Declare that nothing of a job runs on a cluster, or ever will: for a cluster that cannot say so itself.
 
-    Ends nothing: look first, and end by hand what is left. Exit code 2: the cluster answers and shows it.
+    Ends nothing: look first, and end by hand what is left. Exit code 2: the cluster answers and shows the run.
     """
     from services.console import jobs
 

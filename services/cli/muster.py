@@ -162,7 +162,7 @@ def verify(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Make every decision of a log again, and compare it with what stands there.
+    """Make every decision of a log again, and compare it with the logged one.
 
     Exit code 0: every decision is reproduced; 1: a difference; 2: cannot be read; 5: not verifiable by this version.
     """
@@ -206,7 +206,7 @@ def export_log(
     cluster: Cluster = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a log, commit by commit at its own sequences, into a file; or from a file into NATS."""
+    """Copy a log, commit by commit, keeping its sequences, into a file; or from a file into NATS."""
     from services.console import commands
 
     raise typer.Exit(commands.copy_log(log, target, cluster, as_json=as_json))
@@ -219,15 +219,15 @@ def retention(
     archive: Annotated[
         str | None, typer.Option(help="everything goes there first; it grows with each run", metavar="FILE.db")
     ] = None,
-    no_archive: Annotated[bool, typer.Option("--no-archive", help="what goes is gone for good")] = False,
+    no_archive: Annotated[bool, typer.Option("--no-archive", help="purge without: what goes is gone")] = False,
     days: Annotated[
-        int | None, typer.Option(help="leave so many days at least (default: $MUSTER_RETENTION_DAYS)", min=0)
+        int | None, typer.Option(help="keep so many days at least (default: $MUSTER_RETENTION_DAYS)", min=0)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Archive a log, and purge of it what no snapshot needs and what is old enough.
+    """Archive a log, and purge what is old enough and no snapshot needs.
 
-    Nothing goes that the last two snapshots need, that is younger than --days (0: for ever), or that is not archived.
+    Keeps what the last two snapshots need, what is younger than --days (0: all), and what is not archived.
     """
     from services.console import commands
 
@@ -273,7 +273,7 @@ def subscribe(
     nats: Nats = None,
     cluster: Cluster = None,
     durable: Annotated[
-        str | None, typer.Option(help="go on behind the last event that was taken under this name", metavar="NAME")
+        str | None, typer.Option(help="go on after the last event that was taken under this name", metavar="NAME")
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="begin with the next event, not with the oldest")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="each message as it is: a CloudEvent a line")] = False,
@@ -334,7 +334,7 @@ def demo(
     """Everything on this machine: NATS, simulated clusters and all services, each a process of its own; in two acts.
 
     Ends by itself when nothing can change any more, and verifies its own log. Exit code 0: verified, and settled.
-    With nodes and pods of your own, or a trace, the first act is all.
+    With your own nodes and pods, or a trace, only the first act runs.
     """
     from services.console.demo import command
 

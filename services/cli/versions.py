@@ -27,7 +27,7 @@ def switch(
     state: Annotated[int | None, typer.Option(help="version of the state, one further at a time", min=1)] = None,
     as_json: Json = False,
 ) -> None:
-    """Switch to another version from here on. Refused, naming them, while there are writers who lack it."""
+    """Switch to another version from here on. Refused while some writer lacks it, and says which."""
     from services.console import commands
 
     raise typer.Exit(commands.switch_versions(log, cluster, rules, state, as_json=as_json))
