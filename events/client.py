@@ -25,7 +25,7 @@ class Client(nats.aio.client.Client):
         return parse_header_lines(raw.decode("utf-8", "replace"))
 
     async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:  # noqa: ASYNC109
-        """Returns behind the server's word on all that was sent: nats-py's first ping overtakes what waits to go.
+        """Returns once the server has answered for all that was sent: nats-py's first ping overtakes what waits to go.
 
         In a task of its own: Python 3.11's wait_for, in nats-py's, swallows a cancellation that meets its result, and a
         service that was told to end in that moment would run on. `asyncio.wait` loses none.
@@ -49,8 +49,8 @@ class Client(nats.aio.client.Client):
         await super()._process_pong()
 
     async def _process_err(self, err_msg: str) -> None:
-        """Whom the server puts out says why, and comes back: with what his file says now, or when he is let in again.
-        nats-py would close for good, and not say why."""
+        """A client that the server disconnects says why, and reconnects: with its file as it is now, or when it is
+        accepted again. nats-py would close for good, silently."""
         error = nats.errors.Error(f"nats: {err_msg}")
         await self._error_cb(error)
         if not any(about in err_msg for about in _STAYS):
@@ -82,8 +82,8 @@ class Client(nats.aio.client.Client):
                 await super()._connect_to_server(s)
 
     async def _process_connect_init(self) -> None:
-        """Where a connection is made anew, whatever comes instead of a greeting is an error like others: nats-py would
-        end the task that tries, of which nobody hears, and try no more. Who makes the first one hears it as it is."""
+        """At a reconnection, whatever comes instead of a greeting is an error like others: nats-py would silently end
+        the task that tries, and try no more. At the first connection the caller gets it as it is."""
         try:
             await super()._process_connect_init()
         except OSError:  # a certificate that is refused is a ValueError, too

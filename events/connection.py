@@ -41,9 +41,9 @@ from events.wire import UNDECODABLE
 REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
 TOLD_AFTER_S = 1.0
-"""Who waits for so long is told what for, and until when."""
+"""After so long a wait, the log says what for, and until when."""
 API, AGAIN_S = "$JS.", 0.25
-"""JetStream may be asked again, since a request is carried out once or changes nothing later; and after how long."""
+"""JetStream may be asked again, since a repeated request changes nothing more; and after how long."""
 CLOSE_WITHIN_S = 5.0
 """What a server that hangs has not taken by then is lost, as with a crash."""
 PATIENCE_S = 30.0
@@ -85,7 +85,7 @@ T = TypeVar("T")
 
 
 def api(domain: str = "") -> str:
-    """What stands before JetStream's verbs: in the server's own domain, or in one that is heard over a leaf node."""
+    """The prefix of JetStream's verbs: in the server's own domain, or in one heard over a leaf node."""
     return f"$JS.{domain}.API" if domain else "$JS.API"
 
 
@@ -449,7 +449,7 @@ async def _ended(task: asyncio.Future[None]) -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=AGAIN_S)
-    await asyncio.gather(task, return_exceptions=True)  # whatever became of it is nobody's any more
+    await asyncio.gather(task, return_exceptions=True)  # nobody needs its result any more
 
 
 def _size(headers: dict[str, str]) -> int:
@@ -459,7 +459,7 @@ def _size(headers: dict[str, str]) -> int:
 
 
 def retrying(forever: bool = False) -> AsyncRetrying:
-    """Again while there is no answer; the last error is raised as it is. Who waits is told once."""
+    """Again while there is no answer; the last error is raised as it is. The log says so once."""
     told = False
 
     def tell(attempt: RetryCallState) -> None:

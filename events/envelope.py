@@ -22,7 +22,7 @@ FIRST_VERSION = 1
 """Of the rules (what is decided) and of the state (the fold): in force in every log until a `VersionsSwitched`."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""A header is read before anybody knows whose it is: what no clock and no log says is nobody's."""
+"""A header is read before its writer is known: with numbers that no clock or log has, it is nobody's."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

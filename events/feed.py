@@ -38,11 +38,11 @@ WINDOW = 512
 """Messages in flight."""
 ANSWER_WITHIN_S = 10.0
 LEAST_WINDOW_NS = 100_000_000
-"""Of JetStream's deduplication. It would say of what somebody deleted that it is there."""
+"""Of JetStream's deduplication, which would take a deleted message for one that is there."""
 
 
 class Interrupted(LogError):
-    """Not everything was published; where the feed stands is to be asked anew."""
+    """Not everything was published; the feed's place must be asked for again."""
 
 
 class _Info(msgspec.Struct):

@@ -51,7 +51,7 @@ def is_server(location: str) -> bool:
 
 
 def without_credentials(location: str) -> str:
-    """For messages: what stands before an @ of a URL is nobody's business."""
+    """For messages: without what is before the @ of a URL, a password perhaps."""
     if "://" not in location:
         return location
     return ",".join(re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", server) for server in location.split(","))

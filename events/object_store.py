@@ -154,8 +154,8 @@ class Bucket:
         return found
 
     async def sweep(self, parts: Iterable[str]) -> None:
-        """Of these `parts`, which were listed before, purge what no object names: it is of one that was replaced or never
-        finished. Whoever was putting when they were listed has finished by now, or never may."""
+        """Of these `parts`, which were listed before, purge what no object names: it is of one that was replaced or
+        never finished. Any put under way when they were listed has finished, or never can."""
         for subject in await self._unnamed(parts):
             await self._purge(subject)
 
@@ -233,8 +233,8 @@ class ObjectStore:
         self._bucket = Bucket(connection, bucket(cluster), replicas)
 
     async def put(self, kept: Kept, data: bytes) -> None:
-        """What a crash left unfinished is cleared away, but not what another process is putting just now. Both go if this
-        is refused: maybe for want of that room, without which nobody can append."""
+        """What a crash left unfinished is cleared away, but not what another process is putting just now. Both go if
+        this is refused: perhaps for lack of that room, without which nobody can append."""
         headers = {DIGEST: kept.digest, STATE: str(kept.state)} | ({PLACE: kept.commit} if kept.commit else {})
         try:
             await self._bucket.put(_name(kept), data, headers)

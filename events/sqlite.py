@@ -157,7 +157,8 @@ class SqliteLog:
     # ----------------------------------------------------------------------------------------------------------- inside
 
     def _make(self, cluster: str | None) -> None:
-        """The tables, all or none: whoever ends meanwhile, or has no room, leaves a file of which a log can be made."""
+        """The tables, all or none: a process that dies meanwhile, or a full disk, leaves a file that can still become a
+        log."""
         from sqlite_utils import Database
 
         self._connection.execute("PRAGMA journal_mode = WAL")

@@ -47,8 +47,8 @@ def of_files(ca_file: str, certificate_file: str, key_file: str) -> Files:
 class Files:
     """A context and the files that it is made of.
 
-    A file that is written anew counts from the next connection on. One that is gone by then, or cannot be used, counts as
-    it was: the client never stops reconnecting, and somebody may be writing it just now.
+    A file that is written anew counts from the next connection on. One that is gone by then, or unusable, keeps its
+    last content: the client never stops reconnecting, and somebody may be writing it just now.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Files:
         return self._context
 
     def _stand(self) -> list[tuple[int, int, int]]:
-        """By which one sees that a file was written anew; of those that are there."""
+        """What changes when a file is written anew; of those that are there."""
         found = []
         for file in self._named:
             with suppress(OSError):

@@ -90,7 +90,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         super().flatten_mapping(node)
 
     def _name_keys(self, node: yaml.MappingNode) -> None:
-        """As for `kubectl` and OpenPAI it is a mistake to say a thing twice, and no way to say it again."""
+        """As for `kubectl` and OpenPAI, a key that comes twice is a mistake, and does not override the first."""
         seen = set()
         for index, (key, value) in enumerate(node.value):
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:

@@ -43,7 +43,7 @@ PerSecond = Annotated[float, Meta(gt=0, le=100_000)]
 
 def holder_identity(name: str = "") -> str:
     """Who holds a lease or a subject: the name, or host and process; and a random part, as all of these come again. Two
-    that took a subject in the same words at the same moment would both be told that they have it (deduplication)."""
+    that took a subject with equal bytes at once would both be told that they have it (deduplication)."""
     return f"{name or f'{socket.gethostname()}-{os.getpid()}'}-{secrets.token_hex(3)}"
 
 
@@ -150,7 +150,7 @@ def _text(value: Any) -> str:
 
 
 class InvalidSetting(ValueError):
-    """Names the setting, where it came from, what stood there and what was expected."""
+    """Names the setting, where it came from, its value and what was expected."""
 
 
 def read(flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -229,8 +229,8 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
 
 
 async def _opened(settings: Settings) -> EventLog:
-    """The log, however long NATS is away: who ended instead would be started again later each time, at last five minutes
-    after NATS is back. Raises LogError where it answers otherwise, or the log is a file."""
+    """The log, however long NATS is away: a process that ended instead would be restarted ever later, at last five
+    minutes after NATS is back. Raises LogError where it answers otherwise, or the log is a file."""
     where, options = settings.nats_url, settings.nats_options()
     while True:
         try:

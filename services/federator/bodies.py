@@ -34,7 +34,7 @@ class Lying(NamedTuple):
 
     names: list[str]
     parts: list[str]
-    """Of which blobs are made, finished or not."""
+    """Chunks of blobs, finished or not."""
 
 
 class Blobs(Protocol):
@@ -53,7 +53,7 @@ class Blobs(Protocol):
     async def lying(self) -> Lying: ...
 
     async def sweep(self, lying: Lying) -> None:
-        """Clear away those parts of which no blob came to be."""
+        """Clear away those parts that no blob names."""
         ...
 
 
@@ -115,9 +115,9 @@ class Bodies:
         return await self._blobs.lying()
 
     async def forget_all_but(self, needed: frozenset[Digest], of: Lying) -> int:
-        """What lay there before the subject was taken, and what the log does not name at that place, no log will ever
-        name: whoever kept it is refused. It goes; how many. What is kept since is others': this process may have been
-        stopped and replaced meanwhile."""
+        """Delete what was there before the subject was taken and the log does not name at that place: it never will, as
+        whoever stored it is refused. Returns how many. What came since is others': this process may have been stopped
+        and replaced meanwhile."""
         gone = [name for name in of.names if name not in needed]
         for name in gone:
             await self._blobs.delete(name)

@@ -64,7 +64,7 @@ class State:
         self.jobs: dict[str, Job] = {}
         self.clusters: dict[str, Cluster] = {}
         self.actionable: dict[str, None] = {}
-        """Jobs of which something is to be said, in the order in which that came to be."""
+        """Jobs with a decision due, in the order in which it became due."""
         self.origin = ""
         """Of this log's jobs' UIDs (`origin_of`); empty before the first."""
         self.over: dict[str, None] = {}
@@ -84,7 +84,7 @@ class State:
         self.open: dict[str, dict[Key, None]] = {}
         """By account: places that did not end, in the order in which their jobs came."""
         self.timed: dict[str, dict[Key, None]] = {}
-        """By account: those of them of which an answer without news may decide something (`is_timed`), in no order."""
+        """By account: those for which an answer without news may decide something (`is_timed`), in no order."""
         self.submitting: dict[Key, None] = {}
         """Intended to submit and not settled."""
         self.stopping: dict[Key, None] = {}
@@ -209,8 +209,9 @@ class State:
 
 
 def check_versions(sequence: int, header: Header) -> None:
-    """Of a federator's commit. Its only writer stamps it with what it decides and folds by: so whoever takes over with a
-    later version switches to it, and whoever lacks that one must neither fold nor write behind it. Raises UnknownVersion.
+    """Of a federator's commit. Its only writer stamps it with what it decides and folds by: so a later version that
+    takes over switches to itself, and code without that one must neither fold nor write after it. Raises
+    UnknownVersion.
     """
     if header.rules > RULES or header.state > FOLD:
         later = f"commit {sequence} is by rules version {header.rules}, state version {header.state}"

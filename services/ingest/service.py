@@ -40,9 +40,10 @@ SLICE = 200
 BEHIND = 20_000
 """Facts that may wait for the log before reading from the cluster pauses."""
 _growing = wait_random_exponential(multiplier=0.05, max=10.0)
-"""The pause before a request that came to nothing is repeated."""
+"""The pause before a failed request is repeated."""
 SHORT_S = 5.0
-"""A watch that ends sooner came to nothing: where lists take longer than the server's history, each makes a list."""
+"""A watch that ends sooner counts as failed: where lists take longer than the server's history, each costs another
+list."""
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
 
@@ -271,8 +272,8 @@ def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
     """Repeats as long as it may help: the API server may be gone for minutes. 401, 403, 404 and a missing token are for
     people.
 
-    Not so what was granted before: an API server that restarts refuses everybody until it has read its roles, and what
-    stands before one may say anything. Then only a 404 is for whoever asked.
+    Not so what was granted before: an API server that restarts refuses everybody until it has read its roles, and a
+    proxy in front of it may answer anything. Then only a 404 is for the caller.
     """
 
     def worth_repeating(error: BaseException) -> bool:

@@ -9,8 +9,8 @@ from services.kubernetes.errors import ApiError, Conflict, NotFound
 
 
 class Written(NamedTuple):
-    """`outcome`: written (by us now, or it stood there already), changed (another version of the pod: try again with
-    that), gone (no such pod any more), refused (a definite no, see `message`), in_doubt."""
+    """`outcome`: written (by us now, or already there), changed (another version of the pod: try again with that), gone
+    (no such pod any more), refused (a definite no, see `message`), in_doubt."""
 
     outcome: str
     resource_version: str = ""

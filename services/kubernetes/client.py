@@ -207,8 +207,8 @@ class Client(Transport):
         resource_version: str = "",
         subresource: bool = True,
     ) -> Written:
-        """Merge `status` into a PodGroup's; what stands there now. Without `subresource` the object itself is patched;
-        where there is one all the same, the status stays as it was.
+        """Merge `status` into a PodGroup's; returns the result. Without `subresource` the object itself is patched; if
+        there is one nevertheless, the status stays as it was.
 
         Custom resources know no strategic merge: a list in their status is replaced whole. A real API server overlooks
         the UID in the patch of their status: without `resource_version` it may land on a PodGroup that was made anew

@@ -92,8 +92,8 @@ def plan(cycle: Cycle, group: Group) -> None:
 
 
 def _both(of_all: Refusal, of_free: Refusal | None) -> Refusal | None:
-    """What is said of a group of which neither all gangs can be placed nor those whose rules are off: what room would
-    change, if room would change anything."""
+    """The refusal of a group that can place neither all its gangs nor those whose rules are off: what room would
+    change, if anything."""
     if of_free is None or of_all.reason != "InsufficientRoom" or of_free.reason == "InsufficientRoom":
         return of_free
     return of_all._replace(detail=f"{of_all.detail} Of others: {of_free.detail}")

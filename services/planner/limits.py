@@ -17,7 +17,7 @@ from services.state.records import Group
 AROUND_BYTES = 4_096
 """What else a verdict says of its group."""
 VERSION_BYTES = 20 + 6
-"""A resourceVersion of 64 bits, whatever it is when the permit is given, and what stands around it."""
+"""A resourceVersion of 64 bits, whatever it is when the permit is given, and its JSON punctuation."""
 
 
 def by_node(assignments: Iterable[NodeAssignment]) -> tuple[NodeAssignment, ...]:

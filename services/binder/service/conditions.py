@@ -29,11 +29,11 @@ class Conditions:
         self.rate = rate
         self.pods: Queue = OrderedDict()
         self._in_doubt: set[str] = set()
-        """Pods whose condition may be another than the log has: a write had no answer, or was a process's before this
-        one, and may still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
+        """Pods whose condition may differ from the log's: a write had no answer, or was an earlier process's, and may
+        still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
         self._versions: dict[str, str] = {}
         """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
-        next round: a binder that was replaced knows so by then, and does not overwrite what its successor said."""
+        next round: a binder that was replaced knows by then, and does not overwrite its successor's."""
         self.told: dict[tuple[str, str], str] = {}
         """(group, what it waits for) → UID of the pod that has the event."""
         self._reported: dict[str, dict[str, str]] = {}

@@ -25,7 +25,7 @@ from services.state.records import BOUND_CLAIM, PERMITTED
 
 logger = logging.getLogger("muster.binder")
 WARNED_S = 10.0
-"""How often at most it is said that bindings, or evictions, come to nothing."""
+"""How often at most the log says that bindings, or evictions, fail."""
 LOAD, LULL_S = 50, 1.0
 """So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
 REFUSALS = frozenset({"Forbidden", "Rejected"})
@@ -33,11 +33,11 @@ REFUSALS = frozenset({"Forbidden", "Rejected"})
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 REPEATED = 1_024
 """Bindings that are repeated at a time, 200 a second when all of them have waited for long. More hold up the rest: then
-it is the API server itself that gives no answer."""
+the API server itself does not answer."""
 
 
 class InVain:
-    """Counts attempts that came to nothing, and warns now and then: how many, and what the server said of the last."""
+    """Counts failed attempts, and warns now and then: how many, and what the server said of the last."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -76,7 +76,7 @@ class Effects:
         self._evicting: set[str] = set()
         self._doubtful_evictions: set[str] = set()
         self._doubtful: dict[str, str] = {}
-        """UID → node of intents of which an attempt may still land: it had no answer, or was an earlier process's."""
+        """UID → node of intents with an attempt that may still land: it had no answer, or was an earlier process's."""
         self.in_flight = 0
         self._ended_s: deque[float] = deque(maxlen=LOAD)
         """When the last bindings ended."""
@@ -187,8 +187,8 @@ class Effects:
         return True
 
     def _say_if_seen(self, uid: str, node: str) -> None:
-        """Ingest saw the pod on its node before an answer said so. For the state that is all; users and traces are told
-        of an outcome."""
+        """Ingest saw the pod on its node before an answer said so. The state needs no more; users and traces need the
+        outcome."""
         state = self._decider.state
         claim, pod = state.claims.get(uid), state.pods.get(uid)
         if claim is not None and pod is not None and claim.stage == BOUND_CLAIM and claim.node == node:

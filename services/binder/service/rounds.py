@@ -1,5 +1,5 @@
-"""Writing behind: what a queue may write goes out in rounds, while no binding waits and at a bounded rate; what failed is
-put back into its queue later.
+"""Writing behind: queues are written in rounds, while no binding waits and at a bounded rate; what failed goes back
+into its queue later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger("muster.binder")
 ROUND_S = 0.5
 """How often something is written behind."""
 OVERDUE_S = 5.0
-"""Under lasting load: how often all the same."""
+"""How often under lasting load."""
 AGAIN_S = 15.0
 """How often what failed, and may be answered otherwise later, is tried again: an API server that restarts takes seconds,
 and an object that always fails must not hold up every round."""

@@ -23,7 +23,7 @@ class TimeoutMarks:
         self._decider, self._client, self._rounds, self.rate = decider, client, rounds, rate
         self.pods: Queue = OrderedDict()
         self.doubtful: set[str] = set()
-        """Pods to which an attempt may still land: it had no answer, or was a process's before this one."""
+        """Pods with an attempt that may still land: it had no answer, or was an earlier process's."""
         self._marked: dict[str, str] = {}
         self._renewed: dict[str, str] = {}
         """UID → resourceVersion: what became of marks since the last report."""

@@ -107,7 +107,7 @@ class WriteBehind:
         self.pod_groups.note_pod(event.uid)
 
     def note_reported(self, event: ev.ConditionsReported, _: int) -> None:
-        """Until here the log had an older word of these pods: whether it is still the right one was judged by that."""
+        """Until here the log had older conditions of these pods: whether they still hold was judged by those."""
         self.conditions.note(uid for uid, _ in event.pods)
 
     def note_gone(self, event: ev.PodDeleted, _: int) -> None:

@@ -112,8 +112,8 @@ def kubernetes_name(name: str) -> str:
 
 @lru_cache(65_536)
 def job_names(name: str, owner: Owner) -> tuple[str, str]:
-    """Of a run: its first Job's name, and what stands before the number of each other's. The latter has the owner in it
-    and is never somebody else's."""
+    """Of a run: its first Job's name, and the prefix of each other's number. The latter has the owner in it and is
+    never somebody else's."""
     first = kubernetes_name(name)
     return first, f"{first[: LONGEST - 14].rstrip('-')}-{_digest(_encoded(msgspec.to_builtins(owner)))}"
 
@@ -276,7 +276,7 @@ def _script(job: Mapped, role: str, spec: Mapped) -> str:
 
 
 def _looked_up(value: Any, path: str, otherwise: str) -> str:
-    """What stands at ``uri[0]``; what does not stand there stays as it is written."""
+    """The value at ``uri[0]``; without one, the text stays as it is written."""
     for part in re.findall(r"[^.\[\]]+", path):
         if isinstance(value, dict) and part in value:
             value = value[part]

@@ -36,7 +36,7 @@ AGAIN_S = 1.0
 GATHER_S = 0.1
 """What an event asks for waits so long for others of the same gang."""
 MOST_JOBS = 10_000
-"""Of which the log told something since the last list; with more, a list is due whosoever they are."""
+"""Jobs in the log's events since the last list; with more, a list is due, whoever owns them."""
 logger = logging.getLogger("muster.federator")
 
 

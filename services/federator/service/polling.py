@@ -34,7 +34,7 @@ class Polling:
         self._answered: dict[str, int] = {}
         """By account: the log time of the question that was answered last."""
         self._silent: set[str] = set()
-        """Accounts of which people were told that they do not answer."""
+        """Accounts that the log reported as silent."""
 
     @property
     def _state(self) -> State:
