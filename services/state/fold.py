@@ -353,6 +353,7 @@ SWEPT_AFTER = 4_096
 """Deadlines that were set on a clock between two sweeps of those that are about nothing any more."""
 
 APPLY: dict[type, Callable[[State, Any], None]] = {
+    **dict.fromkeys(get_args(ev.FederatorEvents), State.ignore),  # a federation has its own log and fold
     ev.IngestTaken: _ingest_taken,
     ev.ClusterSynced: _cluster_synced,
     ev.NodeObserved: _node_observed,
@@ -410,6 +411,5 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.VersionsSwitched: _versions_switched,
 }
 """event → transition: the whole fold."""
-APPLY = dict.fromkeys(get_args(ev.FederatorEvents), State.ignore) | APPLY  # a federation has its own log and fold
 FOLDS: dict[int, dict[type, Callable[[State, Any], None]]] = {FIRST_VERSION: APPLY}
 """Version of the state → its fold. The next one is a line here: a table with other rows for some events."""
