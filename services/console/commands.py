@@ -86,6 +86,7 @@ async def _with_log(location: str | None, cluster: str | None, work: Any) -> Any
 
 
 def verify(location: str | None, cluster: str | None, *, strict: int = 0, as_json: bool = False) -> int:
+    """`muster verify`. `strict`: the state is validated every so many commits; 0: at the end alone."""
     from services.console import verify as verifying
 
     async def work(log: EventLog) -> verifying.Report:
@@ -104,6 +105,7 @@ def verify(location: str | None, cluster: str | None, *, strict: int = 0, as_jso
 
 
 def replay(location: str | None, cluster: str | None, *, at: str | None = None, as_json: bool = False) -> int:
+    """`muster replay`. `at`: a sequence or a time in RFC 3339; None: the log's end."""
     from services.console import replay as replaying
     from services.console.kinds import Kind, kind_of
 
@@ -135,6 +137,7 @@ def _no_time(sequence: int) -> str:
 
 
 def take_snapshot(location: str | None, cluster: str | None, *, as_json: bool = False) -> int:
+    """`muster snapshot`, of lower priority than everything else on the machine."""
     import os
 
     from services import settings, snapshots
@@ -193,6 +196,7 @@ def retain(
     days: int | None,
     as_json: bool = False,
 ) -> int:
+    """`muster retention`. `archive`: a file *.db; None with `no_archive`. `days`: kept at least; None: the setting."""
     import time
 
     from services import settings
@@ -225,6 +229,7 @@ def retain(
 
 
 def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as_json: bool = False) -> int:
+    """`muster simulate`. `log`: a new file *.db that keeps what the simulation appended."""
     from events.policy import DEFAULT_POLICY
     from services.console import simulate as simulating
     from services.console.profiles import profile as named
@@ -282,6 +287,7 @@ def show_policy(location: str | None, cluster: str | None, *, as_json: bool = Fa
 
 
 def set_policy(location: str | None, cluster: str | None, changes: Mapping[str, Any], *, as_json: bool = False) -> int:
+    """`muster policy set`. `changes`: field → value."""
     from services.console import policy as policies
 
     async def work(log: EventLog) -> Any:

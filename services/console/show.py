@@ -89,6 +89,7 @@ def counts(found: Mapping[str, int]) -> str:
 
 
 def report(found: Report) -> None:
+    """What `muster verify` found."""
     out = console()
     commits = sum(found.causes.values())
     held = (

@@ -187,6 +187,7 @@ class NodeTable:
         return row
 
     def remove(self, name: str) -> None:
+        """Free the row of a node, with what its claims held there. Raises KeyError."""
         row = self.rows.pop(name)
         before, self.facts[row] = self.facts[row], None
         self.allocatable[row] = 0
@@ -280,6 +281,7 @@ class NodeTable:
         return vector
 
     def add_class(self, fact: SchedulingClassObserved) -> None:
+        """Give a class its number and columns; classes that constrain nodes alike share one constraint."""
         asked = sorted((self.column(name), amount) for name, amount in fact.requests.items() if amount)
         said = (
             tuple(sorted(fact.node_selector.items())),

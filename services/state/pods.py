@@ -176,6 +176,7 @@ def _share(state: State, fact: ev.PodObserved) -> None:
 
 
 def observed(state: State, event: ev.PodObserved) -> None:
+    """A pod's first fact, or a newer one; an older one changes nothing."""
     uid = event.uid
     _share(state, event)
     if state.rejections:
@@ -241,6 +242,7 @@ def _observed_on_node(state: State, uid: str, pod: Pod) -> None:
 
 
 def assigned(state: State, event: ev.PodAssigned) -> None:
+    """The pod is on this node, whoever bound it, whatever was intended."""
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
@@ -273,6 +275,7 @@ def _going(state: State, uid: str, pod: Pod) -> None:
 
 
 def finished(state: State, event: ev.PodFinished) -> None:
+    """The pod gives its room back; a failed member's may be kept for its replacement."""
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
@@ -289,6 +292,7 @@ def finished(state: State, event: ev.PodFinished) -> None:
 
 
 def deleted(state: State, event: ev.PodDeleted) -> None:
+    """The pod is gone, and gives its room back; a member's may be kept for its replacement."""
     pod = state.pods.get(event.uid)
     if pod is None:
         return
@@ -335,6 +339,7 @@ def answered(state: State, uid: str) -> None:
 
 
 def bound(state: State, event: ev.PodBound) -> None:
+    """A definite yes: the claim is bound, unless a fact said so before."""
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return

@@ -36,6 +36,7 @@ def lost(state: State, event: ev.ShardLost) -> None:
 
 
 def assigned(state: State, event: ev.PartitionsAssigned) -> None:
+    """New owners. Parked groups that moved are ready, shards that own nothing wait for nothing. An old epoch is inert."""
     if event.epoch <= state.epoch:
         return
     moved = [new != old for new, old in zip(event.owners, state.owners, strict=True)]

@@ -58,6 +58,7 @@ def named(state: State, uid: str) -> bool:
 
 
 def timed_out(state: State, event: ev.GangTimedOut) -> None:
+    """The group's gangs ran out of waiting time, and the pods that are named are to be annotated."""
     group = state.groups.get(event.group)
     if group is None:
         return

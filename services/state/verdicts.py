@@ -80,6 +80,7 @@ def _settle(state: State, place: Place) -> tuple[Group | None, list[Claim]]:
 
 
 def held(state: State, event: ev.GangHeld) -> None:
+    """No quorum yet: the proposal's claims wait at permit, for the event's waiting time."""
     group, claims = _settle(state, event.proposal)
     for claim in claims:
         pods.accept(state, claim, HELD)

@@ -91,6 +91,7 @@ class Sdk:
         root: bool,
         attributes: Attributes,
     ) -> None:
+        """A part of a gang's trace, by the wall clock. `link`: its commit's traceparent. `root`: the whole of it."""
         if not self._tracing:
             return
         origin = self.gang_context(group, first_place)

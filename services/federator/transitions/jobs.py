@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def federated(state: State, event: ev.JobFederated) -> None:
+    """A job, and its place on each cluster. One whose UID or name is known already is ignored."""
     if event.job in state.jobs or event.name in state.names:
         state.ignore(event)
         return
