@@ -224,7 +224,7 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
         end = await log.end()
         check_place(sequence, end)
         state = (await beginning(log, FORM)).state
-        gone = f"the first place that is left is {state.sequence}: what stood before was purged"
+        gone = f"the first place that is left is {state.sequence}: everything before was purged"
         if sequence is not None and sequence < state.sequence:
             raise BadPlace(f"--at {at}: {gone}")
         folded, newest_ns = deepcopy(state), 0  # what cannot be folded is no story

@@ -101,7 +101,7 @@ async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
             newest_ns = max(newest_ns, _time_ns(stored))
             if _time_ns(stored) > time_ns:
                 if base is not None and state.sequence == base.sequence:
-                    told = f"what follows {base.sequence} is younger, and what stood before was purged"
+                    told = f"what follows {base.sequence} is younger, and everything before was purged"
                     raise BadPlace(f"--at {timestamp(time_ns)}: {told}")
                 return state
             state.apply_stored(stored)

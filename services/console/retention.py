@@ -100,8 +100,8 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
 async def _by_snapshots(log: EventLog, state: Folded, form: Form[Any]) -> _Bound:
     """The older of the last two that the log confirms, if both can be restored."""
     if len(state.snapshots) < SNAPSHOTS_KEPT:
-        found = f"the log confirms {len(state.snapshots)} snapshots: {SNAPSHOTS_KEPT} have to be there"
-        return _Bound(0, f"{found}, as binder or federator take them (MUSTER_SNAPSHOT_AFTER_BYTES)")
+        found = f"the log confirms {len(state.snapshots)} snapshots: {SNAPSHOTS_KEPT} are needed"
+        return _Bound(0, f"{found}, of those that binder or federator take (MUSTER_SNAPSHOT_AFTER_BYTES)")
     for taken in state.snapshots.values():
         if not await _is_good(log, taken, form):
             return _Bound(0, f"snapshot {taken.sequence} cannot be restored")

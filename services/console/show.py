@@ -98,8 +98,8 @@ def report(found: Report) -> None:
     out.print(f"log of {found.cluster!r}: {held}")
     if found.start:
         out.print(
-            f"what stood before was purged: folded from the snapshot of {found.start}, digest {found.start_digest}; "
-            f"{found.before} decisions and outcomes stand on what is gone",
+            f"everything before was purged: folded from the snapshot of {found.start}, digest {found.start_digest}; "
+            f"{found.before} decisions and outcomes depend on what is gone",
             soft_wrap=True,
         )
     out.print(
@@ -127,7 +127,7 @@ def retained(found: Retained) -> None:
     out.print(f"{found.purged} commits purged; the log of {found.cluster!r} holds {found.first} to {found.last}")
     out.print(f"nothing more goes: {found.because}", soft_wrap=True)
     if found.emptied:
-        out.print(f"without a commit now, and beginning anew when they come back: {', '.join(found.emptied)}")
+        out.print(f"without a commit now; they begin anew when they come back: {', '.join(found.emptied)}")
 
 
 def _difference(out: Console, found: Report) -> None:
@@ -244,7 +244,7 @@ def answer(found: Mapping[str, Any]) -> None:
     if found["warnings"]:
         out.print(table("Warnings", ("object",), [(warning,) for warning in found["warnings"]]))
     if found["unread"]:
-        out.print(f"not read, and nothing comes of: {counts(found['unread'])}", style="yellow", soft_wrap=True)
+        out.print(f"not read, and without effect: {counts(found['unread'])}", style="yellow", soft_wrap=True)
     out.print(f"{len(found['bound'])} bound, {len(found['waiting'])} waiting; digest {found['digest']}", soft_wrap=True)
 
 

@@ -80,7 +80,7 @@ def _purged(state: State, name: str) -> Iterator[Line]:
     if name in state.names:
         job = state.jobs[state.names[name]]
         stood = f"{job.phase} on {job.winner}" if job.winner else job.phase
-        reason = f"what stood before was purged; it was {stood}"
+        reason = f"everything before was purged; it was {stood}"
         yield Line(state.sequence, state.clock.time_ns, "", "as of a snapshot", "", reason)
 
 

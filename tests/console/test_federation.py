@@ -269,7 +269,7 @@ async def test_a_place_that_was_purged_is_not_explained_by_a_later_one(monkeypat
     monkeypatch.setattr(jobs, "open_location", opened)
     for at in (str(places[0] - 1), "1960-01-01"):
         with pytest.raises(
-            BadPlace, match=f"--at {at}: the first place that is left is {places[0]}: what stood before"
+            BadPlace, match=f"--at {at}: the first place that is left is {places[0]}: everything before"
         ):
             await jobs._commits(None, FEDERATION, at)
     assert (await jobs._commits(None, FEDERATION, str(places[0])))[1] == []

@@ -385,7 +385,7 @@ def test_what_is_not_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     found = placed(node("n1"), workload("Job", "j", 1), pod_group("g", 1), *objects)
     assert found["unread"] == {"ConfigMap v1": 2, "CronJob batch/v1": 1, "Pod v2": 1, "Pood v1": 1}
     show.answer(found)
-    assert "nothing comes of: 2 ConfigMap v1, 1 CronJob batch/v1, 1 Pod v2, 1 Pood v1\n" in capsys.readouterr().out
+    assert "without effect: 2 ConfigMap v1, 1 CronJob batch/v1, 1 Pod v2, 1 Pood v1\n" in capsys.readouterr().out
 
 
 def test_without_nodes_that_is_the_reason() -> None:

@@ -118,7 +118,7 @@ def test_what_a_purge_left_of_it() -> None:
     lines = explained(rest, world.job.name, state)
     assert lines is not None
     assert (lines[0].sequence, lines[0].what) == (place, "as of a snapshot")
-    assert lines[0].reason == "what stood before was purged; it was racing"
+    assert lines[0].reason == "everything before was purged; it was racing"
     assert lines[1:] == story(world)[-len(lines) + 1 :]
     assert explained(rest, "other", State()) is None
 

@@ -223,7 +223,7 @@ async def test_a_time_that_was_purged_says_so() -> None:
     await put_snapshot(log, folded(log.commits, 4))
     await log.purge(5)
     assert (await replay(log, "1970-01-01T00:00:06Z")).sequence == 7
-    with pytest.raises(BadPlace, match="what follows 4 is younger, and what stood before was purged"):
+    with pytest.raises(BadPlace, match="what follows 4 is younger, and everything before was purged"):
         await replay(log, "1970-01-01T00:00:02Z")
 
 

@@ -141,7 +141,7 @@ async def test_nothing_goes_without_two_snapshots_that_are_good(fault: str) -> N
     assert found.because == (
         f"snapshot {newest.sequence} cannot be restored"
         if fault in ("gone", "broken")
-        else "the log confirms 1 snapshots: 2 have to be there, as binder or federator take them "
+        else "the log confirms 1 snapshots: 2 are needed, of those that binder or federator take "
         "(MUSTER_SNAPSHOT_AFTER_BYTES)"
     )
 
