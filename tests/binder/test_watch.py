@@ -1,4 +1,4 @@
-"""The binder's eye on the planners' leases."""
+"""The binder's watch on the planners' leases."""
 
 from __future__ import annotations
 

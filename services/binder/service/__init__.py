@@ -30,9 +30,9 @@ __all__ = ["Rates", "run", "watch_shards"]
 
 
 async def watch_shards(decider: Decider, leases: Watch) -> None:
-    """The binder's eye on the planners: a shard whose lease is free is lost, said once of each process that took it.
+    """A shard whose lease is free is lost: reports that, once for each process that took the shard.
 
-    Who leaves gives its lease back behind its last word: so what the log held by then is read first.
+    A shard that leaves gives its lease back after its last commit: so what the log held by then is read first.
     """
     said: set[int] = set()
     ends: dict[int, int] = {}
