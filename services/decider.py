@@ -87,7 +87,7 @@ class Decider:
         self.outcomes = Outbox(max_events=GATHERED_OUTCOMES)
         self.active = False
         """Whether the subject is taken and everything up to that is folded."""
-        self._last_word: Event | None = None
+        self._leaving: Event | None = None
         self._decide, self._supports = decide, supports
         self._clock = clock or LogTime()
         self._applied = applied
@@ -107,9 +107,9 @@ class Decider:
         if len(self.outcomes) == 1:
             self._stirred.set()
 
-    def leave(self, last_word: Event) -> None:
+    def leave(self, last: Event) -> None:
         """End `run` soon: with this commit, or without one while the subject is not taken yet."""
-        self._last_word = last_word
+        self._leaving = last
         self._stirred.set()
 
     async def catch_up(self) -> None:
@@ -159,10 +159,10 @@ class Decider:
                 if self.state.sequence >= self.writer.last:
                     if not self.active:
                         self._activate()
-                    if self._last_word is not None:
-                        await self._append([self._last_word], "left")
+                    if self._leaving is not None:
+                        await self._append([self._leaving], "left")
                         return
-                    if await self._say_something():
+                    if await self._append_due():
                         continue
                     await self._wait()
                 else:
@@ -179,7 +179,7 @@ class Decider:
         waiting = asyncio.ensure_future(turn())
         waiting.add_done_callback(lambda _: self._stirred.set())
         try:
-            while not (waiting.done() or reading.done() or self._last_word is not None):
+            while not (waiting.done() or reading.done() or self._leaving is not None):
                 await self._fold()
                 await self._stirred.wait()
                 self._stirred.clear()
@@ -242,7 +242,7 @@ class Decider:
                 await asyncio.sleep(0)
         self._read_versions()
 
-    async def _say_something(self) -> bool:
+    async def _append_due(self) -> bool:
         """Append at most one commit; whether there was one."""
         self.writer.epoch = self.state.epoch
         due = tick(self._log_time, self._clock.now_ns())
@@ -251,7 +251,7 @@ class Decider:
             return True
         if self._news and time.monotonic() >= self._decisions.due_s:
             began_s = time.perf_counter()
-            decided = await self._think()
+            decided = await self._run_core()
             if decided:
                 self._decisions.sent(time.monotonic())
                 self._deciding_s = time.perf_counter() - began_s
@@ -268,7 +268,7 @@ class Decider:
             return True
         return False
 
-    async def _think(self) -> Sequence[Event]:
+    async def _run_core(self) -> Sequence[Event]:
         """What the core says of the state, in slices; nothing is folded meanwhile."""
         return await in_slices(self._decide(self.state))
 

@@ -399,11 +399,11 @@ async def _client(settings: Settings, connections: int = 16) -> Any:
 
 async def _access(settings: Settings) -> Any:
     """In a thread: a kubeconfig may name a plugin that takes its time, and the lease is renewed meanwhile."""
-    from services.aside import Aside
+    from services.background_call import BackgroundCall
     from services.kubernetes import access
 
     try:
-        return await Aside(lambda: access.load(settings.kubeconfig or None))(ACCESS_WITHIN_S)
+        return await BackgroundCall(lambda: access.load(settings.kubeconfig or None))(ACCESS_WITHIN_S)
     except TimeoutError as error:
         silent = "it, or a plugin that it names, said nothing"
         raise access.AccessError(f"{settings.kubeconfig}: {silent} within {ACCESS_WITHIN_S:g} s") from error

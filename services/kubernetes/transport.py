@@ -22,7 +22,7 @@ from yarl import URL
 
 from events.wire import UNDECODABLE
 from services import telemetry
-from services.aside import Aside
+from services.background_call import BackgroundCall
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredentials, Unreachable
 from services.kubernetes.objects import Status
@@ -134,7 +134,7 @@ class Transport:
         self._headers: dict[str, dict[str, str]] = {}
         self._fresh_until = -1.0
         self._refreshing = asyncio.Lock()
-        self._authorization = Aside(access.authorization)
+        self._authorization = BackgroundCall(access.authorization)
 
     async def __aenter__(self) -> Self:
         return self

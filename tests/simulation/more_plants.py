@@ -22,8 +22,8 @@ MORE: dict[str, Plant] = {
         "services.binder.service.effects",
         (
             (
-                "        except ApiError:\n            return None\n        self._say(",
-                "        except ApiError:\n            return refused\n        self._say(",
+                "        except ApiError:\n            return None\n        self._report(",
+                "        except ApiError:\n            return refused\n        self._report(",
             ),
         ),
     ),

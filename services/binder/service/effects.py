@@ -36,7 +36,7 @@ REPEATED = 1_024
 the API server itself does not answer."""
 
 
-class InVain:
+class FailedAttempts:
     """Counts failed attempts, and warns now and then: how many, and what the server said of the last."""
 
     def __init__(self, what: str) -> None:
@@ -80,7 +80,7 @@ class Effects:
         self.in_flight = 0
         self._ended_s: deque[float] = deque(maxlen=LOAD)
         """When the last bindings ended."""
-        self._bound_in_vain, self._evicted_in_vain = InVain("bindings"), InVain("evictions")
+        self._failed_bindings, self._failed_evictions = FailedAttempts("bindings"), FailedAttempts("evictions")
 
     @property
     def busy(self) -> bool:
@@ -172,7 +172,7 @@ class Effects:
                     found = settled_by(intent, await self._look(intent), result.message)
             refused = found if isinstance(found, ev.BindingFailed) and found.reason in REFUSALS else None
             if refused or found is None:
-                self._bound_in_vain.note(f"{intent.namespace}/{intent.name} to {intent.node}", result.message)
+                self._failed_bindings.note(f"{intent.namespace}/{intent.name} to {intent.node}", result.message)
             if result.outcome == "in_doubt":
                 self._doubtful[uid] = intent.node
             elif uid in self._doubtful and refused:
@@ -180,19 +180,19 @@ class Effects:
             if found is None:
                 return False
             telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
-            self._say(found)
+            self._report(found)
         elif uid in self._doubtful:
-            self._say_if_seen(uid, self._doubtful[uid])
+            self._report_if_seen(uid, self._doubtful[uid])
         self._doubtful.pop(uid, None)
         return True
 
-    def _say_if_seen(self, uid: str, node: str) -> None:
+    def _report_if_seen(self, uid: str, node: str) -> None:
         """Ingest saw the pod on its node before an answer said so. The state needs no more; users and traces need the
         outcome."""
         state = self._decider.state
         claim, pod = state.claims.get(uid), state.pods.get(uid)
         if claim is not None and pod is not None and claim.stage == BOUND_CLAIM and claim.node == node:
-            self._say(bound(Intent(uid, pod.fact.namespace, pod.fact.name, node, claim.resource_version)))
+            self._report(bound(Intent(uid, pod.fact.namespace, pod.fact.name, node, claim.resource_version)))
 
     async def _fence(self, intent: Intent, refused: ev.BindingFailed) -> Outcome | None:
         """A refusal answers this attempt; an older one may still land. A write of our own makes it fail (design, rule 5).
@@ -218,7 +218,7 @@ class Effects:
             return None
         except ApiError:
             return None
-        self._say(ev.ConditionsReported(reason="BindingFailed", pods=((intent.uid, version),)))
+        self._report(ev.ConditionsReported(reason="BindingFailed", pods=((intent.uid, version),)))
         return refused
 
     async def _look(self, intent: Intent) -> Seen | None:
@@ -253,7 +253,7 @@ class Effects:
                     break
                 found = await self._evict_once(uid, eviction.namespace, eviction.name)
             if found is not None:
-                self._say(found)
+                self._report(found)
                 break
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_RETRY_S)
@@ -274,13 +274,13 @@ class Effects:
             try:
                 seen = await self._client.get_pod(namespace, name)
             except ApiError as error:
-                self._evicted_in_vain.note(f"{namespace}/{name}", str(error))
+                self._failed_evictions.note(f"{namespace}/{name}", str(error))
                 return None
             if seen is not None and seen.metadata.uid == uid and seen.metadata.deletion_timestamp is None:
-                self._evicted_in_vain.note(f"{namespace}/{name}", str(conflict))
+                self._failed_evictions.note(f"{namespace}/{name}", str(conflict))
                 return None
         except ApiError as error:
-            self._evicted_in_vain.note(f"{namespace}/{name}", str(error))
+            self._failed_evictions.note(f"{namespace}/{name}", str(error))
             if result_of(error).outcome == "in_doubt":
                 self._doubtful_evictions.add(uid)
             if error.retryable or uid in self._doubtful_evictions:
@@ -288,5 +288,5 @@ class Effects:
             return ev.EvictionFailed(**about, message=str(error))
         return ev.PodEvicted(**about)
 
-    def _say(self, found: Event) -> None:
+    def _report(self, found: Event) -> None:
         self._decider.report(found)

@@ -48,7 +48,7 @@ from services.federator.backends import (
     Taken,
     gangs,
 )
-from services.federator.backends.said import clock_ms, cut
+from services.federator.backends.responses import clock_ms, cut
 from services.kubernetes.access import Access
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.gang_jobs import JOB_NAME, JOBS, GangJobs, GangPod, Job

@@ -4,7 +4,7 @@ The log is followed by its JetStream domain, from its end as of now on. It *vouc
 holds at the moment of the question:
 
 - the cluster was listed after following began, and no run of ours was then between having a node and running;
-- no event since then told of a pod of ours (`services.federator.telling`);
+- no event since then told of a pod of ours (`services.federator.cluster_log`);
 - the log's end was asked for just now, over the leaf node, and everything up to there is read;
 - ingest is alive, by its lease, and not about to compare the cluster with its log: what it does not see it cannot tell.
 
@@ -14,7 +14,7 @@ behind the last commit that was read. If that is impossible, as the log was purg
 end, and vouches for nothing before the next list.
 
 What must be trusted: that an ingest which holds its lease still hears from its API server. Hence no decision rests on
-the log (`telling.needs_list`).
+the log (`cluster_log.needs_list`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from events.envelope import MalformedCommit, Stored
 from events.jetstream import JetStreamLog
 from events.log import LogError
 from services.federator.backends import RUNNING, TERMINAL, WAITING, Backend, Listing, Run, Silent, Watched
-from services.federator.telling import job_of, runs_of
+from services.federator.cluster_log import job_of, runs_of
 
 ANSWER_S = 1.0
 """How long the log's end, ingest's lease, and what is missing up to the end may take to come."""

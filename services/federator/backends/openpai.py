@@ -32,7 +32,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from yarl import URL
 
 from events.wire import UNDECODABLE
-from services.aside import Aside
+from services.background_call import BackgroundCall
 from services.documents import load_all
 from services.federator.backends import (
     FAILED,
@@ -61,7 +61,7 @@ from services.federator.backends import (
 )
 from services.federator.backends.credentials import NoSecret, Secret
 from services.federator.backends.pace import Pace
-from services.federator.backends.said import clock_ms, cut, number
+from services.federator.backends.responses import clock_ms, cut, number
 from services.federator.clusters import Limits
 
 BASE = "/rest-server/api/v2/jobs"
@@ -323,7 +323,7 @@ class _Token:
     """The secret as it was read last."""
 
     def __init__(self, secret: Secret) -> None:
-        self._secret, self._reading = secret, Aside(secret.read)
+        self._secret, self._reading = secret, BackgroundCall(secret.read)
         self._fresh_until_s = float("-inf")
         self._value = self._before = ""
 

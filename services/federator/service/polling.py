@@ -13,7 +13,7 @@ from contextlib import suppress
 import events as ev
 from events import Event
 from services.decider import LogTime
-from services.federator import observing, telling
+from services.federator import cluster_log, observing
 from services.federator.backends import Absent, Accepted, Backend, Holding, Listing, Reach, Silent, Unchanged
 from services.federator.records import RACING, Key
 from services.federator.service.decider import Decider
@@ -99,9 +99,9 @@ class Polling:
         if reach.log is None:
             return await reach.backend.observe()
         cluster = self._state.clusters[account]
-        if telling.needs_list(self._state, cluster, asked_ns):
+        if cluster_log.needs_list(self._state, cluster, asked_ns):
             return await reach.log.listed(reach.backend)
-        vouched = await reach.log.vouches(telling.watched(self._state, cluster, self._decider.log.cluster))
+        vouched = await reach.log.vouches(cluster_log.watched(self._state, cluster, self._decider.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
 
     async def _sweep(self, account: str, backend: Holding) -> bool:

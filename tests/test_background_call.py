@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from services.aside import Aside
+from services.background_call import BackgroundCall
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials
@@ -16,9 +16,9 @@ from services.simulator.cluster import SimulatedCluster
 
 PROGRAM = """
 import asyncio, threading
-from services.aside import Aside
+from services.background_call import BackgroundCall
 try:
-    asyncio.run(Aside(threading.Event().wait)(0.05))
+    asyncio.run(BackgroundCall(threading.Event().wait)(0.05))
 except TimeoutError:
     print("goes on")
 """
@@ -32,7 +32,7 @@ async def test_what_hangs_is_asked_of_again_and_not_begun_again() -> None:
         assert over.wait(60)
         return "said"
 
-    ask = Aside(call)
+    ask = BackgroundCall(call)
     for _ in range(3):
         with pytest.raises(TimeoutError):
             await ask(0.01)
@@ -47,7 +47,7 @@ async def test_what_it_raises_is_raised() -> None:
 
     for _ in range(2):
         with pytest.raises(AccessError, match="no token"):
-            await Aside(call)(60)
+            await BackgroundCall(call)(60)
 
 
 def test_a_process_ends_whatever_hangs() -> None:

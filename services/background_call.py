@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Aside(Generic[T]):
+class BackgroundCall(Generic[T]):
     """One call, as often as it is asked for, and one at a time: one that hangs is asked of again, not begun again."""
 
     def __init__(self, call: Callable[[], T]) -> None:

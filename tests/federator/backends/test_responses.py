@@ -11,7 +11,7 @@ import pytest
 from services.federator.backends import InDoubt, Limited, NotSent, Refused
 from services.federator.backends.kubernetes import _failed, _silent
 from services.federator.backends.openpai import _retry_after_ms
-from services.federator.backends.said import clock_ms, cut, number
+from services.federator.backends.responses import clock_ms, cut, number
 from services.kubernetes.errors import ApiError, Unreachable
 from services.kubernetes.transport import Answer, _retry_after_s, error_of
 

@@ -9,8 +9,8 @@ import pytest
 import events as ev
 from services.federator.backends import RUNNING, STOPPED, WAITING, Owner
 from services.federator.backends.gangs import job_names
+from services.federator.cluster_log import job_of, needs_list, runs_of, watched
 from services.federator.records import account_of
-from services.federator.telling import job_of, needs_list, runs_of, watched
 from tests.federator.world import MINUTE_NS, Federation
 
 POD = {"uid": "u", "namespace": "ml", "name": "train-v100-12-x7k2p"}
