@@ -58,13 +58,15 @@ class Leaf:
         """Job → the last commit that told something of it, since the last list."""
         self._unsettled: set[str] = set()
         """Runs that the last list did not show in a state that only events end."""
+        self._silent = False
+        """Whether people were told that the log is not heard."""
 
     async def follow(self) -> None:
         while True:
             try:
                 await self._follow()
             except LogError as error:
-                logger.warning("the log of %s is not heard: %s", self._log.cluster, error)
+                self._tell(error)
             self._place = -1
             await asyncio.sleep(AGAIN_S)
             before = self._log  # it remembers an end, which another log of this name may not have reached
@@ -87,8 +89,12 @@ class Leaf:
                 while 0 <= self._place < end:
                     self._read.clear()
                     await self._read.wait()
-        except (LogError, TimeoutError):
+        except LogError as error:
+            self._tell(error)
             return False
+        except TimeoutError:
+            return False
+        self._tell()
         return bool(ingest) and self._is_settled(watched)
 
     async def listed(self, backend: Backend) -> Listing | Silent:
@@ -117,6 +123,15 @@ class Leaf:
                     self._hear(stored)
             self._place = batch[-1].sequence
             self._read.set()
+            self._tell()
+
+    def _tell(self, error: LogError | None = None) -> None:
+        """Once for each silence: a leaf that is cut stays so until somebody looks."""
+        if error is not None and not self._silent:
+            logger.warning("the log of %s is not heard: %s", self._log.cluster, error)
+        elif error is None and self._silent:
+            logger.info("the log of %s is heard again", self._log.cluster)
+        self._silent = error is not None
 
     def _hear(self, stored: Stored) -> None:
         try:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import events as ev
 from events.connection import Connection
 from events.envelope import Header, Stored, encode_events, encode_header
-from events.log import Purged
+from events.log import LogError, Purged, Unavailable
 from events.subjects import subject
 from services.federator.backends import RUNNING, STOPPING, WAITING, Listing, Run, Silent, leaf
 from services.federator.backends.leaf import Leaf
@@ -237,3 +237,38 @@ async def test_a_log_that_is_lost_is_followed_again_and_vouches_for_nothing_mean
     assert places == [0, -1, -1]
     assert heard._log is not before, "it remembers an end that another log of this name may not have"
     assert (heard._log.cluster, heard._log.domain) == (before.cluster, before.domain)
+
+
+async def test_people_are_told_once_that_a_log_is_not_heard_and_once_that_it_is_again(
+    heard: Leaf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether a leaf is cut while its log is followed, or is not there at all."""
+    caplog.set_level("INFO", "muster.federator")
+    ends: list[int | LogError] = []
+
+    async def end_now(within_s: float) -> int:
+        if isinstance(end := ends.pop(0), LogError):
+            raise end
+        return end
+
+    async def holder_of(*_: object, **__: object) -> str:
+        return "ingest-0"
+
+    async def follow() -> None:
+        heard._place = 0
+        raise asyncio.CancelledError if not ends else ends.pop(0)  # type: ignore[misc]
+
+    monkeypatch.setattr(leaf, "AGAIN_S", 0.0)
+    monkeypatch.setattr(leaf.lease, "holder_of", holder_of)
+    monkeypatch.setattr(heard._log, "end_now", end_now)
+    ends += [Unavailable("nothing answers"), Unavailable("nothing answers"), 0, 0]
+    assert [await heard.vouches(TRAIN) for _ in range(4)] == [False, False, True, True]
+    monkeypatch.setattr(heard, "_follow", follow)
+    ends += [LogError("no such log"), LogError("no such log")]
+    with pytest.raises(asyncio.CancelledError):
+        await heard.follow()
+    assert caplog.messages == [
+        "the log of prod is not heard: nothing answers",
+        "the log of prod is heard again",
+        "the log of prod is not heard: no such log",
+    ]
