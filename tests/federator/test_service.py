@@ -191,6 +191,30 @@ async def test_a_token_that_is_not_there_is_told_once(
     assert [vars(record)["reason"] for record in told] == [f"{tmp_path}/token: expected a secret, found nothing"]
 
 
+async def test_that_the_clusters_file_has_lost_a_cluster_on_which_jobs_are_open_is_told(
+    field: Field, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: its run went on for ever beside the one that was kept, and nobody was told why."""
+    field.cluster("a", waiting_ms=600_000)
+    field.cluster("b", waiting_ms=50)
+    await field.start()
+    job = await field.federate("train", a=20, b=0)
+    await field.until(lambda: job.places["a"].run == "waiting", "its run to be seen")
+    await field.kill()
+    away = field.pai.clusters.pop("a")
+    await field.start()
+    account = job.places["a"].account
+    told = [vars(record) for record in caplog.records if record.getMessage() == "a cluster does not answer"]
+    assert [(one["account"], one["reason"]) for one in told] == [(account, polling.NOT_IN_FILE)]
+    assert ev.ClusterSilent(account=account, reason=polling.NOT_IN_FILE, asked_ns=-1) in await field.said()
+    await field.until(lambda: field.job("train").phase == PLACED, "the other to be kept")
+    await field.kill()
+    field.pai.clusters["a"] = away
+    await field.start()
+    await field.settled("train")
+    assert field.alive() == {"train": ["b"]}
+
+
 async def test_a_job_whose_body_is_lost_is_told_of_and_holds_nobody_up(
     field: Field, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -70,6 +70,8 @@ class Federator:
         cleared = await self.bodies.forget_all_but(needed, lying)
         said = {"sequence": self.state.sequence, "jobs": len(self.state.jobs), "bodies_cleared": cleared}
         log.info("taken", extra=said)
+        for account in [name for name, places in self.state.open.items() if places and name not in self._reaches]:
+            await self._polling.lost(account)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.decider.writer.renew())

@@ -21,6 +21,7 @@ from services.federator.state import State
 from services.state.clock import HEARTBEAT_NS
 
 log = logging.getLogger("muster.federator")
+NOT_IN_FILE = "the clusters file has no cluster of this user and URI"
 SWEEP_S = 3_600.0
 """Between two lists of a cluster that gives names away again, where no job is open; the first is at the start."""
 
@@ -65,6 +66,12 @@ class Polling:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await reach.log.stirred()
+
+    async def lost(self, account: str) -> None:
+        """The clusters file has it no more, and jobs are open there: it does not answer them, until a start with it."""
+        silent = Silent(reason=NOT_IN_FILE)
+        self._tell(account, silent)
+        await self._decider.say(lambda: self._seen(account, silent, 0, ()), "outcome")
 
     def _tell(self, account: str, answer: Listing | Unchanged | Silent) -> None:
         """Once for each silence: a secret that is missing looks like a cluster that is away."""
