@@ -109,7 +109,10 @@ def server_configuration(cluster: str, servers: int, shards: Sequence[str] = (),
 
 
 def _leaf_nodes(cluster: str, leaves: Leaves, files: str) -> str:
-    """Where clusters may connect, and where this one does."""
+    """Where clusters may connect, and where this one does. Raises ValueError for one of this cluster's own name: servers
+    take no leaf node from servers that are called like themselves."""
+    if cluster in leaves.clusters:
+        raise ValueError(f"leaf {cluster!r}: expected another name than that of the cluster here")
     listens = f"  listen: 0.0.0.0:{LEAF_PORT}, no_advertise: true, tls {{ {files} }}\n" if leaves.clusters else ""
     remote = f"url: ${FEDERATION_VARIABLE}, account: {leaf_account_name(cluster)}"
     joins = f"  remotes: [ {{ {remote}, tls {{ ca_file: {FEDERATION_CA} }} }} ]\n" if leaves.joins else ""

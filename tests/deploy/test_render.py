@@ -89,6 +89,7 @@ def test_the_committed_manifest_is_what_would_be_rendered_now(name: str) -> None
         ("deploy.render", ["--image", "a b"], "--image 'a b': expected the name of an image"),
         ("deploy.render", ["--shards", "0,auto"], "--shards: 'auto': expected a name that"),
         ("deploy.render", ["--shards", "b-"], "--shards: 'b-': expected a name that"),
+        ("deploy.render", ["--cluster", "a", "--leaves", "b,a"], "leaf 'a': expected another name than that"),
         ("deploy.render", ["--secrets", "--certificates"], "not allowed with argument"),
         ("events.permissions", ["a b"], "cluster 'a b': expected letters"),
         ("events.permissions", [], "the following arguments are required: cluster"),
