@@ -26,6 +26,12 @@ def test_nothing_is_violated(world: type[Served]) -> None:
         assert count[fault], f"no history had: {fault}"
 
 
+def test_a_history_does_not_end_while_a_body_is_cleared_away() -> None:
+    """Seed 700182 ended between its two steps, and called the second a body that was left."""
+    violation, _ = simulation.run(700_182, Served)
+    assert not violation
+
+
 @pytest.mark.parametrize("world", [Served, HeldServed])
 def test_one_seed_is_one_history(world: type[Served]) -> None:
     for seed in range(3):

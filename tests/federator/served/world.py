@@ -332,9 +332,8 @@ class Served(World):
                 return True
             await asyncio.wait({self.broken}, timeout=1.0)
         late = {account: [*strays] for account, strays in self.told.strays.items()}
-        self.fail(
-            Violation(f"not at rest: to do {[*self.told.intents()]}, forgotten and late {late}, left {self.left()}")
-        )
+        left = f"left {self.left()}, of {len(self.broker.bodies.names())} bodies {self._parts()}"
+        self.fail(Violation(f"not at rest: to do {[*self.told.intents()]}, forgotten and late {late}, {left}"))
         return False
 
     def is_over(self) -> bool:
@@ -343,8 +342,14 @@ class Served(World):
         serving = self.serving()
         if serving is None or serving.federator is None or serving.federator.decider.writer.last != len(self.log):
             return False
+        if len(self._parts()) != 2 * len(self.broker.bodies.names()):
+            return False  # one goes in two steps
         state = self.told
         return all(job.phase == SETTLED for job in state.jobs.values()) and not [*forgotten.forgotten(state.over)]
+
+    def _parts(self) -> set[str]:
+        """Of bodies: two of each that is whole."""
+        return {put.subject for put in self.broker.bodies.messages.values()}
 
     def left(self) -> list[str]:
         """Where names are kept for ever nobody clears."""
@@ -360,8 +365,6 @@ class Served(World):
         self.check(same, "the service's state is not what the log says")
         kept = self.broker.bodies.names()
         self.check(self.needed() == kept, f"bodies: {self.needed()} are needed, {kept} are there")
-        parts = {put.subject for put in self.broker.bodies.messages.values()}
-        self.check(len(parts) == 2 * len(kept), f"bodies: {len(kept)} of {parts}")
 
     @contextmanager
     def _in_its_stead(self) -> Iterator[None]:
