@@ -249,7 +249,7 @@ def import_log(
 @app.command(rich_help_panel=TRYING)
 def simulate(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Option(
             "-f", "--file", help="Kubernetes YAML, more than once if wanted; a directory; -: stdin", metavar="FILE"
         ),

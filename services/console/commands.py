@@ -228,7 +228,7 @@ def retain(
 # -------------------------------------------------------------------------------------------------------- simulate
 
 
-def simulate(files: Sequence[Path], *, profile: str, log: Path | None = None, as_json: bool = False) -> int:
+def simulate(files: Sequence[str], *, profile: str, log: Path | None = None, as_json: bool = False) -> int:
     """`muster simulate`. `log`: a new file *.db that keeps what the simulation appended."""
     from events.policy import DEFAULT_POLICY
     from services.console import simulate as simulating

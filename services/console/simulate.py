@@ -31,7 +31,7 @@ from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
 from services.planner import core as planner
 from services.simulator.errors import ApiError
-from services.simulator.manifests import ManifestError
+from services.simulator.manifests import ManifestError, is_configuration
 from services.simulator.offline import EPOCH, offered
 from services.simulator.operators import MAKES
 from services.simulator.operators.jobset import RUNTIMES
@@ -116,7 +116,7 @@ def listed(objects: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], lis
 
     Each object is created a microsecond after the one before it, which is the order in which groups are tried.
     """
-    found, refused = offered(sorted(objects, key=_nodes_by_name))
+    found, refused = offered(sorted((obj for obj in objects if not is_configuration(obj)), key=_nodes_by_name))
     for place, obj in enumerate(found):
         obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=place)).isoformat()
     return found, refused

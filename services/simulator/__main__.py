@@ -18,7 +18,7 @@ from typing import Any
 
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
-from services.simulator.manifests import ManifestError, read_yaml
+from services.simulator.manifests import ManifestError, is_configuration, read_yaml
 from services.simulator.offline import named_first
 from services.simulator.operators import admitted
 from services.simulator.traces import MODES, TRACES, TraceError, load
@@ -106,7 +106,7 @@ async def _serve(arguments: Any) -> None:
 def _load(cluster: SimulatedCluster, files: Sequence[Path]) -> list[str]:
     """The files' objects; what is wrong with those that cannot be taken, which cost themselves only."""
     objects, misfits = read_yaml(files)
-    made, denied = admitted(objects)
+    made, denied = admitted(obj for obj in objects if not is_configuration(obj))
     refused = [str(error) for error in (*misfits, *denied)]
     for obj in sorted(made, key=named_first):
         try:

@@ -89,7 +89,7 @@ def read_yaml(paths: Sequence[Path | str]) -> tuple[list[Object], list[ManifestE
 
 
 def _sorted_out(paths: Iterable[Path | str]) -> tuple[list[Object], list[ManifestError]]:
-    found = [one for path in paths for file in _files(Path(path)) for one in _load_file(file)]
+    found = [one for path in paths for file in _files(path) for one in _load_file(file)]
     objects = [one for one in found if not isinstance(one, ManifestError)]
     return list(_to_come(objects)), [one for one in found if isinstance(one, ManifestError)]
 
@@ -133,7 +133,10 @@ def _has_ended(obj: Object) -> bool:
     return False
 
 
-def _files(path: Path) -> list[Path]:
+def _files(named: Path | str) -> list[Path]:
+    if named == "":  # a shell's variable that is not set; as a path it is the current directory
+        raise ManifestError("'': expected the path of a file or directory, found nothing")
+    path = Path(named)
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
@@ -165,15 +168,20 @@ def _objects(document: Any, where: str) -> Iterator[Object | ManifestError]:
     """Those of a document, or what is wrong with them: of a list each for itself."""
     try:
         kind = _kind(document, where)
-        if document["apiVersion"].partition("/")[0].endswith(".config.k8s.io"):
-            return  # the configuration of a program, no object of the cluster
-        if kind.endswith("List") and ("items" in document or kind == "List"):
+        if is_configuration(document):
+            yield document | {"metadata": {}}
+        elif kind.endswith("List") and ("items" in document or kind == "List"):
             for index, item in enumerate(_items(document, f"{where}, {kind}")):
                 yield from _objects(_of_list(document, item), f"{where}, items[{index}]")
         else:
             yield _checked(document, f"{where}, {kind}")
     except ManifestError as error:
         yield error
+
+
+def is_configuration(obj: Object) -> bool:
+    """Whether it is the configuration of a program, as the kube-scheduler's: it looks like an object of a cluster."""
+    return str(obj["apiVersion"]).partition("/")[0].endswith(".config.k8s.io")
 
 
 def _items(listed: Object, where: str) -> list[Any]:

@@ -110,6 +110,7 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
             ["simulate", "-f", "{log}", "--profile", "best"],
             "expected one of default, binpack, coscheduling, koordinator, kube-batch",
         ),
+        (["simulate", "-f", "", "-f", "{log}"], "'': expected the path of a file or directory, found nothing"),
         (["simulate", "-f", "{directory}"], "expected a file of it to be called *.yaml, *.yml, *.json"),
         (["export", "{log}", "there.txt"], "expected a NATS URL"),
         (["export", "{log}", "{directory}/no/where.db"], "there is no directory {directory}/no"),

@@ -368,6 +368,15 @@ def test_a_document_that_is_no_object_costs_itself_only(tmp_path: Path) -> None:
     ]
 
 
+def test_the_configuration_of_a_program_is_told(tmp_path: Path) -> None:
+    """As it was: nothing was said of it."""
+    file = tmp_path / "a.yaml"
+    file.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    told = json.loads(CliRunner().invoke(app, ["simulate", "-f", str(file), "--json"]).stdout)
+    assert told["unread"] == {"KubeSchedulerConfiguration kubescheduler.config.k8s.io/v1": 1}
+    assert told["rejected"] == []
+
+
 def test_pods_that_wait_for_one_reason_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     show.answer(placed(node("n1"), *(pod(f"large-{number}", "99") for number in range(9)), pod("odd", "many")))
     said = capsys.readouterr().out

@@ -55,8 +55,12 @@ def test_what_is_no_object_is_told_so(file: str) -> None:
         loaded([file])
 
 
-def test_the_configuration_of_a_scheduler_is_passed_over() -> None:
-    assert loaded(["coscheduling/scheduler-config-manifest.yaml"]) == []
+def test_the_configuration_of_a_scheduler_is_passed_over_and_told() -> None:
+    found = placed(*loaded(["coscheduling/scheduler-config-manifest.yaml"]))
+    assert (found["rejected"], [*found["unread"]]) == (
+        [],
+        ["KubeSchedulerConfiguration kubescheduler.config.k8s.io/v1"],
+    )
 
 
 def test_pods_with_the_legacy_labels_are_one_gang() -> None:
