@@ -5,16 +5,13 @@ Only what a scheduler can see is modelled. Quantities are not checked on purpose
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from services.simulator import errors, forms, quantities, values
+from services.simulator import errors, forms, names, quantities, values
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
 Object = dict[str, Any]
-
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 _JSON_TYPES = {str: "string", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
 
@@ -24,6 +21,8 @@ POD_SPEC_MUTABLE = {
 }
 """What an update of a pod's spec may touch beside its images (roughly: gates, and while gated where it may go)."""
 
+NAMED = {("", "namespaces"): names.label, ("apps", "statefulsets"): names.label, ("batch", "jobs"): names.job}
+"""By API group and plural: of what kind a name may be. Every other is a subdomain."""
 WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "jobs"})
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -45,12 +44,8 @@ def check_metadata(resource: Resource, obj: Object) -> None:
     if not name:
         message = "Required value: name or generateName is required"
         raise errors.invalid(resource, "", [("metadata.name", "FieldValueRequired", message)])
-    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        message = (
-            f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric '
-            "characters, '-' or '.', and must start and end with an alphanumeric character (and be at most 253 long)"
-        )
-        raise errors.invalid(resource, name, [("metadata.name", "FieldValueInvalid", message)])
+    rule = NAMED.get((resource.group, resource.plural), names.subdomain)
+    _refuse(resource, obj, [*values.spelt(rule, name, "metadata.name"), *values.of_metadata(metadata, "metadata")])
 
 
 def check_types(resource: Resource, obj: Object) -> None:
@@ -284,7 +279,8 @@ def _template(resource: Resource, obj: Object) -> Object:
     if not isinstance(template, dict) or not (template.get("spec") or {}).get("containers"):
         field = "spec.template.spec.containers"
         raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
-    _refuse(resource, obj, [*values.of_pod(template["spec"], "spec.template.spec")])
+    causes = [*values.of_metadata(template.get("metadata") or {}, "spec.template.metadata")]
+    _refuse(resource, obj, [*causes, *values.of_pod(template["spec"], "spec.template.spec")])
     default_pod_spec(template["spec"])
     return spec
 
@@ -297,8 +293,8 @@ def _prepare_replicated(resource: Resource, obj: Object) -> None:
     if not spec.get("selector"):
         _refuse(resource, obj, [("spec.selector", "FieldValueRequired", "Required value")])
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    wanted = spec["selector"].get("matchLabels") or {}
-    if wanted.items() - labels.items():
+    _refuse(resource, obj, [*values.of_selector(spec["selector"], "spec.selector")])
+    if not values.selects(spec["selector"], labels):
         message = f"Invalid value: {labels}: `selector` does not match template `labels`"
         raise _invalid_labels(resource, obj, message)
 

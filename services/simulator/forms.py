@@ -66,6 +66,7 @@ class Toleration(_Form):
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class Requirement(_Form):
@@ -95,9 +96,25 @@ class NodeAffinity(_Form):
     )
 
 
+class Selector(_Form):
+    match_labels: Labels | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+class PodTerm(_Form):
+    topology_key: str | None = None
+    label_selector: Selector | None = None
+
+
+class PreferredPods(_Form):
+    weight: Int32 | None = None
+    pod_affinity_term: PodTerm | None = None
+
+
 class PodAffinity(_Form):
-    required: list[dict[str, Any]] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    required: list[PodTerm] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredPods] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -115,6 +132,9 @@ class Volume(_Form):
 
 class Spread(_Form):
     when_unsatisfiable: str | None = None
+    max_skew: Int32 | None = None
+    topology_key: str | None = None
+    label_selector: Selector | None = None
 
 
 class PodSpec(_Form):
@@ -201,10 +221,6 @@ class PriorityClass(_Form):
 class Template(_Form):
     metadata: Metadata | None = None
     spec: PodSpec | None = None
-
-
-class Selector(_Form):
-    match_labels: Labels | None = None
 
 
 class Ordinals(_Form):

@@ -218,6 +218,8 @@ def _checked(obj: Object, where: str) -> Object:
     where = f"{where} {metadata.get('name') or metadata['generateName']}"
     if obj["kind"] not in CLUSTER_SCOPED:
         metadata.setdefault("namespace", "default")
+    elif built_in:  # as the API server does
+        metadata.pop("namespace", None)
     obj["metadata"] = metadata
     for field in ("spec", "status"):
         _mapping(obj.get(field), field, where)

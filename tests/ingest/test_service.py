@@ -213,7 +213,7 @@ async def test_bad_input_costs_its_own_object_only(cluster: SimulatedCluster, lo
     cluster.create(pod("bad", labels={"pod-group/name": "g", "pod-group/min-available": "abc"}))
     async with ingesting(log, cluster) as running:
         cluster.create(node("huge", memory="5E"))
-        cluster.create(pod("late", labels={"pod-group/name": "g", "pod-group/min-available": "-1"}))
+        cluster.create(pod("late", labels={"pod-group/name": "g", "pod-group/min-available": "0"}))
         cluster.create(pod("fine", labels={"pod-group/name": "g", "pod-group/min-available": "1"}))
         await running.says(lambda: "fine" in {each.name for each in running.state.pods.values()})
         rejected = {(event.kind, event.name): event.field for event in running.seen(DeclarationRejected)}

@@ -98,7 +98,7 @@ async def test_a_watch_gives_whole_lines_and_resumes(cluster: SimulatedCluster, 
     names = []
     version = start
     for number in range(1, 4):
-        cluster.create(pod(f"p{number}", nodeSelector={"long": "x" * 100_000}))
+        cluster.create(pod(f"p{number}", nodeSelector={f"k{key}": "x" * 60 for key in range(1_600)}))
         async for lines in client.watch(PODS, version):
             for line in lines:
                 seen = LINE.decode(line)

@@ -231,7 +231,7 @@ class Workload:
         requests, spec_too = ASKS[rnd.randrange(len(ASKS)) if of is None else of]
         resources, more = dict(requests), dict(spec_too)
         annotations = {**(annotated or {}), **(self._ends if rnd.random() < 0.7 else self._end())}
-        if rnd.random() < 0.1:
+        if rnd.random() < 0.1 and "nodeName" not in spec:  # an API server takes no pod with both
             more["schedulingGates"] = [{"name": "wait"}]
         container = {"name": "c", "image": "i", "resources": {"requests": resources}, **more.pop("container", {})}
         pod = {

@@ -117,6 +117,13 @@ def test_directives_stay_with_their_document(tmp_path: Path) -> None:
     assert [obj["metadata"]["name"] for obj in load_yaml([write(tmp_path / "a.yaml", text)])] == ["a"]
 
 
+def test_a_namespace_of_a_node_means_nothing(tmp_path: Path) -> None:
+    """As for the API server. As it was: the node was refused, and every pod waited."""
+    node = "apiVersion: v1\nkind: Node\nmetadata: {name: n, namespace: default}\n"
+    (found,) = served(load_yaml([write(tmp_path / "a.yaml", node)]))
+    assert (found["metadata"]["name"], "namespace" in found["metadata"]) == ("n", False)
+
+
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
 

@@ -90,14 +90,24 @@ async def test_an_invalid_pod_is_refused_with_its_field(client: Client) -> None:
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 LABELLED, NAMED = "matchExpressions", "matchFields"
+WITH_A_SPACE = {"key": "k", "operator": "In", "values": ["a b"]}
 
 
 def selecting(part: str, **requirement: Any) -> Object:
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{part: [requirement]}]}}}}
 
 
-def opening(**port: Any) -> Object:
-    return {"containers": [{"name": "main", "image": "x", "ports": [{"containerPort": 1, **port}]}]}
+def opening(*ports: Object, **port: Any) -> Object:
+    opened = [{"containerPort": 1, **each} for each in ports or (port,)]
+    return {"containers": [{"name": "main", "image": "x", "ports": opened}]}
+
+
+def near(**term: Any) -> Object:
+    return {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "k", "labelSelector": {}, **term}]}}}
+
+
+def called(*names: str) -> Object:
+    return {"containers": [{"name": name, "image": "x"} for name in names]}
 
 
 @pytest.mark.parametrize(
@@ -126,6 +136,33 @@ def opening(**port: Any) -> Object:
             {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z"}]},
             "topologySpreadConstraints[0].whenUnsatisfiable",
         ),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]},
+            "topologySpreadConstraints[0].maxSkew",
+        ),
+        ({"nodeSelector": {"k": "a b"}}, "nodeSelector"),
+        ({"nodeSelector": {"k": "v" * 64}}, "nodeSelector"),
+        ({"nodeSelector": {"a b": "v"}}, "nodeSelector"),
+        ({"nodeSelector": {"Example.com/k": "v"}}, "nodeSelector"),
+        ({"nodeSelector": {"/k": "v"}}, "nodeSelector"),
+        ({"nodeSelector": {"k" * 64: "v"}}, "nodeSelector"),
+        ({"tolerations": [{"key": "a b", "operator": "Exists"}]}, "tolerations[0].key"),
+        ({"tolerations": [{"key": "k", "value": "v" * 64}]}, "tolerations[0].operator"),
+        ({"tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 3}]}, "tolerations[0].effect"),
+        (selecting(LABELLED, key="a b", operator="Exists"), "key"),
+        (selecting(LABELLED, key="k", operator="In", values=["a", "v" * 64]), "values[1]"),
+        (near(topologyKey="a b"), f"{REQUIRED}[0].topologyKey"),
+        (near(labelSelector={"matchLabels": {"k": "a b"}}), "labelSelector.matchLabels"),
+        (near(labelSelector={"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]}]}), "operator"),
+        (called("a", "b", "a"), "containers[2].name"),
+        (called("Main"), "containers[0].name"),
+        (called("a" * 64), "containers[0].name"),
+        (opening({"hostPort": 1}, {"hostPort": 1}), "ports[1].hostPort"),
+        (opening(hostPort=2) | {"hostNetwork": True}, "ports[0].hostPort"),
+        ({"schedulingGates": [{"name": "a b"}]}, "schedulingGates[0]"),
+        ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, "schedulingGates[1]"),
+        ({"schedulingGates": [{"name": "a"}], "nodeName": "n"}, "nodeName"),
+        ({"nodeName": "a b"}, "nodeName"),
     ],
 )
 async def test_a_misspelt_value_is_refused_with_its_field(client: Client, spec: Object, field: str) -> None:
@@ -146,6 +183,9 @@ async def test_a_misspelt_value_is_refused_with_its_field(client: Client, spec: 
         {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}},
         {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]}}},
         opening(hostPort=80, hostIP="nope"),
+        opening({"hostPort": 80}, {"hostPort": 80, "protocol": "UDP"}, {"hostPort": 80, "hostIP": "10.0.0.1"}, {}, {}),
+        {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {LABELLED: [WITH_A_SPACE]}}]}}},
+        {"nodeSelector": {"example.com/K_.k": "", "k": "V-v.V_v"}},
     ],
 )
 async def test_odd_values_are_taken(client: Client, spec: Object) -> None:
@@ -162,11 +202,20 @@ def workload(restarts: str, **spec: Any) -> Object:
 SELECTED = {"selector": {"matchLabels": {"a": "b"}}}
 
 
+def expressed(operator: str, *values: str) -> Object:
+    return {"matchExpressions": [{"key": "a", "operator": operator, **({"values": [*values]} if values else {})}]}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
         ("apps/v1/deployments", workload("Always"), "spec.selector"),
         ("apps/v1/deployments", workload("Always", selector={"matchLabels": {"a": "c"}}), "metadata.labels"),
+        ("apps/v1/deployments", workload("Always", selector=expressed("In", "c")), "metadata.labels"),
+        ("apps/v1/deployments", workload("Always", selector=expressed("NotIn", "c")), ""),
+        ("apps/v1/deployments", workload("Always", selector=expressed("Exists")), ""),
+        ("apps/v1/deployments", workload("Always", selector=expressed("DoesNotExist")), "metadata.labels"),
+        ("apps/v1/deployments", workload("Always", selector=expressed("Lt", "1")), "matchExpressions[0].operator"),
         ("apps/v1/deployments", workload("Never", **SELECTED), "spec.template.spec.restartPolicy"),
         ("batch/v1/jobs", workload("Always"), "spec.template.spec.restartPolicy"),
         ("batch/v1/jobs", workload("Never", completionMode="indexed"), "spec.completionMode"),
@@ -190,6 +239,46 @@ async def test_a_workload_of_which_no_pods_can_come_is_refused(
 async def test_an_invalid_name_is_refused(client: Client, name: str) -> None:
     status = (await client.post(client.pods, pod(name))).refused(422, "Invalid")
     assert status["details"]["causes"][0]["field"] == "metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/namespaces", {"metadata": {"name": "a.b"}}),
+        ("/apis/apps/v1/namespaces/{}/statefulsets", workload("Always", **SELECTED) | {"metadata": {"name": "a.b"}}),
+        ("/apis/apps/v1/namespaces/{}/statefulsets", workload("Always", **SELECTED) | {"metadata": {"name": "a" * 64}}),
+        ("/apis/batch/v1/namespaces/{}/jobs", workload("Never") | {"metadata": {"name": "a" * 64}}),
+    ],
+)
+async def test_some_kinds_are_called_more_narrowly(client: Client, path: str, body: Object) -> None:
+    (await client.post(path.format(client.namespace), body)).refused(422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "field"),
+    [
+        ({"labels": {"k": "v" * 64}}, "labels"),
+        ({"labels": {"k": "-v"}}, "labels"),
+        ({"labels": {"a b": "v"}}, "labels"),
+        ({"annotations": {"a b": "v"}}, "annotations"),
+        ({"annotations": {"Example.com/k": "a b"}}, ""),
+    ],
+)
+async def test_a_misspelt_label_is_refused_wherever_it_stands(client: Client, metadata: Object, field: str) -> None:
+    body = pod("a")
+    body["metadata"] |= metadata
+    job = workload("Never")
+    job["spec"]["template"]["metadata"] = metadata
+    answers = [
+        await client.post(client.pods, body),
+        await client.post(f"/apis/batch/v1/namespaces/{client.namespace}/jobs", job),
+    ]
+    for answer in answers:
+        if not field:
+            answer.ok(201)
+        else:
+            causes = answer.refused(422, "Invalid")["details"]["causes"]
+            assert any(cause["field"].endswith(f".{field}") for cause in causes)
 
 
 async def test_labels_must_be_strings(client: Client) -> None:

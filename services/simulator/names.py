@@ -1,0 +1,74 @@
+"""How names, keys and values of labels must look: each rule says what is wrong with one, empty for nothing.
+
+The API server's own rules, in its words where they are short.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+LONGEST_LABEL, LONGEST_SUBDOMAIN = 63, 253
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+
+
+def subdomain(name: str) -> str:
+    """Of most objects' names."""
+    if len(name) <= LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(name):
+        return ""
+    return (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+        f"and end with an alphanumeric character (and be at most {LONGEST_SUBDOMAIN} long)"
+    )
+
+
+def label(name: str) -> str:
+    """Of what becomes part of a host's name: namespaces, containers, StatefulSets."""
+    if len(name) <= LONGEST_LABEL and _LABEL.fullmatch(name):
+        return ""
+    return (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+        f"with an alphanumeric character (and be at most {LONGEST_LABEL} long)"
+    )
+
+
+def job(name: str) -> str:
+    """Of Jobs: their pods carry it as a label."""
+    return subdomain(name) or ("" if len(name) <= LONGEST_LABEL else f"must be no more than {LONGEST_LABEL} bytes")
+
+
+@lru_cache(maxsize=10_000)  # pods of one template have one set of them
+def key(name: str) -> str:
+    """Of labels, annotations, taints, gates, topologies: ``name`` or ``prefix/name``."""
+    prefix, slash, own = name.partition("/")
+    if not slash:
+        prefix, own = "", prefix
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if slash and (wrong := subdomain(prefix)):
+        return f"prefix part {wrong}"
+    if not own:
+        return "name part must be non-empty"
+    if len(own) > LONGEST_LABEL:
+        return f"name part must be no more than {LONGEST_LABEL} bytes"
+    if _NAME.fullmatch(own):
+        return ""
+    return (
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+        "alphanumeric character"
+    )
+
+
+@lru_cache(maxsize=10_000)
+def value(text: str) -> str:
+    """Of labels, of what selects by them, of taints."""
+    if len(text) > LONGEST_LABEL:
+        return f"must be no more than {LONGEST_LABEL} bytes"
+    if not text or _NAME.fullmatch(text):
+        return ""
+    return (
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+        "and end with an alphanumeric character"
+    )
