@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Any
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE]?)")
+LARGEST_EXPONENT = 99
+"""More is as much: the API server keeps no more than an int64 either, and ten digits of exponent fill the memory."""
 _SUFFIXES = {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 _SUFFIXES |= {suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)}
 _SUFFIXES |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)}
@@ -14,12 +17,23 @@ _SUFFIXES |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerat
 
 def milli(quantity: object) -> int:
     """Thousandths of a quantity, rounded up. Raises ValueError, which names it."""
-    found = _QUANTITY.fullmatch(str(quantity))
+    return _milli(str(quantity))
+
+
+@lru_cache(maxsize=10_000)  # there are few
+def _milli(quantity: str) -> int:
+    found = _QUANTITY.fullmatch(quantity)
     if found is None:
         raise ValueError(f"quantity {quantity!r}: expected a number with a suffix of Kubernetes, e.g. 500m, 2, 1.5Gi")
     number, suffix = Decimal(found[1]), found[2]
-    scale = _SUFFIXES[suffix] if suffix in _SUFFIXES else Decimal(f"1{suffix}")
-    return int((number * scale * 1000).to_integral_value(ROUND_CEILING))
+    return int((number * _scale(suffix) * 1000).to_integral_value(ROUND_CEILING))
+
+
+def _scale(suffix: str) -> Decimal:
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    exponent = float(suffix[1:])  # however long it is
+    return Decimal(10) ** int(min(max(exponent, -LARGEST_EXPONENT), LARGEST_EXPONENT))
 
 
 def amounts(quantities: dict[str, Any] | None) -> dict[str, int]:

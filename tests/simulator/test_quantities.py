@@ -31,6 +31,13 @@ def test_quantities_round_up_to_thousandths(quantity: str, thousandths: int) -> 
     assert milli(quantity) == thousandths
 
 
+@pytest.mark.parametrize("exponent", ["999", "99999999", "999999999", "9" * 400])
+def test_an_exponent_of_many_digits_costs_nothing(exponent: str) -> None:
+    """As it was: `muster simulate` ended with a traceback, or filled the memory."""
+    assert milli(f"1e{exponent}") == 10**102
+    assert milli(f"1e-{exponent}") == 1
+
+
 @pytest.mark.parametrize("quantity", ["", "4x", "1 Gi", "--1", "0x10", None, "Gi"])
 def test_what_is_no_quantity_is_named(quantity: object) -> None:
     with pytest.raises(ValueError, match="expected a number with a suffix"):
