@@ -30,6 +30,7 @@ from services.ingest.decoding import KINDS, POD, Kind
 from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
 from services.planner import core as planner
+from services.simulator.asks import without_limit
 from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, is_configuration
 from services.simulator.offline import EPOCH, offered
@@ -74,7 +75,7 @@ def simulate(
     simulation = Simulation()
     simulation.begin(policy)
     simulation.unread = unread(objects)
-    simulation.warnings = misspelt(flatten(objects)) + suspended(flatten(objects))
+    simulation.warnings = misspelt(flatten(objects)) + suspended(flatten(objects)) + unlimited(flatten(objects))
     accepted, refused = listed(objects)
     simulation.refused += [*map(str, misfits), *(error.told for error in refused)]
     simulation.observe(accepted)
@@ -95,6 +96,18 @@ def suspended(objects: Iterable[dict[str, Any]]) -> list[str]:
         for obj in objects
         if _has_pods(obj) and _is_suspended(obj.get("spec"))
     ]
+
+
+def unlimited(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for each request for which an API server wants a limit. It is counted all the same."""
+    found = []
+    for obj in objects:
+        field = "spec.template.spec" if is_workload(obj) else "spec"
+        if is_workload(obj) or (obj["apiVersion"], obj["kind"]) == ("v1", "Pod"):
+            spec = obj["spec"]["template"]["spec"] if is_workload(obj) else obj["spec"]
+            why = "an API server refuses it without a limit that is equal"
+            found += [f"{named(obj)}: {place}: {why}" for place in without_limit(spec, field)]
+    return found
 
 
 def _is_suspended(spec: Any) -> bool:

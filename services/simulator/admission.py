@@ -1,13 +1,14 @@
 """What the API server makes of an object at its creation: checks, defaults, priority.
 
-Only what a scheduler can see is modelled. Quantities are not checked on purpose: bad ones must be able to reach Muster.
+Only what a scheduler can see is modelled. Quantities are not checked on purpose, because bad ones must be able to reach
+Muster; only `muster simulate` has them checked (`check_asks`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from services.simulator import errors, forms, names, quantities, values
+from services.simulator import asks, errors, forms, names, quantities, values
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
@@ -94,6 +95,18 @@ def prepare(resource: Resource, obj: Object) -> None:
             _prepare_job(resource, obj)
         case "podgroups":
             _check_policy(resource, obj)
+
+
+def check_asks(resource: Resource, obj: Object) -> None:
+    """What is asked for and offered, of an object that `prepare` has seen. Raises ApiError 422."""
+    if resource.custom:
+        return
+    if resource.plural == "pods":
+        _refuse(resource, obj, [*asks.of_pod(obj["spec"], "spec")])
+    elif resource.plural in WORKLOADS:
+        _refuse(resource, obj, [*asks.of_pod(obj["spec"]["template"]["spec"], "spec.template.spec")])
+    elif resource.plural == "nodes":
+        _refuse(resource, obj, [*asks.of_node(obj["status"])])
 
 
 def _refuse(resource: Resource, obj: Object, causes: list[values.Cause]) -> None:

@@ -50,10 +50,18 @@ def _group_version(api_version: str) -> tuple[str, str]:
 class Api:
     """Every verb, synchronous and atomic: whoever calls it owns the event loop meanwhile."""
 
-    def __init__(self, store: Store, seed: int | None = None, clock: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        seed: int | None = None,
+        clock: Callable[[], datetime] | None = None,
+        *,
+        checks_asks: bool = False,
+    ) -> None:
         self.store = store
         self.random = random.Random(seed)
         self.clock = clock or (lambda: datetime.now(UTC))
+        self.checks_asks = checks_asks
         self.by_path: dict[tuple[str, str, str], Collection] = {}
         self._gated: list[Resource] = []
         self._defined: dict[str, list[Resource]] = {}
@@ -158,6 +166,8 @@ class Api:
         resource = collection.resource
         try:
             admission.prepare(resource, obj)
+            if self.checks_asks:
+                admission.check_asks(resource, obj)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
             raise errors.bad_request(message) from error

@@ -46,7 +46,7 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
     Namespaces and unknown kinds that they name are defined on the way; PriorityClasses are taken first, so that pods
     may stand before them.
     """
-    api = Api(Store(history=0), seed=0, clock=lambda: created)
+    api = Api(Store(history=0), seed=0, clock=lambda: created, checks_asks=True)
     given, refused = _workloads_admitted(objects, created)
     operated, denied = admitted(given)
     made, unfit = _workloads_admitted(operated, created)
@@ -80,7 +80,7 @@ def _workloads_admitted(objects: Iterable[Object], created: datetime) -> tuple[l
 
     By a server of their own: in the other one only what they are expanded to is there.
     """
-    api = Api(Store(history=0), seed=0, clock=lambda: created)
+    api = Api(Store(history=0), seed=0, clock=lambda: created, checks_asks=True)
     taken: list[Object] = []
     refused: list[ApiError] = []
     for obj in flatten(objects):

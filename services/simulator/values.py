@@ -77,7 +77,7 @@ def of_selector(selector: Object, field: str) -> Iterator[Cause]:
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
         place = f"{field}.matchExpressions[{index}]"
         if requirement["operator"] in ("Gt", "Lt"):
-            yield _invalid(f"{place}.operator", requirement["operator"], "not a valid selector operator")
+            yield invalid(f"{place}.operator", requirement["operator"], "not a valid selector operator")
         else:
             yield from _requirement(requirement, place, valued=True)
 
@@ -134,7 +134,7 @@ def _once(named: Iterable[tuple[str, str]]) -> Iterator[Cause]:
 def spelt(rule: Callable[[str], str], text: str, field: str) -> Iterator[Cause]:
     """Nothing if it is as the rule of `names` says."""
     if why := rule(text):
-        yield _invalid(field, text, why)
+        yield invalid(field, text, why)
 
 
 def _labels(pairs: dict[str, str], field: str) -> Iterator[Cause]:
@@ -151,7 +151,7 @@ def _container(container: Object, field: str, *, host_network: bool) -> Iterator
         place = f"{field}.ports[{number}]"
         yield from _port(port, place)
         if host_network and port.get("hostPort") and port["hostPort"] != port.get("containerPort"):
-            yield _invalid(
+            yield invalid(
                 f"{place}.hostPort", port["hostPort"], "must match `containerPort` when `hostNetwork` is true"
             )
 
@@ -159,7 +159,7 @@ def _container(container: Object, field: str, *, host_network: bool) -> Iterator
 def _spread(spread: Object, field: str) -> Iterator[Cause]:
     yield from one_of(SPREADING, spread.get("whenUnsatisfiable") or "", f"{field}.whenUnsatisfiable")
     if (skew := spread.get("maxSkew") or 0) <= 0:
-        yield _invalid(f"{field}.maxSkew", skew, "must be greater than zero")
+        yield invalid(f"{field}.maxSkew", skew, "must be greater than zero")
     if not spread.get("topologyKey"):
         yield f"{field}.topologyKey", "FieldValueRequired", "Required value: can not be empty"
     yield from of_selector(spread.get("labelSelector") or {}, f"{field}.labelSelector")
@@ -185,7 +185,7 @@ def _pod_term(term: Object, field: str) -> Iterator[Cause]:
 
 def _weight(weight: int, field: str) -> Iterator[Cause]:
     if not 0 < weight <= 100:
-        yield _invalid(field, weight, "must be in the range 1-100")
+        yield invalid(field, weight, "must be in the range 1-100")
 
 
 def _toleration(toleration: Object, field: str) -> Iterator[Cause]:
@@ -198,14 +198,14 @@ def _toleration(toleration: Object, field: str) -> Iterator[Cause]:
         yield from spelt(names.key, key, f"{field}.key")
     elif operator != "Exists":
         why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        yield _invalid(f"{field}.operator", operator, why)
+        yield invalid(f"{field}.operator", operator, why)
     if operator == "Exists" and value:
-        yield _invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'")
+        yield invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'")
     elif operator not in COMPARING:
         yield from spelt(names.value, value, f"{field}.operator")  # as it is told
     if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
         why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        yield _invalid(f"{field}.effect", toleration.get("effect") or "", why)
+        yield invalid(f"{field}.effect", toleration.get("effect") or "", why)
 
 
 def _port(port: Object, field: str) -> Iterator[Cause]:
@@ -214,7 +214,7 @@ def _port(port: Object, field: str) -> Iterator[Cause]:
     for name in ("containerPort", "hostPort"):
         number = port.get(name) or 0
         if number and not 0 < number <= LAST_PORT:
-            yield _invalid(f"{field}.{name}", number, f"must be between 1 and {LAST_PORT}, inclusive")
+            yield invalid(f"{field}.{name}", number, f"must be between 1 and {LAST_PORT}, inclusive")
     yield from one_of(PROTOCOLS, port.get("protocol") or "TCP", f"{field}.protocol")
 
 
@@ -240,14 +240,14 @@ def _term(term: Object, field: str, *, valued: bool = False) -> Iterator[Cause]:
     for index, requirement in enumerate(term.get("matchFields") or ()):
         place = f"{field}.matchFields[{index}]"
         if requirement["operator"] not in ("In", "NotIn"):
-            yield _invalid(f"{place}.operator", requirement["operator"], "not a valid selector operator")
+            yield invalid(f"{place}.operator", requirement["operator"], "not a valid selector operator")
         elif len(requirement.get("values") or ()) != 1:
             message = (
                 "Required value: must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
             )
             yield f"{place}.values", "FieldValueRequired", message
         if requirement["key"] != "metadata.name":
-            yield _invalid(f"{place}.key", requirement["key"], "not a valid field selector key")
+            yield invalid(f"{place}.key", requirement["key"], "not a valid field selector key")
 
 
 def _requirement(requirement: Object, field: str, *, valued: bool) -> Iterator[Cause]:
@@ -266,7 +266,7 @@ def _requirement(requirement: Object, field: str, *, valued: bool) -> Iterator[C
             message = "Required value: must be specified single value when `operator` is 'Lt' or 'Gt'"
             yield f"{field}.values", "FieldValueRequired", message
         case _ if operator not in SELECTING:
-            yield _invalid(f"{field}.operator", operator, "not a valid selector operator")
+            yield invalid(f"{field}.operator", operator, "not a valid selector operator")
 
 
 def one_of(supported: tuple[str, ...], value: str, field: str) -> Iterator[Cause]:
@@ -276,6 +276,7 @@ def one_of(supported: tuple[str, ...], value: str, field: str) -> Iterator[Cause
         yield field, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}'
 
 
-def _invalid(field: str, value: str | int, why: str) -> Cause:
+def invalid(field: str, value: str | int, why: str) -> Cause:
+    """`value`: what stood there."""
     shown = f'"{value}"' if isinstance(value, str) else value
     return field, "FieldValueInvalid", f"Invalid value: {shown}: {why}"
