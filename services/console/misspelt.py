@@ -5,6 +5,9 @@ Kubernetes drops fields that it does not know (``kubectl`` warns of them), and t
 spec that no dialect has is named. Labels and annotations may be anybody's, so only two kinds are named: a dialect's
 label that stands among the annotations, or its annotation among the labels; and a key that is nearly a dialect's: its
 prefix or its name is the same, and the other half is close.
+
+In pods, workloads, nodes and PriorityClasses a field is named that is nearly one of those that are read: a container with
+a ``resource`` asks for nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from events.dialects import POD_GROUPS, TIMEOUT_ANNOTATION
 from services.ingest.dialects import batch, coscheduling, koordinator
 from services.kubernetes.objects import PodGroupSpec
+from services.simulator.forms import FORMS
 
-NEAR_NAME, NEAR_PREFIX, NEAR_FIELD = 0.75, 0.85, 0.75
+NEAR_NAME, NEAR_PREFIX, NEAR_FIELD, NEAR_BUILT_IN = 0.75, 0.85, 0.75, 0.86
 """How alike two words are (`difflib`) of which one is taken for the other's misspelling."""
 _GENERATIONS = (
     coscheduling.V1ALPHA1,
@@ -43,12 +48,47 @@ ANNOTATIONS = (
     "scheduling.volcano.sh/group-min-resources",
 )
 KEYS = {"labels": LABELS, "annotations": ANNOTATIONS}
+OLDER = ("serviceAccount",)
+"""Fields of Kubernetes' own that are as near as that to another one: of all in the OpenAPI of 1.36."""
 OTHER = {"labels": "annotations", "annotations": "labels"}
 
 
 def misspelt(objects: Iterable[dict[str, Any]]) -> list[str]:
     """One sentence for each, in the order of the objects."""
-    return [f"{named(obj)}: {said}" for obj in objects for said in (*_of_fields(obj), *_of_keys(obj, ""))]
+    return [f"{named(obj)}: {said}" for obj in objects for said in _of(obj)]
+
+
+def _of(obj: dict[str, Any]) -> Iterator[str]:
+    yield from _of_fields(obj)
+    yield from _of_keys(obj, "")
+    if form := FORMS.get((obj["apiVersion"], obj["kind"])):
+        yield from _of_form({part: obj[part] for part in obj if part != "status"}, _described(form), "")
+
+
+_described = lru_cache(inspect.type_info)
+
+
+def _of_form(value: Any, form: inspect.Type, path: str) -> Iterator[str]:
+    """Fields of it, and of what it holds, that are nearly one of the form's."""
+    if isinstance(form, inspect.UnionType):
+        for each in form.types:
+            yield from _of_form(value, each, path)
+    elif isinstance(form, inspect.ListType) and isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _of_form(part, form.item_type, f"{path}[{index}]")
+    elif isinstance(form, inspect.StructType) and isinstance(value, dict):
+        types = {field.encode_name: field.type for field in form.fields}
+        for name, part in value.items():
+            here = f"{path}.{name}" if path else name
+            if name in types:
+                yield from _of_form(part, types[name], here)
+            elif found := _nearest_field(name, tuple(types)):
+                yield f"{here} is no field{_meant(found)}"
+
+
+@lru_cache(maxsize=10_000)
+def _nearest_field(name: str, known: tuple[str, ...]) -> str:
+    return "" if name in OLDER else _nearest(name, known, NEAR_BUILT_IN)
 
 
 def _of_fields(obj: dict[str, Any]) -> Iterator[str]:

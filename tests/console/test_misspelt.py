@@ -122,3 +122,41 @@ def test_simulate_warns(tmp_path: Path) -> None:
     assert "spec.minmember is no field of a PodGroup; did you mean minMember?" in said.stdout
     found = json.loads(CliRunner().invoke(app, ["simulate", "-f", str(file), "--json"]).stdout)
     assert len(found["warnings"]) == 1
+
+
+MISSPELT = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, label: {a: b}}
+spec:
+  paralelism: 5
+  template:
+    spec:
+      restartPolicy: Never
+      nodeselector: {a: b}
+      serviceAccount: older
+      dnsPolicy: Default
+      containers:
+      - {name: a, image: x, resource: {requests: {cpu: 1}}, env: [], volumeMounts: []}
+      - {name: b, image: x, resources: {request: {cpu: 1}, limits: {cpu: 1}}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n}
+spec: {podCIDR: 10.0.0.0/24, taint: [{key: a, effect: NoSchedule}]}
+status: {capacity: {cpu: 1}, nodeInfo: {}, images: []}
+"""
+
+
+def test_a_field_that_is_nearly_one_is_told(tmp_path: Path) -> None:
+    """`kubectl` refuses it. As it was: the Job had one pod, which asked for nothing and went anywhere."""
+    (tmp_path / "a.yaml").write_text(MISSPELT)
+    containers = "spec.template.spec.containers"
+    assert misspelt(load_yaml([tmp_path / "a.yaml"])) == [
+        "Job default/j: metadata.label is no field; did you mean labels?",
+        "Job default/j: spec.paralelism is no field; did you mean parallelism?",
+        "Job default/j: spec.template.spec.nodeselector is no field; did you mean nodeSelector?",
+        f"Job default/j: {containers}[0].resource is no field; did you mean resources?",
+        f"Job default/j: {containers}[1].resources.request is no field; did you mean requests?",
+        "Node n: spec.taint is no field; did you mean taints?",
+    ]
