@@ -49,6 +49,7 @@ FACTS = 2_000
 """Facts in one commit."""
 HELPERS = {
     ("", "Namespace"),
+    ("node.k8s.io", "RuntimeClass"),
     *(("trainer.kubeflow.org", kind) for kind in RUNTIMES),
 }
 """(API group, kind) of what others name."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from services.simulator import admission, errors, patches
+from services.simulator import admission, errors, patches, runtime_classes
 from services.simulator.resources import BUILT_IN, Resource, from_crd
 from services.simulator.store import Collection, Entry, Store, decode, encode
 
@@ -74,6 +74,7 @@ class Api:
         self.nodes = self.by_path["", "v1", "nodes"]
         self._namespaces = self.by_path["", "v1", "namespaces"]
         self._definitions = self.by_path["apiextensions.k8s.io", "v1", "customresourcedefinitions"]
+        self._runtime_classes = self.by_path["node.k8s.io", "v1", "runtimeclasses"]
         self._priorities = self.by_path["scheduling.k8s.io", "v1", "priorityclasses"]
         # Both groups serve the same events; `services.simulator.event_forms` turns one form into the other.
         self.store.withdraw(self.by_path["events.k8s.io", "v1", "events"].resource)
@@ -172,6 +173,9 @@ class Api:
             message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
             raise errors.bad_request(message) from error
         if collection is self.pods:
+            known = self._runtime_classes.entries.get(("", obj["spec"].get("runtimeClassName") or ""))
+            if known is not None:
+                runtime_classes.add(resource, obj, known.object)
             admission.set_priority(resource, obj, *self._priority_classes())
 
     def _priority_classes(self) -> tuple[dict[str, Object], str]:

@@ -158,6 +158,7 @@ class PodSpec(_Form):
     preemption_policy: str | None = None
     termination_grace_period_seconds: Int64 | None = None
     service_account_name: str | None = None
+    runtime_class_name: str | None = None
 
 
 class Condition(_Form):
@@ -216,6 +217,21 @@ class PriorityClass(_Form):
     value: Int32 | None = None
     global_default: bool | None = None
     preemption_policy: str | None = None
+
+
+class Overhead(_Form):
+    pod_fixed: Quantities | None = None
+
+
+class Scheduling(_Form):
+    node_selector: Labels | None = None
+    tolerations: list[Toleration] | None = None
+
+
+class RuntimeClass(_Form):
+    metadata: Metadata | None = None
+    overhead: Overhead | None = None
+    scheduling: Scheduling | None = None
 
 
 class Template(_Form):
@@ -294,6 +310,7 @@ FORMS: dict[tuple[str, str], type[_Form]] = {
     ("v1", "Pod"): Pod,
     ("v1", "Node"): Node,
     ("scheduling.k8s.io/v1", "PriorityClass"): PriorityClass,
+    ("node.k8s.io/v1", "RuntimeClass"): RuntimeClass,
     ("apps/v1", "Deployment"): Workload,
     ("apps/v1", "ReplicaSet"): Workload,
     ("apps/v1", "StatefulSet"): Workload,

@@ -26,7 +26,7 @@ EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 
 def named_first(obj: Object) -> bool:
     """Sorts what others name before them."""
-    return obj.get("kind") not in ("PriorityClass", "Namespace", "CustomResourceDefinition")
+    return obj.get("kind") not in ("PriorityClass", "RuntimeClass", "Namespace", "CustomResourceDefinition")
 
 
 def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]:
@@ -43,8 +43,8 @@ def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]
 def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[Object], list[ApiError]]:
     """The objects that the API server takes, and what it says of the others.
 
-    Namespaces and unknown kinds that they name are defined on the way; PriorityClasses are taken first, so that pods
-    may stand before them.
+    Namespaces and unknown kinds that they name are defined on the way; PriorityClasses and RuntimeClasses are taken
+    first, so that pods may stand before them.
     """
     api = Api(Store(history=0), seed=0, clock=lambda: created, checks_asks=True)
     given, refused = _workloads_admitted(objects, created)

@@ -45,6 +45,7 @@ BUILT_IN = (
     Resource("", "v1", "events", "Event", generation=False),
     Resource("events.k8s.io", "v1", "events", "Event", generation=False),
     Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
+    Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False),
     Resource("apps", "v1", "deployments", "Deployment", status=True),
     Resource("apps", "v1", "replicasets", "ReplicaSet", status=True),
     Resource("apps", "v1", "statefulsets", "StatefulSet", status=True),

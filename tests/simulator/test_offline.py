@@ -9,7 +9,7 @@ import pytest
 from services.simulator import admission
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
-from services.simulator.offline import served
+from services.simulator.offline import offered, served
 from services.simulator.store import Store
 from tests.simulator.objects import node, pod, workload
 
@@ -67,3 +67,30 @@ def test_what_a_server_would_refuse_is_refused() -> None:
         served([pod("a"), pod("a")])
     with pytest.raises(ApiError, match="no PriorityClass with name nobody was found"):
         served([pod("a", priorityClassName="nobody")])
+
+
+KATA = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "kata"},
+    "handler": "kata",
+    "overhead": {"podFixed": {"cpu": "500m"}},
+    "scheduling": {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata", "operator": "Exists"}]},
+}
+
+
+def test_a_runtime_class_adds_what_the_api_server_adds() -> None:
+    """As it was: pods were placed without its overhead, and on nodes where it is not."""
+    job = workload("Job", "j")
+    job["spec"]["template"]["spec"]["runtimeClassName"] = "kata"
+    for asked in (pod("a", runtimeClassName="kata", nodeSelector={"zone": "a"}), job):
+        spec = {obj["kind"]: obj for obj in served([asked, KATA])}["Pod"]["spec"]
+        assert spec["overhead"] == {"cpu": "500m"}
+        assert spec["nodeSelector"]["kata"] == "yes"
+        assert {"key": "kata", "operator": "Exists"} in spec["tolerations"]
+    for own in ({"overhead": {"cpu": "1"}}, {"nodeSelector": {"kata": "no"}}):
+        with pytest.raises(ApiError, match='pods "a" is forbidden'):
+            served([KATA, pod("a", runtimeClassName="kata", **own)])
+    _, refused = offered([KATA | {"scheduling": 5}, pod("a", runtimeClassName="kata")])
+    assert [error.code for error in refused] == [400]
+    assert "overhead" not in served([pod("a", runtimeClassName="elsewhere")])[-1]["spec"]
