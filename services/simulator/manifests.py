@@ -56,6 +56,11 @@ EVERYWHERE = {
     *(("scheduling.k8s.io/v1", "PriorityClass", name) for name in SYSTEM_PRIORITIES),
 }
 """What each cluster has from its beginning."""
+ZEROS = {
+    **dict.fromkeys(("labels", "annotations", "matchLabels", "nodeSelector"), ""),
+    **dict.fromkeys(("requests", "limits", "overhead", "podFixed", "capacity", "allocatable"), "0"),
+}
+"""What a null in one of these maps means: of ``nodeSelector: {gpu: }`` a node must have the label, with nothing in it."""
 SUFFIXES = (".yaml", ".yml", ".json")
 """Of the files of a directory that are read."""
 STDIN = Path("-")
@@ -243,10 +248,11 @@ def _checked(obj: Object, where: str) -> Object:
     return obj
 
 
-def _without_nulls(value: Any) -> Any:
-    """For a built-in kind, null is the same as nothing."""
+def _without_nulls(value: Any, zero: str | None = None) -> Any:
+    """For a built-in kind, null is the same as nothing; but in a map `zero`, which is there."""
     if isinstance(value, dict):
-        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+        found = {name: zero if part is None else _without_nulls(part, ZEROS.get(name)) for name, part in value.items()}
+        return {name: part for name, part in found.items() if part is not None}
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 

@@ -124,6 +124,17 @@ def test_a_namespace_of_a_node_means_nothing(tmp_path: Path) -> None:
     assert (found["metadata"]["name"], "namespace" in found["metadata"]) == ("n", False)
 
 
+def test_a_null_in_a_map_is_an_empty_value(tmp_path: Path) -> None:
+    """As for the API server. As it was: it was left out, so that the pod went to any node, and asked for its limit."""
+    container = "{name: c, resources: {requests: {cpu: }, limits: {cpu: 2}}}"
+    spec = f"spec: {{nodeSelector: {{gpu: }}, affinity: , containers: [{container}]}}"
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a, labels: {{b: }}}}\n{spec}\n"
+    (pod,) = load_yaml([write(tmp_path / "a.yaml", text)])
+    assert (pod["metadata"]["labels"], pod["spec"]["nodeSelector"]) == ({"b": ""}, {"gpu": ""})
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "0"}
+    assert "affinity" not in pod["spec"]
+
+
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
 
