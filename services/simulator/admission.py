@@ -87,6 +87,7 @@ def prepare(resource: Resource, obj: Object) -> None:
             obj["spec"] = {"finalizers": ["kubernetes"]}
             obj["status"] = {"phase": "Active"}
         case "priorityclasses":
+            _refuse(resource, obj, [*values.of_priority_class(obj, SYSTEM_PRIORITIES)])
             obj["value"] = obj.get("value") or 0
             obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
         case "deployments" | "replicasets" | "statefulsets":

@@ -26,6 +26,9 @@ SPREADING = ("DoNotSchedule", "ScheduleAnyway")
 RESTARTING = ("Always", "OnFailure", "Never")
 COMPLETING = ("NonIndexed", "Indexed")
 LAST_PORT = 65_535
+PREEMPTING = ("PreemptLowerPriority", "Never")
+HIGHEST_PRIORITY = 1_000_000_000
+"""Of a class that is no system's."""
 
 
 def of_node(spec: Object) -> Iterator[Cause]:
@@ -34,6 +37,18 @@ def of_node(spec: Object) -> Iterator[Cause]:
         yield from one_of(EFFECTS, taint["effect"], f"{field}.effect")
         yield from spelt(names.key, taint["key"], f"{field}.key")
         yield from spelt(names.value, taint.get("value") or "", f"{field}.value")
+
+
+def of_priority_class(obj: Object, systems: Iterable[str]) -> Iterator[Cause]:
+    """`systems`: the names of those that only the system may have."""
+    name = obj["metadata"]["name"]
+    if name not in systems and (obj.get("value") or 0) > HIGHEST_PRIORITY:
+        message = f"Forbidden: maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+        yield "value", "FieldValueForbidden", message
+    if name not in systems and name.startswith("system-"):
+        message = "Forbidden: priority class names with 'system-' prefix are reserved for system use only"
+        yield "metadata.name", "FieldValueForbidden", message
+    yield from one_of(PREEMPTING, obj.get("preemptionPolicy") or PREEMPTING[0], "preemptionPolicy")
 
 
 def of_metadata(metadata: Object, field: str) -> Iterator[Cause]:

@@ -300,6 +300,20 @@ async def test_what_is_not_there_is_not_found(client: Client) -> None:
     assert status["details"] == {"name": "a", "kind": "pods"}
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "field"),
+    [
+        ("too-high", {"value": 1_000_000_001}, "value"),
+        ("system-mine", {"value": 1}, "metadata.name"),
+        ("odd", {"value": 1, "preemptionPolicy": "Sometimes"}, "preemptionPolicy"),
+    ],
+)
+async def test_a_priority_class_that_may_not_be_is_refused(client: Client, name: str, said: Object, field: str) -> None:
+    answer = await client.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, **said})
+    (cause,) = answer.refused(422, "Invalid")["details"]["causes"]
+    assert cause["field"] == field
+
+
 async def test_priority_comes_from_the_class(client: Client) -> None:
     name = client.unique("priority")
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 1234}
