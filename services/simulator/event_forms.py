@@ -20,6 +20,8 @@ _CORE_NAMES = {theirs: core for core, theirs in _NAMES.items()}
 
 REQUIRED = ("eventTime", "reportingController", "reportingInstance", "action", "reason")
 """What events.k8s.io demands of a new event."""
+LONGEST_NOTE = 1_024
+"""Bytes."""
 
 
 def from_core(event: Object) -> Object:

@@ -23,6 +23,7 @@ from services.simulator.store import Entry, decode, encode
 from services.simulator.watches import Lists, View, Watch, cut, error_line
 
 JSON = "application/json"
+BINARY = ("application/vnd.kubernetes.protobuf", "application/cbor")
 DISCOVERY = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 WATCH_S = 1800.0
 """How long a watch lives that names no timeoutSeconds; the API server takes 30 to 60 minutes."""
@@ -311,7 +312,9 @@ def _verb(method: str, resource: resources.Resource, name: str, subresource: str
 
 
 def _stored_form(call: Call) -> dict[str, Any]:
-    """The body in the form that is stored; checks its kind. Raises ApiError 400, 422."""
+    """The body in the form that is stored; checks its kind. Raises ApiError 400, 415, 422."""
+    if call.media_type in BINARY:  # kubectl's own of built-in kinds: create job, create namespace
+        raise errors.unsupported_media(call.media_type, [JSON])
     obj, resource = call.object(), call.view.resource
     if call.verb != "patch":
         kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
@@ -322,11 +325,14 @@ def _stored_form(call: Call) -> dict[str, Any]:
     if call.view.convert is None:
         return obj
     if call.verb == "create":
-        missing = [
+        wrong = [
             (field, "FieldValueRequired", "Required value") for field in event_forms.REQUIRED if not obj.get(field)
         ]
-        if missing:
-            raise errors.invalid(resource, (obj.get("metadata") or {}).get("name", ""), missing)
+        if len(str(obj.get("note") or "").encode()) > event_forms.LONGEST_NOTE:
+            why = f'Invalid value: "": can have at most {event_forms.LONGEST_NOTE} characters'
+            wrong.append(("message", "FieldValueInvalid", why))
+        if wrong:
+            raise errors.invalid(resource, (obj.get("metadata") or {}).get("name", ""), wrong)
     return event_forms.to_core(obj)
 
 

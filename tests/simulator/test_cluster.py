@@ -243,6 +243,14 @@ async def test_a_body_that_is_no_object_is_refused(client: Client, session: aioh
         assert (await response.json())["reason"] == "BadRequest"
 
 
+async def test_a_body_in_protobuf_is_told_what_is_read(client: Client, session: aiohttp.ClientSession) -> None:
+    """`kubectl create namespace` sends it. As it was: malformed JSON."""
+    headers = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+    async with session.post(client.endpoint.url + client.pods, data=b"k8s\x00", headers=headers) as response:
+        assert response.status == 415
+        assert "application/json" in (await response.json())["message"]
+
+
 async def test_the_same_seed_gives_the_same_uids() -> None:
     first, second, other = (SimulatedCluster(seed=seed).create(pod("a"))["metadata"]["uid"] for seed in (7, 7, 8))
     assert first == second != other

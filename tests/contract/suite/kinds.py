@@ -75,6 +75,9 @@ async def test_both_groups_serve_the_same_events(client: Client) -> None:
     again = (await client.get(f"{new}/a.1")).ok()
     assert again["regarding"]["uid"] == made["metadata"]["uid"]
     (await client.post(new, body)).refused(409, "AlreadyExists")
+    for number, (length, code) in enumerate(((1024, 201), (1025, 422))):
+        long = body | {"metadata": {"name": f"long.{number}"}, "note": "n" * length}
+        assert (await client.post(new, long)).code == code
     body["metadata"] = {"name": "a.2"}
     del body["action"]
     (await client.post(new, body)).refused(422, "Invalid")
