@@ -9,6 +9,7 @@ As Kubernetes reads YAML, a timestamp is a string, and so is every key.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -28,6 +29,7 @@ _SHALLOW = 5_000
 _MERGE, _STRING, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value"))
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 """Where a document starts: nothing else may stand so at the beginning of a line."""
+_WORD = re.compile(r"\S")
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 """What stands in front of a start, and belongs to it."""
 _UNNAMED = 'in "<unicode string>",'
@@ -122,11 +124,34 @@ def load_each(text: str) -> Iterator[Any | NotYaml]:
     line = 0
     for start, end in pairwise([0, *starts, len(text)]):
         document = text[start:end]
-        try:
-            yield from load_all(document, line)
-        except NotYaml as error:
-            yield error
+        found = _loaded(document, line)
+        values = _json_values(document) if found and isinstance(found[0], NotYaml) else []
+        if len(values) > 1:
+            found = [one for before, value in values for one in _loaded(value, line + before)]
+        yield from found
         line += document.count("\n")
+
+
+def _loaded(text: str, behind: int) -> list[Any]:
+    try:
+        return load_all(text, behind)
+    except NotYaml as error:
+        return [error]
+
+
+def _json_values(text: str) -> list[tuple[int, str]]:
+    """The JSON values that stand in it one behind the other, as `jq` writes them and `cat` joins them, each with the
+    number of lines before it; nothing if there is anything else."""
+    decoder, values, end, lines = json.JSONDecoder(), [], 0, 0
+    try:
+        while found := _WORD.search(text, end):
+            lines += text.count("\n", end, found.start())
+            _, end = decoder.raw_decode(text, found.start())
+            values.append((lines, text[found.start() : end]))
+            lines += text.count("\n", found.start(), end)
+    except (ValueError, RecursionError):
+        return []
+    return values
 
 
 def load_all(text: str, behind: int = 0) -> list[Any]:

@@ -112,6 +112,18 @@ def test_a_document_that_is_not_yaml_costs_itself_only(tmp_path: Path) -> None:
     )
 
 
+def test_json_values_may_stand_one_behind_the_other(tmp_path: Path) -> None:
+    """As ``jq -c '.items[]'`` writes them; `kubectl` takes them, too. As it was: all of the file was no YAML."""
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in "abc"]
+    text = f"{json.dumps(nodes[0])}\n{json.dumps(nodes[1], indent=4)} {json.dumps(nodes[2])}\n"
+    objects, refused = read_yaml([write(tmp_path / "a.json", text + '{"kind": "Node", "kind": "Pod"}')])
+    assert [obj["metadata"]["name"] for obj in objects] == ["a", "b", "c"]
+    (twice,) = map(str, refused)
+    assert twice.endswith("document 4: not YAML: 'kind' stands twice in one mapping, again at line 9, column 18")
+    with pytest.raises(ManifestError, match="document 1: not YAML: did not find"):
+        read_yaml([write(tmp_path / "a.json", text + "{")])
+
+
 def test_directives_stay_with_their_document(tmp_path: Path) -> None:
     text = "%YAML 1.1\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
     assert [obj["metadata"]["name"] for obj in load_yaml([write(tmp_path / "a.yaml", text)])] == ["a"]
