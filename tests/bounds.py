@@ -31,6 +31,7 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (nodes, "PENDING", 40),
     (nodes, "FEW", 3),
     (nodes, "LABELS_KEPT", 1),
+    (nodes, "MASKED_ROWS", 1),
     (nodes, "RECOUNTED", 2),
     (placement, "REMEMBERED", 1),
     (placement.Left, "FRESH", 2),

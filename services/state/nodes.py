@@ -42,6 +42,9 @@ FEW = 3 * 4
 """Up to so many are counted one by one, which numpy takes longer to be told."""
 LABELS_KEPT = 256
 """Labels that have a column; beyond that the oldest goes, and is made anew when somebody asks for it."""
+MASKED_ROWS = 1 << 25
+"""Rows times constraints for which masks are kept, likewise: at most nine bytes each, or 300 MB. At 50,000 nodes the masks
+of one cycle whose pods have a constraint each were 2.4 GB."""
 SPARE = 64
 """Codes that there may be beyond twice the number of nodes."""
 RECOUNTED = 1 << 12
@@ -328,9 +331,12 @@ class NodeTable:
             self._dropped.clear()
 
     def masks(self, info: ClassInfo) -> dict[str, Any]:
-        """What is known of all nodes for classes with this constraint, until one of them changes."""
+        """What is known of all nodes for classes with this constraint, until one of them changes, or `MASKED_ROWS` are
+        kept for others."""
         found = self._masks.get(info.constraint)
         if found is None:
+            if self._masks and (len(self._masks) + 1) * len(self.present) > MASKED_ROWS:
+                del self._masks[next(iter(self._masks))]
             found = self._masks[info.constraint] = {}
         return found
 

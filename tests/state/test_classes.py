@@ -14,7 +14,7 @@ import events as ev
 from events.objects import ClassRoom, SelectorRequirement, SelectorTerm, Taint
 from events.policy import DEFAULT_POLICY
 from services.planner.placement import Room
-from services.state import snapshot
+from services.state import nodes, snapshot
 from services.state.fold import SWEPT_AFTER, State
 from services.state.nodes import BASE_RESOURCES, LABELS_KEPT, SPARE, NodeTable
 from services.state.validate import validate_state
@@ -336,6 +336,22 @@ def test_a_class_beside_another_has_masks_of_its_own() -> None:
     world.pod("after", selector={"zone": "a"})
     world.settle()
     assert world.where("stays", "after") == ["n1", "n0"]
+
+
+def test_masks_are_kept_for_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cycle may plan thousands of pods whose constraint is their own, over tens of thousands of nodes."""
+    monkeypatch.setattr(nodes, "MASKED_ROWS", 3 * 64)
+    world = World()
+    hosts = [f"n{number}" for number in range(8)]
+    for host in hosts:
+        world.node(host, labels={"host": host})
+        world.pod(f"on-{host}", selector={"host": host})
+    world.settle()
+    assert world.where(*(f"on-{host}" for host in hosts)) == hosts
+    table = world.state.table
+    assert len(table._constraints) == 8
+    assert len(table.present) == 64
+    assert len(table._masks) == 3
 
 
 def job(world: World, number: int) -> None:
