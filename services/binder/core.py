@@ -8,7 +8,7 @@ log is never lost to a late tick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import events as ev
 from events.envelope import FIRST_VERSION
@@ -25,6 +25,7 @@ from services.binder.rules.starvation.reserving import answer_requests
 from services.state import commits
 from services.state.fold import State
 from services.state.records import AWAITING, Proposal
+from services.state.slices import at_once
 
 BinderEvent = ev.BinderEvents
 CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
@@ -34,16 +35,22 @@ ABOUT_HOLDS = ev.GangHeld | ev.GangPermitted | ev.GangReleased | ev.ProposalRefu
 
 def decide(state: State) -> list[BinderEvent]:
     """What the binder says of the log as it stands."""
+    return at_once(decide_in_slices(state))
+
+
+def decide_in_slices(state: State) -> Generator[None, None, list[BinderEvent]]:
+    """`decide`, with a yield now and then, so that a service can answer pings and renew its lease in between; the state
+    must not change until it returns."""
     return RULES[state.rules_version](state)
 
 
-def _verdicts(state: State) -> list[BinderEvent]:
+def _verdicts(state: State) -> Generator[None, None, list[BinderEvent]]:
     """Nothing while the picture is partial; else as much as a commit takes of what there is to say."""
     if not state.synced:
         return []
     if state.policy is None:
         return [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
-    return commits.first_that_fit(_units(state, state.policy))
+    return (yield from commits.fitting_in_slices(_units(state, state.policy)))
 
 
 def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
@@ -75,7 +82,7 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
     yield _unlock(state, said)
 
 
-RULES: dict[int, Callable[[State], list[BinderEvent]]] = {FIRST_VERSION: _verdicts}
+RULES: dict[int, Callable[[State], Generator[None, None, list[BinderEvent]]]] = {FIRST_VERSION: _verdicts}
 """Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 

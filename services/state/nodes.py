@@ -43,8 +43,8 @@ FEW = 3 * 4
 LABELS_KEPT = 256
 """Labels that have a column; beyond that the oldest goes, and is made anew when somebody asks for it."""
 MASKED_ROWS = 1 << 25
-"""Rows times constraints for which masks are kept, likewise: at most nine bytes each, or 300 MB. At 50,000 nodes the masks
-of one cycle whose pods have a constraint each were 2.4 GB."""
+"""Rows times constraints for which masks are kept, likewise: at most nine bytes each, or 300 MB. At 50,000 nodes the
+masks of one cycle whose pods have a constraint each were 2.4 GB."""
 SPARE = 64
 """Codes that there may be beyond twice the number of nodes."""
 RECOUNTED = 1 << 12

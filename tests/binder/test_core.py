@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import msgspec
 import pytest
 
@@ -9,6 +11,7 @@ import events as ev
 from events.objects import HostPort, Taint
 from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
+from services.state import commits
 from services.state.partitions import PARTITIONS, partition_of
 from tests.world import World, of_type
 
@@ -41,6 +44,24 @@ def test_proposals_are_judged_in_log_order_against_the_room_that_is_left() -> No
     verdicts = world.judge()
     assert permitted(verdicts) == ["pod/default/second"]
     assert refusals(verdicts) == [("pod/default/first", "NoRoom", "n0")]
+
+
+def test_slices_do_not_change_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict may need a look at all nodes: a binder that judges thousands of pods in one go loses its lease."""
+    monkeypatch.setattr(commits, "SLICE_UNITS", 2)
+    world = World()
+    for number in range(10):
+        world.node(f"n{number}", cpu=1)
+        singles(world, f"p{number}")
+        world.propose(f"pod/default/p{number}", {f"p{number}": f"n{number // 2}"})
+    sliced: list[ev.Event] = []
+
+    def decision() -> Generator[None, None, None]:
+        sliced.extend((yield from binder.decide_in_slices(world.state)))
+
+    assert sum(1 for _ in decision()) >= 5
+    assert len(permitted(sliced)) == len(refusals(sliced)) == 5
+    assert sliced == binder.decide(world.state)
 
 
 def two_shards(world: World) -> tuple[str, str]:

@@ -77,8 +77,7 @@ async def run(
     """
 
     def decide(state: State) -> Deciding:
-        yield from ()  # one slice: verdicts are bounded by `Policy.cycle_pods`
-        decided: Sequence[Event] = core.decide(state)
+        decided: Sequence[Event] = yield from core.decide_in_slices(state)
         return decided
 
     def applied(commit: Commit) -> None:
