@@ -170,14 +170,12 @@ class Room:
         ports = self.ports_free(info)
         if ports is not None:
             usable = usable & ports
+        if not usable.any():  # as for most that waits: no need to compare nodes
+            return _nothing()
         keys = np.where(usable, self._keys(info, seed, 1, None), _TAKEN)
         if pods == 1:
-            row = int(keys.argmin()) if len(keys) else 0
-            found = len(keys) > 0 and bool(usable[row])
-            return (np.array([row]), np.ones(1, np.int64)) if found else _nothing()
+            return np.array([int(keys.argmin())]), np.ones(1, np.int64)
         rows = _smallest(keys, pods)
-        if not len(rows):
-            return _nothing()
         deep = np.minimum(fits.capacity(self.free[rows], info), 1 if info.fact.host_ports else pods)
         return self._fill(rows, deep, pods) if self.rule.FILLS else self._spread(info, rows, deep, pods, seed)
 

@@ -101,8 +101,10 @@ def _label_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
     codes, column = table.labels(requirement.key)
     allowed = np.zeros(len(codes) + 1, np.bool_)
     allowed[0] = _value_matches(requirement, None)
-    if requirement.operator == "In":
-        allowed[[codes[value] for value in requirement.values if value in codes]] = True
+    if requirement.operator in ("In", "NotIn"):  # without a look at each value that some node has
+        named = requirement.operator == "In"
+        allowed[1:] = not named
+        allowed[[codes[value] for value in requirement.values if value in codes]] = named
     else:
         for value, code in codes.items():
             allowed[code] = _value_matches(requirement, value)

@@ -310,6 +310,23 @@ def test_a_preferred_node_goes_before_an_emptier_one() -> None:
     assert world.where("plain", "picky") == ["n1", "n0"]
 
 
+def test_for_what_fits_nowhere_nodes_are_not_compared() -> None:
+    """Most of what waits fits nowhere, and is looked at again whenever a node changes."""
+    world = World()
+    world.node("n0", cpu=1, labels={"disk": "ssd"})
+    term = SelectorTerm(
+        match_expressions=(SelectorRequirement(key="disk", operator="Exists", values=()),), match_fields=()
+    )
+    fact = world.state.classes[world.scheduling_class(cpu=2)].fact
+    wish = (PreferredTerm(weight=1, term=term),)
+    world.facts(msgspec.structs.replace(fact, digest="wish", preferred_affinity=wish))
+    world.pod("picky", of="wish")
+    world.settle()
+    assert world.where("picky") == [""]
+    table = world.state.table
+    assert list(table.masks(table.classes["wish"])) == ["feasible"]
+
+
 def test_prefer_no_schedule_comes_last() -> None:
     world = World()
     world.node("n0", cpu=64, taints=(Taint(key="x", value="", effect="PreferNoSchedule"),))

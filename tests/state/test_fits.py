@@ -380,6 +380,22 @@ def test_node_affinity_operators(wanted: SelectorTerm, expected: bool) -> None:
     assert nodes_for((wanted,), zone="a", size="10", **labels) is expected
 
 
+@pytest.mark.parametrize(("operator", "expected"), [("In", [False, True, False]), ("NotIn", [True, False, True])])
+def test_values_are_not_looked_at_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, operator: str, expected: list[bool]
+) -> None:
+    """A label may have thousands of them, and each class that waits may name others."""
+    world = World()
+    for number in range(3):
+        world.node(f"n{number}", labels={"rack": str(number)})
+    looked: list[str | None] = []
+    matches = fits._value_matches
+    monkeypatch.setattr(fits, "_value_matches", lambda one, value: (looked.append(value), matches(one, value))[1])
+    mask = fits.term_mask(world.state.table, term("rack", operator, "1"))
+    assert mask[[world.state.table.rows[f"n{number}"] for number in range(3)]].tolist() == expected
+    assert looked == [None]
+
+
 def test_terms_are_alternatives_and_their_requirements_are_not() -> None:
     both = SelectorTerm(
         match_expressions=(*term("zone", "In", "a").match_expressions, *term("disk", "Exists").match_expressions),
