@@ -4,7 +4,8 @@ libyaml's composer recurses on the C stack, so a file of brackets crashes the pr
 the memory once they are written out as JSON, or contain themselves; merges of merges multiply while they are read. So
 what is nested deeper than `DEEPEST`, or repeats itself more than `MOST_REPEATED` times, is refused.
 
-As Kubernetes reads YAML, a timestamp is a string, and so is every key.
+As Kubernetes reads YAML, a timestamp is a string, and so is every key. What is JSON is read as JSON: of a large cluster
+that is seconds instead of minutes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _WORD = re.compile(r"\S")
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 """What stands in front of a start, and belongs to it."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""Half a character, if the other half is not there."""
 _UNNAMED = 'in "<unicode string>",'
 """Whoever reads a file names it."""
 
@@ -158,8 +161,10 @@ def load_all(text: str, behind: int = 0) -> list[Any]:
     """The documents, as JSON could say them: all keys are strings. `behind`: lines in front of the text, for what is said
     of a mistake. Raises NotYaml."""
     try:
-        _check_levels(text)
-        found = list(yaml.load_all(text, _Loader))
+        found = _as_json(text)
+        if found is None:
+            _check_levels(text)
+            found = list(yaml.load_all(text, _Loader))
     except NotYaml:
         raise
     except yaml.YAMLError as error:
@@ -170,6 +175,28 @@ def load_all(text: str, behind: int = 0) -> list[Any]:
     for document in found:
         _measure(document, 1, {})
     return found
+
+
+def _as_json(text: str) -> list[Any] | None:
+    """The document of a text that is JSON, in a tenth of the time; None: it has to be read as YAML, which says what is
+    wrong with it."""
+    if not text[:1_000].lstrip().startswith("{") or _SURROGATE.search(text):
+        return None
+    try:
+        return [json.loads(text, object_pairs_hook=_said_once, parse_constant=_no_number)]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _said_once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(fields)
+    if len(mapping) < len(fields):
+        raise ValueError("a key stands twice")
+    return mapping
+
+
+def _no_number(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON's")
 
 
 def _counted(error: yaml.MarkedYAMLError, behind: int) -> int | None:

@@ -1,0 +1,69 @@
+"""JSON is read as JSON: what comes of it is what YAML says of the same text, where YAML can say it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services import documents
+from services.documents import NotYaml, load_all
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(1 << 63), (1 << 63) - 1), st.text("aé'\"\\:{}\n~<=1.-", max_size=6)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text("ab<=:1\n", max_size=3), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def as_yaml(text: str) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "_as_json", lambda _: None)
+        return load_all(text)
+
+
+@given(st.dictionaries(st.text("ab<=:1\n", max_size=3), VALUES, max_size=3), st.booleans())
+def test_json_says_what_yaml_would(value: dict[str, Any], indented: bool) -> None:
+    text = json.dumps(value, indent=2 if indented else None, ensure_ascii=not indented)
+    assert load_all(text) == as_yaml(text) == [value]
+
+
+def test_json_is_not_read_as_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes of a large cluster took minutes."""
+    monkeypatch.setattr(documents.yaml, "load_all", lambda *_: pytest.fail("read as YAML"))
+    assert load_all('\n{"items": [{"cpu": 1, "share": 0.5, "name": "1e3"}]}\n') == [
+        {"items": [{"cpu": 1, "share": 0.5, "name": "1e3"}]}
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        '{"a": NaN}',
+        '{"a": 01}',
+        '{"a": "\\ud800"}',
+        '{"a": 1}\n---\n{"b": 2}',
+        "{a: 1}",
+        '{"a":' * 200 + "1" + "}" * 200,
+        '{"a":' * 3_000 + "1" + "}" * 3_000,
+        '{"a": 99999999999999999999}',
+        '{"a": 1',
+    ],
+)
+def test_what_is_no_json_or_no_good_is_what_yaml_says_of_it(text: str) -> None:
+    said = []
+    for read in (load_all, as_yaml):
+        try:
+            said.append(read(text))
+        except NotYaml as error:
+            said.append((str(error), error.line))
+    assert said[0] == said[1]
