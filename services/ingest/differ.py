@@ -12,7 +12,7 @@ it was seen, or unbound and not ours.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -41,6 +41,7 @@ from services.ingest.identity import Key, Named
 from services.ingest.references import Reference
 from services.ingest.rejection import Rejection
 from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass, Workload
+from services.state.slices import at_once
 
 if TYPE_CHECKING:
     from services.state import State
@@ -50,6 +51,9 @@ Observed = Node | Pod | PodGroup | PriorityClass | Workload | Malformed
 FINISHED = ("succeeded", "failed")
 DELETED_KEPT = 65_536
 """UIDs of deleted objects that are remembered, against events that come after their end."""
+
+SLICE_PODS = 2_000
+"""Pods of a state that are taken over between two yields: a few milliseconds."""
 
 
 class Declared(NamedTuple):
@@ -75,9 +79,16 @@ class Ingest(Facts):
     @classmethod
     def of(cls, state: State, scheduler_names: Iterable[str]) -> Ingest:
         """The `Ingest` of a state: the same as the fold of all of ingest's events up to its place."""
+        return at_once(cls.of_in_slices(state, scheduler_names))
+
+    @classmethod
+    def of_in_slices(cls, state: State, scheduler_names: Iterable[str]) -> Generator[None, None, Ingest]:
+        """`of`, with a yield now and then: with a million pods it takes longer than a lease lives."""
         core = cls(scheduler_names)
         core._marked = frozenset(state.marks)
-        for pod in state.pods.values():
+        for number, pod in enumerate(state.pods.values(), 1):
+            if number % SLICE_PODS == 0:
+                yield
             observed = _as_observed(pod)
             core._remember(observed)
             # While it is being marked its last version says nothing: between two of ours its user may have acted.

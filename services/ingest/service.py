@@ -30,7 +30,7 @@ from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NoCredentials, NotFound, Unauthorized, Unreachable
-from services.start import state_at
+from services.start import in_slices, state_at
 from services.state.fold import FOLDS
 from services.writer import Gather, Writer
 
@@ -67,7 +67,7 @@ async def run(
     log.info("taken", extra={"sequence": taken, "holder": holder})
     state = (await state_at(event_log, taken)).state
     writer.rules, writer.state = state.rules_version, state.state_version
-    core = Ingest.of(state, scheduler_names)
+    core = await in_slices(Ingest.of_in_slices(state, scheduler_names))
     del state  # which may be large, and is not needed any more
     gather = _gather(writer, core)
     await _together([gather.run(), writer.renew(), Reader(core, client, gather, discovery_s).run()])

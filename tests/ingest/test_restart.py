@@ -11,6 +11,7 @@ import pytest
 
 import events as ev
 from events import envelope
+from services.ingest import differ
 from services.ingest.differ import Ingest
 from services.state import snapshot
 from services.state.fold import State
@@ -224,6 +225,17 @@ def test_a_restart_from_the_state_finds_what_one_from_all_own_events_finds(seed:
         if found:
             world.facts(*found)
         world.facts(ev.ClusterSynced(nodes=0, pods=0))
+
+
+def test_a_state_is_taken_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ingest holds its lease by then: where two run, a turn that outlives it hands the role to and fro."""
+    monkeypatch.setattr(differ, "SLICE_PODS", 2)
+    world = World()
+    for number in range(7):
+        world.pod(f"p{number}")
+    slices = Ingest.of_in_slices(world.state, OURS)
+    assert sum(1 for _ in slices) == 3
+    assert len(Ingest.of(world.state, OURS).pods) == 7
 
 
 def test_the_walks_have_something_of_everything() -> None:
