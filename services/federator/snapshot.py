@@ -4,6 +4,7 @@ decision due, which are over, and late runs of forgotten ones.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -33,8 +34,9 @@ class Snapshot(msgspec.Struct):
     strays: dict[str, dict[str, Stray]] = {}
 
 
-def _derive(state: State, found: dict[str, Any]) -> None:
+def _derive(state: State, found: dict[str, Any]) -> Generator[None, None, None]:
     """Names, and the places that are open, from the jobs; a cluster may have none any more."""
+    yield
     for account in state.clusters:
         state.open[account], state.timed[account] = {}, {}
     for uid, job in state.jobs.items():

@@ -95,7 +95,7 @@ class Form(Generic[S]):
         self,
         record: type[msgspec.Struct],
         empty: Callable[[], S],
-        derive: Callable[[S, dict[str, Any]], None],
+        derive: Callable[[S, dict[str, Any]], Generator[None, None, None]],
         shared: Shared = lambda attribute, portion, known: portion,
         *,
         folds: Collection[int] = (FIRST_VERSION,),
@@ -104,7 +104,7 @@ class Form(Generic[S]):
         """`record` has what is recorded, by the names of the state's attributes; those that are dicts are written in
         portions. `empty` makes the state of an empty log.
 
-        `derive` builds everything else of a restored state, whose tables are there; it takes out of the other
+        `derive` builds everything else of a restored state, whose tables are there, in slices; it takes out of the other
         attributes what is not to be set as it stands. `shared` makes one object of what is equal in a portion.
 
         `folds`: the state versions that there are. `later`: attributes that are left out as long as they have these
@@ -156,7 +156,7 @@ class Form(Generic[S]):
         if version not in self.folds:
             raise Damaged(f"it is of state version {version}, and this code has {listed(self.folds)}")
         try:
-            self._derive(state, found)
+            yield from self._derive(state, found)
         except (ArithmeticError, LookupError) as error:  # a number beyond 64 bits, a claim of a class that is not there
             raise Damaged(f"its records do not fit each other: {error!r}") from error
         for attribute, value in found.items():

@@ -4,6 +4,7 @@ and who names whom are derived.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -117,10 +118,17 @@ def _shared(attribute: str, portion: dict[Any, Any], known: dict[Any, Any]) -> d
     return {one(key, key): record for key, record in portion.items()}
 
 
-def _derive(state: State, found: dict[str, Any]) -> None:
-    """The table of nodes, who names whom, gangs' tallies, and what keeps room for which class, from the records."""
+SLICE_RECORDS = 2_000
+"""Records between two yields: some milliseconds."""
+
+
+def _derive(state: State, found: dict[str, Any]) -> Generator[None, None, None]:
+    """The table of nodes, who names whom, gangs' tallies, and what keeps room for which class, from the records; with a
+    yield now and then."""
     state.kept_classes = counted(state)
+    yield
     state.tallies = tallies.counted(state)
+    yield
     state.kept_for = nominations.counted(state)
     for key, gang in state.gangs.items():
         for named in named_by(gang):
@@ -129,10 +137,14 @@ def _derive(state: State, found: dict[str, Any]) -> None:
     table.set_columns(found.pop("resources"))
     for one in state.classes.values():
         table.add_class(one.fact)
-    for node in state.nodes.values():
+    for number, node in enumerate(state.nodes.values(), 1):
+        if number % SLICE_RECORDS == 0:
+            yield
         if node.fact is not None:
             table.put(node.fact)
-    for claim in state.claims.values():
+    for number, claim in enumerate(state.claims.values(), 1):
+        if number % SLICE_RECORDS == 0:
+            yield
         row = table.rows.get(claim.node)
         if row is not None:
             table.claim(row, table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)

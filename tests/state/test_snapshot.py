@@ -167,6 +167,17 @@ def unpacked(packed: bytes, digest: str) -> State:
     return at_once(snapshot.unpack(packed, digest))
 
 
+def test_what_is_derived_is_built_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard holds its lease while it restores a snapshot."""
+    state = busy().state
+    whole = snapshot.encode(state)
+    few = sum(1 for _ in snapshot.restore(whole.splitlines()))
+    monkeypatch.setattr(snapshot, "SLICE_RECORDS", 1)
+    more = sum(1 for _ in snapshot.restore(whole.splitlines()))
+    assert more - few == len(state.nodes) + len(state.claims) > 5
+    assert snapshot.encode(snapshot.decode(whole)) == whole
+
+
 def test_what_is_packed_comes_back_and_equal_states_are_equal_bytes() -> None:
     state = busy().state
     packed, digest = snapshot.pack(state)
