@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 
 from events import subjects
@@ -56,6 +57,25 @@ async def test_a_leader_that_was_stopped_says_what_it_knew_and_is_not_believed(
     assert await log.end() == 2, "it was acknowledged: an end before it is none"
     assert len(set(asked)) == 2
     assert [number_of(commit) for commit in await collect(log.read())] == [1, second]
+
+
+async def test_servers_without_a_leader_are_not_believed(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two of three are away, the third says what it has. Who took that for the log's end, opened a log that nobody
+    could read, and a service that was started ended instead of waiting."""
+    await append(log, "binder", 1, 0)
+    ask, asked = log.connection.ask, list[str]()
+
+    async def leaderless(subject: str, *arguments: Any, **named: Any) -> bytes:
+        answer = msgspec.json.decode(await ask(subject, *arguments, **named))
+        asked.append(subject)
+        behind = {"cluster": {"name": "all", "replicas": []}, "state": {"first_seq": 1, "last_seq": 0}}
+        return msgspec.json.encode(answer | (behind if len(asked) < 3 else {"cluster": {"leader": "one"}}))
+
+    monkeypatch.setattr(log.connection, "ask", leaderless)
+    fresh = JetStreamLog(log.connection, log.cluster)
+    with pytest.raises(Unanswered, match="has no leader"):
+        await fresh.end_now(1.0)
+    assert (await fresh.end(), len(asked)) == (1, 3)
 
 
 async def test_a_leader_that_was_stopped_makes_no_writer_step_down(
