@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from events import ProposalRefused, envelope, subjects
+from events.connection import Connection
 from events.envelope import Commit, Stored
 from events.jetstream import JetStreamLog
 from events.lease import holder_of
@@ -119,7 +120,7 @@ class Observer:
             "cluster": cluster,
             "end": state.sequence,
             "age_s": _seconds(now_ns - newest_ns) if self._last else None,
-            "connected": None if self._leases is None else self._leases.connection.client.is_connected,
+            "connected": None if self._leases is None else _is_answered(self._leases.connection),
             "synced": state.synced,
             "rules": state.rules_version,
             "state": state.state_version,
@@ -206,6 +207,11 @@ def _moment(commit: Commit) -> Moment:
     decisions = len(commit.events) if commit.header.cause == "decide" else 0
     refused = sum(type(event) is ProposalRefused for event in commit.events)
     return Moment(commit.header.time_ns, len(commit.events), decisions, refused)
+
+
+def _is_answered(connection: Connection) -> bool:
+    """By JetStream, when the leases were asked for: a server whose others are away keeps its connections."""
+    return connection.client.is_connected and connection.answers_for_s() > 0
 
 
 def _seconds(ns: int) -> float:

@@ -160,12 +160,16 @@ async def test_a_writer_whose_clock_is_ahead_keeps_no_more_than_is_counted(monke
     assert len(observer._recent) <= 5
 
 
-async def test_leases_that_cannot_be_asked_for_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("connected", [False, True])
+async def test_leases_that_cannot_be_asked_for_are_not_known(connected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: while two of three servers were away, the third kept the connection, and nothing was said."""
+
     async def away(*_: object) -> str:
         raise Unavailable("no answer")
 
     monkeypatch.setattr("services.console.status.holder_of", away)
-    leases = Mock(JetStreamLog, connection=Mock(client=Mock(is_connected=False)))
+    answers = {"answers_for_s.return_value": 0.0}
+    leases = Mock(JetStreamLog, connection=Mock(client=Mock(is_connected=connected), **answers))
     found = await Observer(World().state, leases).status("test")
     assert found["writers"]["binder"]["lease"] is None
     assert found["connected"] is False
@@ -181,7 +185,8 @@ async def test_leases_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) ->
             return "somebody"
 
     monkeypatch.setattr("services.console.status.holder_of", asked)
-    leases = Mock(JetStreamLog, connection=Mock(client=Mock(is_connected=True)))
+    answers = {"answers_for_s.return_value": 1.0}
+    leases = Mock(JetStreamLog, connection=Mock(client=Mock(is_connected=True), **answers))
     async with asyncio.timeout(60):
         found = await Observer(World(shards=("a", "b")).state, leases).status("test")
     assert {found["writers"][writer]["lease"] for writer in ("binder", "planner.a", "planner.b")} == {"somebody"}
