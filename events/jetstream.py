@@ -307,7 +307,7 @@ class JetStreamLog:
         info = decoded(_decode_info, self.stream, answer)
         state = info.state
         if info.cluster is not None and not info.cluster.leader:  # any replica's word then: it may be behind
-            raise Unanswered(f"{self.stream} has no leader: most of its servers are away")
+            raise Unanswered(f"{self.stream} has no leader: most of its servers are away, or full")
         if state.last_seq < seen:
             raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {seen}")
         self._seen = max(self._seen, state.last_seq)
