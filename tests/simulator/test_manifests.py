@@ -119,7 +119,7 @@ def test_json_values_may_stand_one_behind_the_other(tmp_path: Path) -> None:
     objects, refused = read_yaml([write(tmp_path / "a.json", text + '{"kind": "Node", "kind": "Pod"}')])
     assert [obj["metadata"]["name"] for obj in objects] == ["a", "b", "c"]
     (twice,) = map(str, refused)
-    assert twice.endswith("document 4: not YAML: 'kind' stands twice in one mapping, again at line 9, column 18")
+    assert twice.endswith("document 4: not YAML: 'kind' appears twice in one mapping, again at line 9, column 18")
     with pytest.raises(ManifestError, match="document 1: not YAML: did not find"):
         read_yaml([write(tmp_path / "a.json", text + "{")])
 

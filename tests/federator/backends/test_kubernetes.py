@@ -480,10 +480,10 @@ async def test_it_is_gone_when_its_jobs_and_pods_are(site: KubernetesSite, backe
 async def test_it_is_not_gone_while_other_jobs_of_it_go_on(site: KubernetesSite, backend: Kubernetes) -> None:
     """Somebody deleted the first alone, as ``kubectl delete --cascade=orphan`` does."""
     for other in objects(job(NAME, roles=ROLES), Placing()).others:
-        left = owned(other, FIRST, "uid of the first")
+        left = owned(other, FIRST, "uid-of-the-first")
         del left["metadata"]["ownerReferences"]
         site.cluster.create(left)
-    assert await backend.is_gone(NAME, "uid of the first") is False
+    assert await backend.is_gone(NAME, "uid-of-the-first") is False
     assert await backend.is_gone(NAME, "another uid")
 
 
