@@ -20,7 +20,7 @@ with which digest. What was decided or intended before that place is folded and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
@@ -31,8 +31,9 @@ from events.envelope import Commit, Header, MalformedCommit, Stored
 from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
-from services.start import NoStart, beginning, read_on
+from services.start import NoStart, beginning, in_slices, read_on
 from services.state.form import Folded, UnknownCommit, UnknownVersion
+from services.state.slices import at_once
 from services.state.validate import Violated
 
 
@@ -124,7 +125,7 @@ async def verify(
     async for batch in read_on(log, verifier.report.start, end):
         if verifier.blind:
             break
-        verifier.check(batch, validate_every)
+        await in_slices(verifier.check_in_slices(batch, validate_every))
         if progress is not None:
             progress(batch[-1].sequence, end)
     verifier.finish(strict=bool(validate_every))
@@ -176,8 +177,12 @@ class Verifier:
 
     def check(self, batch: list[Stored], validate_every: int = 0) -> None:
         """Raises UnknownCommit."""
+        at_once(self.check_in_slices(batch, validate_every))
+
+    def check_in_slices(self, batch: list[Stored], validate_every: int = 0) -> Generator[None, None, None]:
+        """`check`, with a yield now and then, so that a connection can answer pings in between."""
         if self.report.start == self.state.sequence > 0:
-            self._decide_again()
+            yield from self._decide_again()
         for stored in batch:
             header = envelope.header_of(stored)
             if header is not None and header.state not in self._kind.form.folds:
@@ -195,7 +200,7 @@ class Verifier:
                 self._note(stored, commit)
                 if inert := self._checks.inert():
                     self._differ(stored, commit.header, inert)
-            self._decide_again()
+            yield from self._decide_again()
             if stored.sequence in self._wanted:
                 self._digests[stored.sequence] = self._kind.form.digest(self.state)
             if validate_every and stored.sequence % validate_every == 0:
@@ -226,12 +231,12 @@ class Verifier:
         """Whether this code can decide by these rules of that writer's."""
         return version in self._checks.rules[subjects.role_of(writer)]
 
-    def _decide_again(self) -> None:
+    def _decide_again(self) -> Generator[None, None, None]:
         """Whoever decided over exactly this state: the same core again."""
         state = self.state
         for sequence, writer in self._decided_at.pop(state.sequence, ()):
             in_force = self._has_rules(writer, state.rules_version)  # else its header says otherwise
-            decided = self._checks.decide(writer) if in_force else []
+            decided = (yield from self._checks.decide(writer)) if in_force else []
             self._again[sequence] = Again(state.epoch, state.rules_version, state.state_version, decided)
 
     def _compare(self, stored: Stored, header: Header) -> list[Event] | None:

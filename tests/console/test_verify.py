@@ -9,8 +9,8 @@ from events.envelope import decode_header
 from events.homes import copy, open_log
 from events.memory import MemoryLog
 from services.console.kinds.cluster import Checks
-from services.console.verify import verify
-from services.state import snapshot
+from services.console.verify import Verifier, verify
+from services.state import commits, snapshot
 from services.state.fold import State
 from services.state.form import UnknownCommit
 from services.state.validate import Violated
@@ -53,6 +53,17 @@ def find(log: MemoryLog, kind: type) -> tuple[int, list[ev.Event]]:
         if any(isinstance(event, kind) for event in events):
             return stored.sequence, events
     raise AssertionError(f"no {kind.__name__} in the log")
+
+
+def test_a_large_cycle_is_decided_again_in_slices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: a connection whose turn came after each batch only was taken for one that had gone."""
+    monkeypatch.setattr(commits, "SLICE_UNITS", 1)
+    verifier = Verifier(world.log.cluster)
+    verifier.expect(world.log.commits)
+    slices = len(list(verifier.check_in_slices(world.log.commits)))
+    verifier.finish()
+    assert verifier.report.verified
+    assert slices > verifier.report.decided
 
 
 async def test_every_decision_is_reproduced(world: World) -> None:

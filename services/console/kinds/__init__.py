@@ -5,7 +5,7 @@ A log says so itself: the federator writes into a federation's, and into no othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from events import Event
@@ -29,8 +29,8 @@ class Checks(Protocol):
     before: int
     """Outcomes whose intent lies before the state from which it is folded."""
 
-    def decide(self, writer: str) -> list[Event]:
-        """What the rules say over the state as it is now."""
+    def decide(self, writer: str) -> Generator[None, None, list[Event]]:
+        """What the rules say over the state as it is now, in slices."""
         ...
 
     def decided(self, events: list[Event]) -> None:

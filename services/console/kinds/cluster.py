@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 from typing import Any
 
 import events as ev
@@ -46,11 +46,11 @@ class Checks:
         self._there = frozenset(state.pods)
         """Pods that may have been marked before the start, though nothing says so any more: their user acted."""
 
-    def decide(self, writer: str) -> list[Event]:
+    def decide(self, writer: str) -> Generator[None, None, list[Event]]:
         role, _, shard = writer.partition(".")
         if role == "planner":
-            return [*planner.decide_now(self._state, shard)]
-        return [*binder.decide(self._state)]
+            return [*(yield from planner.decide(self._state, shard))]
+        return [*(yield from binder.decide_in_slices(self._state))]
 
     def decided(self, events: list[Event]) -> None:
         for event in events:
