@@ -171,6 +171,7 @@ class Room:
         if ports is not None:
             usable = usable & ports
         if not usable.any():  # as for most that waits: no need to compare nodes
+            self._share(_counting(info))  # from its first use on it goes down with each pod, rounded: as in older logs
             return _nothing()
         keys = np.where(usable, self._keys(info, seed, 1, None), _TAKEN)
         if pods == 1:

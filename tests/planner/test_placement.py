@@ -327,6 +327,28 @@ def test_for_what_fits_nowhere_nodes_are_not_compared() -> None:
     assert list(table.masks(table.classes["wish"])) == ["feasible"]
 
 
+def test_what_fits_nowhere_changes_no_later_choice() -> None:
+    """As older logs have it: what nodes have left is rounded, and was counted down from the first class that asked, even
+    one that fits nowhere."""
+    table = NodeTable()
+    for name, memory_bytes, gpus, zone in (("large", 24_000 * GIB, 0, "b"), ("n0", GIB, 128, "a"), ("n1", GIB, 0, "a")):
+        offered = {"cpu_milli": 1024, "memory_bytes": memory_bytes, "pods": 128, "nvidia.com/gpu": gpus}
+        table.put(facts.node(name, offered, labels={"zone": zone}))
+    unit = 1 << 15  # bytes: beside a node as large as that, memory is counted in these
+    nowhere, gpu, plain, half = (
+        Ask(0, memory_bytes, gpu, zone, False, 1, 1)
+        for memory_bytes, gpu, zone in ((unit, 0, "c"), (2 * unit - 1, 1, "a"), (unit, 0, "a"), (150 * unit, 0, "a"))
+    )
+    for ask in (nowhere, gpu, plain, half):
+        table.add_class(class_of(ask))
+    infos = {ask: table.classes[class_of(ask).digest] for ask in (nowhere, gpu, plain, half)}
+    table.claim(table.rows["n1"], infos[half], 1, proposed=False)
+    room = Room(table, "least-allocated")
+    assert not room.place(infos[nowhere], 1, 1)
+    assert by_name(table, room.place(infos[gpu], 100, 1)) == {"n0": 100}
+    assert by_name(table, room.place(infos[plain], 1, 1)) == {"n0": 1}
+
+
 def test_prefer_no_schedule_comes_last() -> None:
     world = World()
     world.node("n0", cpu=64, taints=(Taint(key="x", value="", effect="PreferNoSchedule"),))
