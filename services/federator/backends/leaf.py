@@ -58,15 +58,15 @@ class Leaf:
         """Job → the last commit that told something of it, since the last list."""
         self._unsettled: set[str] = set()
         """Runs that the last list did not show in a state that only events end."""
-        self._silent = False
-        """Whether people were told that the log is not heard."""
+        self._silent: set[str] = set()
+        """What failed last, of following and asking; people were told that the log is not heard."""
 
     async def follow(self) -> None:
         while True:
             try:
                 await self._follow()
             except LogError as error:
-                self._tell(error)
+                self._fails("following", error)
             self._place = -1
             await asyncio.sleep(AGAIN_S)
             before = self._log  # it remembers an end, which another log of this name may not have reached
@@ -90,11 +90,11 @@ class Leaf:
                     self._read.clear()
                     await self._read.wait()
         except LogError as error:
-            self._tell(error)
+            self._fails("asking", error)
             return False
         except TimeoutError:
             return False
-        self._tell()
+        self._succeeds("following", "asking")
         return bool(ingest) and self._is_settled(watched)
 
     async def listed(self, backend: Backend) -> Listing | Silent:
@@ -123,15 +123,19 @@ class Leaf:
                     self._hear(stored)
             self._place = batch[-1].sequence
             self._read.set()
-            self._tell()
+            self._succeeds("following")
 
-    def _tell(self, error: LogError | None = None) -> None:
-        """Once for each silence: a leaf that is cut stays so until somebody looks."""
-        if error is not None and not self._silent:
+    def _fails(self, what: str, error: LogError) -> None:
+        """Told once for each silence: a leaf that is cut stays so until somebody looks."""
+        if not self._silent:
             logger.warning("the log of %s is not heard: %s", self._log.cluster, error)
-        elif error is None and self._silent:
+        self._silent.add(what)
+
+    def _succeeds(self, *what: str) -> None:
+        """A commit that comes is no answer to what was asked: where only one of both works, the log is not heard."""
+        if self._silent and not self._silent.difference(what):
             logger.info("the log of %s is heard again", self._log.cluster)
-        self._silent = error is not None
+        self._silent.difference_update(what)
 
     def _hear(self, stored: Stored) -> None:
         try:

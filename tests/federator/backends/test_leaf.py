@@ -272,3 +272,36 @@ async def test_people_are_told_once_that_a_log_is_not_heard_and_once_that_it_is_
         "the log of prod is heard again",
         "the log of prod is not heard: no such log",
     ]
+
+
+async def test_a_log_whose_lease_cannot_be_asked_for_is_told_of_once_while_its_commits_come(
+    heard: Leaf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: each commit said that the log was heard again, and each question that it was not."""
+    caplog.set_level("INFO", "muster.federator")
+    answers: list[str | LogError] = [Unavailable("no answer"), Unavailable("no answer"), "ingest-0"]
+    vouched: list[bool] = []
+
+    async def end() -> int:
+        return 0
+
+    async def end_now(within_s: float) -> int:
+        return 0
+
+    async def holder_of(*_: object, **__: object) -> str:
+        if isinstance(answer := answers.pop(0), LogError):
+            raise answer
+        return answer
+
+    async def follow(after: int) -> AsyncIterator[list[Stored]]:
+        while answers:
+            heard._is_listed = True
+            yield [commit(gone("other"))]
+            vouched.append(await heard.vouches(TRAIN))
+
+    monkeypatch.setattr(leaf.lease, "holder_of", holder_of)
+    for name, one in (("end", end), ("end_now", end_now), ("follow", follow)):
+        monkeypatch.setattr(heard._log, name, one)
+    await heard._follow()
+    assert vouched == [False, False, True]
+    assert caplog.messages == ["the log of prod is not heard: no answer", "the log of prod is heard again"]
