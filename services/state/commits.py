@@ -13,7 +13,6 @@ from typing import TypeVar
 from events import Event
 from events.envelope import encode_events
 from events.log import MAX_COMMIT_BYTES
-from services.state.slices import at_once
 
 DECISION_BYTES = MAX_COMMIT_BYTES - 8_192
 """What the events of a decision take at most; the rest is for the commit's header."""
@@ -34,13 +33,9 @@ def size(events: Sequence[Event]) -> int:
     return len(encode_events(events))
 
 
-def first_that_fit(units: Iterable[Sequence[E]]) -> list[E]:
-    """The events of as many units as one commit takes, but at least of the first. Further units are not computed."""
-    return at_once(fitting_in_slices(units))
-
-
 def fitting_in_slices(units: Iterable[Sequence[E]]) -> Generator[None, None, list[E]]:
-    """`first_that_fit`, with a yield now and then."""
+    """The events of as many units as one commit takes, but at least of the first. Further units are not computed; there
+    is a yield now and then."""
     decided: list[E] = []
     left = DECISION_BYTES
     for number, unit in enumerate(units, 1):

@@ -36,7 +36,8 @@ def lost(state: State, event: ev.ShardLost) -> None:
 
 
 def assigned(state: State, event: ev.PartitionsAssigned) -> None:
-    """New owners. Parked groups that moved are ready, shards that own nothing wait for nothing. An old epoch is inert."""
+    """New owners. Parked groups that moved and would be retried are ready, shards that own nothing wait for nothing. An
+    old epoch is inert."""
     if event.epoch <= state.epoch:
         return
     moved = [new != old for new, old in zip(event.owners, state.owners, strict=True)]

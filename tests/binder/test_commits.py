@@ -12,6 +12,7 @@ from events.objects import Declaration, Membership
 from events.policy import DEFAULT_POLICY
 from services.console.verify import verify
 from services.state import commits
+from services.state.slices import at_once
 from tests.bounds import bound, largest
 from tests.facts import pod
 from tests.world import World, of_type
@@ -39,10 +40,10 @@ def test_units_are_taken_whole_in_order_and_the_first_in_any_case(monkeypatch: p
     ends = [ev.NominationEnded(gang="g", pod=str(number), reason="Expired") for number in range(6)]
     bytes_of_one = commits.size(ends[:1])
     monkeypatch.setattr(commits, "DECISION_BYTES", 3 * bytes_of_one)
-    assert commits.first_that_fit([[end] for end in ends]) == ends[:3]
-    assert commits.first_that_fit([ends[:2], ends[2:4], ends[4:5]]) == ends[:2]
-    assert commits.first_that_fit([ends, ends[:1]]) == ends
-    assert commits.first_that_fit([[], ends[:4], ends[4:]]) == ends[:4]
+    assert at_once(commits.fitting_in_slices([[end] for end in ends])) == ends[:3]
+    assert at_once(commits.fitting_in_slices([ends[:2], ends[2:4], ends[4:5]])) == ends[:2]
+    assert at_once(commits.fitting_in_slices([ends, ends[:1]])) == ends
+    assert at_once(commits.fitting_in_slices([[], ends[:4], ends[4:]])) == ends[:4]
     assert commits.size(ends[:3]) <= commits.DECISION_BYTES
 
 

@@ -37,7 +37,8 @@ DEFAULT_RATES = Rates()
 
 
 class WriteBehind:
-    """Four queues without duplicates, each with rounds of its own: a request without an answer holds up its own alone."""
+    """Four queues, each with rounds of its own: a request without an answer holds up its own alone. None but that of
+    Kubernetes events, of which a burst may lose the oldest, has duplicates."""
 
     def __init__(
         self, decider: Decider, client: Client, *, holder: str, busy: Callable[[], bool], rates: Rates
