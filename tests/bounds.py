@@ -36,6 +36,7 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (placement, "REMEMBERED", 1),
     (placement.Left, "FRESH", 2),
     (core, "SLICE_ROWS", 0),
+    (commits, "SLICE_UNITS", 1),
 )
 """What is remembered so that it need not be computed again, or gathered so that it is counted at once, is next to
 nothing: (where, name, how much). Nobody may decide otherwise for that."""
