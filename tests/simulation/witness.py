@@ -49,6 +49,7 @@ class Before:
     def __init__(self, state: State, decides: bool) -> None:
         self.epoch, self.owners = state.epoch, state.owners
         gangs = state.gangs.items() if decides else ()
+        self.group_of = {key: gang.group for key, gang in gangs}
         self.free = {key for key, gang in gangs if membership.rules_off(gang)}
         self.timed_out = {key for key, gang in gangs if timeouts.gang_stands(state, gang)}
         self.ticked_ns = {writer: clock.time_ns for writer, clock in state.clocks.items()}
@@ -328,7 +329,7 @@ class Witness:
             return
         for other in (key, *named_by(self.state.gangs[key])):
             if other not in before.free:
-                self._reached(other, commit, other in group.gangs)
+                self._reached(other, commit, before.group_of.get(other) == group.key)
 
     def _within_allocatable(self, node: str, uids: list[str], sequence: int) -> None:
         """Of what these pods ask for; something else may be overdrawn since the node shrank."""
