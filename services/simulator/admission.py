@@ -23,7 +23,12 @@ POD_SPEC_MUTABLE = {
 """What an update of a pod's spec may touch beside its images (roughly: gates, and while gated where it may go)."""
 
 NAMED = {("", "namespaces"): names.label, ("apps", "statefulsets"): names.label, ("batch", "jobs"): names.job}
-"""By API group and plural: of what kind a name may be. Every other is a subdomain."""
+"""By API group and plural: of what kind a name may be. Every other is a subdomain, or a segment of a path."""
+PATH_SEGMENTS = {
+    *("APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ClusterTrustBundle", "Event"),
+    *("IPAddress", "PodDisruptionBudget", "Role", "RoleBinding"),
+}
+"""Kinds whose names need be no more than that: ``system:basic-user``, ``v1.``."""
 WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "jobs"})
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -45,7 +50,8 @@ def check_metadata(resource: Resource, obj: Object) -> None:
     if not name:
         message = "Required value: name or generateName is required"
         raise errors.invalid(resource, "", [("metadata.name", "FieldValueRequired", message)])
-    rule = NAMED.get((resource.group, resource.plural), names.subdomain)
+    other = names.path_segment if resource.kind in PATH_SEGMENTS else names.subdomain
+    rule = NAMED.get((resource.group, resource.plural), other)
     _refuse(resource, obj, [*values.spelt(rule, name, "metadata.name"), *values.of_metadata(metadata, "metadata")])
 
 

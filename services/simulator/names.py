@@ -34,6 +34,13 @@ def label(name: str) -> str:
     )
 
 
+def path_segment(name: str) -> str:
+    """Of roles and others that may be called ``system:node``: whatever may stand between two slashes of a URL."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    return next((f"may not contain '{sign}'" for sign in "/%" if sign in name), "")
+
+
 def job(name: str) -> str:
     """Of Jobs: their pods carry it as a label."""
     return subdomain(name) or ("" if len(name) <= LONGEST_LABEL else f"must be no more than {LONGEST_LABEL} bytes")

@@ -69,6 +69,24 @@ def test_what_a_server_would_refuse_is_refused() -> None:
         served([pod("a", priorityClassName="nobody")])
 
 
+def test_roles_and_some_others_may_be_called_what_fits_into_a_path() -> None:
+    """As it was: each ClusterRole of a chart or a dump, as ``system:basic-user``, was refused."""
+    rbac = "rbac.authorization.k8s.io/v1"
+    named = [
+        *((rbac, "ClusterRole", "system:A_b c"), (rbac, "RoleBinding", "kube-system:x"), ("v1", "Event", "a:b")),
+        *(("apiregistration.k8s.io/v1", "APIService", "v1."), ("networking.k8s.io/v1", "IPAddress", "fd00::1")),
+        *(("policy/v1", "PodDisruptionBudget", "A_b"), (rbac, "Role", "a/b"), (rbac, "Role", "..")),
+        ("v1", "ConfigMap", "a:b"),
+    ]
+    found, refused = offered({"apiVersion": v, "kind": kind, "metadata": {"name": name}} for v, kind, name in named)
+    assert [obj["metadata"]["name"] for obj in found] == [name for _, _, name in named[:6]]
+    assert [str(error).partition("metadata.name: ")[2][:44] for error in refused] == [
+        "Invalid value: \"a/b\": may not contain '/'",
+        "Invalid value: \"..\": may not be '..'",
+        'Invalid value: "a:b": a lowercase RFC 1123 s',
+    ]
+
+
 KATA = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",
