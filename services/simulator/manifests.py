@@ -18,7 +18,7 @@ from services.documents import NotYaml, Unreadable, load_each, read, taken
 from services.simulator.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITIES
 from services.simulator.forms import FORMS, misfit
 from services.simulator.operators import MAKES
-from services.simulator.workloads import MOST_PODS, is_workload
+from services.simulator.workloads import MOST_PODS, generated_name, is_workload
 
 Object = dict[str, Any]
 
@@ -96,6 +96,7 @@ def read_yaml(paths: Sequence[Path | str]) -> tuple[list[Object], list[ManifestE
 def _sorted_out(paths: Iterable[Path | str]) -> tuple[list[Object], list[ManifestError]]:
     found = [one for path in paths for file in _files(path) for one in _load_file(file)]
     objects = [one for one in found if not isinstance(one, ManifestError)]
+    _name(objects)
     return list(_to_come(objects)), [one for one in found if isinstance(one, ManifestError)]
 
 
@@ -107,6 +108,13 @@ def _to_come(objects: Sequence[Object]) -> Iterator[Object]:
         left_out = (obj["apiVersion"], obj["kind"], name) in EVERYWHERE or _has_ended(obj)
         if not left_out and not (_makes_pods(obj) and (_group(obj), obj["kind"], namespace, name) in made):
             yield obj
+
+
+def _name(objects: Iterable[Object]) -> None:
+    """What has a generateName only gets its name here where pods, and what makes them, are named after it."""
+    unnamed = (obj for obj in objects if _makes_pods(obj) and not obj["metadata"].get("name"))
+    for number, obj in enumerate(unnamed):
+        obj["metadata"]["name"] = generated_name(obj, number)
 
 
 def _makes_pods(obj: Object) -> bool:
@@ -232,8 +240,6 @@ def _checked(obj: Object, where: str) -> Object:
     if obj["kind"] == "Pod" and obj["apiVersion"] == "v1":
         _check_pod_spec(spec, "spec", where)
     elif obj["kind"] in TEMPLATED and obj["apiVersion"] in ("apps/v1", "batch/v1"):
-        if not metadata.get("name"):
-            raise ManifestError(f"{where}: metadata.name: expected a name, its pods are named after it; found nothing")
         for field in COUNTS.get(obj["kind"], ()):
             value = spec.get(field)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):

@@ -205,6 +205,12 @@ def uid_of(obj: Object) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{obj['kind']}/{metadata.get('namespace', '')}/{metadata['name']}"))
 
 
+def generated_name(obj: Object, number: int) -> str:
+    """Of what has a generateName only; another for each number."""
+    base = str(obj["metadata"]["generateName"])
+    return base[:_LONGEST_BASE] + _suffix({**obj, "metadata": {**obj["metadata"], "name": base}}, number)
+
+
 def _suffix(owner: Object, number: int) -> str:
     """Five letters for a name: a permutation of all suffixes that begins somewhere else for each owner."""
     metadata = owner["metadata"]

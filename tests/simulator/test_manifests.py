@@ -124,6 +124,22 @@ def test_json_values_may_stand_one_behind_the_other(tmp_path: Path) -> None:
         read_yaml([write(tmp_path / "a.json", text + "{")])
 
 
+def test_what_has_a_generate_name_only_is_named_as_its_pods_are_named_after_it(tmp_path: Path) -> None:
+    """As `kubectl create` takes it. As it was: a Job was refused, and a JobSet with ``KeyError: 'name'``."""
+    pods = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}"
+    jobs = f"{{apiVersion: batch/v1, kind: Job, metadata: {{generateName: train-}}, spec: {{template: {pods}}}}}\n---\n"
+    job_set = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {generateName: many-}, spec: "
+    job_set += f"{{replicatedJobs: [{{name: w, replicas: 1, template: {{spec: {{template: {pods}}}}}}}]}}}}"
+    one, two, many = load_yaml([write(tmp_path / "a.yaml", jobs * 2 + job_set)])
+    names = [obj["metadata"]["name"] for obj in (one, two, many)]
+    assert [name[:-5] for name in names] == ["train-", "train-", "many-"]
+    assert len(set(names)) == 3
+    made = [obj["metadata"]["name"] for obj in served([one, two, many]) if obj["kind"] == "Pod"]
+    assert [name[:-6] for name in made] == [names[0], names[1], f"{names[2]}-w-0"]
+    with pytest.raises(ManifestError, match=r"Job: metadata\.name: expected a name, found nothing"):
+        load_yaml([write(tmp_path / "a.yaml", "apiVersion: batch/v1\nkind: Job")])
+
+
 def test_directives_stay_with_their_document(tmp_path: Path) -> None:
     text = "%YAML 1.1\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
     assert [obj["metadata"]["name"] for obj in load_yaml([write(tmp_path / "a.yaml", text)])] == ["a"]
