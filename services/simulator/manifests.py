@@ -39,6 +39,8 @@ COUNTS = {
     "StatefulSet": ("replicas",),
     "Job": ("parallelism", "completions", "backoffLimit"),
 }
+PODS = ("replicas", "parallelism")
+"""Of these, how many there are at once. A server says ``backoffLimit: 2147483647`` where each index has a limit."""
 SERVED = {
     **{
         (version, kind): "apps/v1"
@@ -244,7 +246,7 @@ def _checked(obj: Object, where: str) -> Object:
             value = spec.get(field)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
                 raise ManifestError(f"{where}: spec.{field}: expected a count of at least 0, found {_told(value)}")
-            if value is not None and value > MOST_PODS:
+            if field in PODS and value is not None and value > MOST_PODS:
                 raise ManifestError(f"{where}: spec.{field}: expected a count of at most {MOST_PODS}, found {value}")
         template = _mapping(spec.get("template"), "spec.template", where)
         _metadata(template.get("metadata"), f"{where}: spec.template", named=False)

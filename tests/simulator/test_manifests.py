@@ -213,6 +213,15 @@ def test_a_bad_document_is_named_with_its_field(tmp_path: Path, text: str, told:
     assert told in str(raised.value)
 
 
+def test_a_job_may_have_more_retries_and_completions_than_pods(tmp_path: Path) -> None:
+    """As it was: each Job with a `backoffLimitPerIndex` that a server gave out was refused."""
+    pods = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}"
+    text = JOB + f"spec: {{backoffLimit: 2147483647, completions: 5000000, parallelism: 2, {pods}}}"
+    assert len(served(load_yaml([write(tmp_path / "a.yaml", text)]))) == 2
+    with pytest.raises(ManifestError, match=r"spec\.parallelism: expected a count of at most 1000000, found 5000000"):
+        load_yaml([write(tmp_path / "a.yaml", text.replace("parallelism: 2", "parallelism: 5000000"))])
+
+
 def test_what_is_bad_costs_itself_only(tmp_path: Path) -> None:
     bad = write(
         tmp_path / "bad.yaml", f"{GOOD}---\nx: 1\n---\n- 1\n---\napiVersion: v1\nkind: List\nitems: [1, {{}}]\n"
