@@ -4,15 +4,16 @@ libyaml's composer recurses on the C stack, so a file of brackets crashes the pr
 the memory once they are written out as JSON, or contain themselves; merges of merges multiply while they are read. So
 what is nested deeper than `DEEPEST`, or repeats itself more than `MOST_REPEATED` times, is refused.
 
-As Kubernetes reads YAML, a timestamp is a string, and so is every key. What is JSON is read as JSON: of a large cluster
-that is seconds instead of minutes.
+As Kubernetes reads YAML, a timestamp is a string, and so is every key; in manifests (`load_each`) numbers are those that
+`kubectl` finds, too. What is JSON is read as JSON: of a large cluster that is seconds instead of minutes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +28,9 @@ MOST_BYTES = 1 << 28
 """Of one file: what has no end, as ``/dev/zero``, must not fill the memory."""
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
-_MERGE, _STRING, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value"))
+_MERGE, _STRING, _VALUE, _TIME, _INTEGER, _FLOAT = (
+    f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value", "timestamp", "int", "float")
+)
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 """Where a document starts: nothing else may stand so at the beginning of a line."""
 _WORD = re.compile(r"\S")
@@ -78,7 +81,7 @@ def taken(file: IO[bytes], name: object) -> str:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Timestamps and keys are strings, no key stands twice, and merges are counted."""
+    """Timestamps, keys and ``=`` are strings, no key stands twice, and merges are counted."""
 
     merged = 0
 
@@ -100,7 +103,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         for index, (key, value) in enumerate(node.value):
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
                 continue
-            is_text = key.tag in (_STRING, _VALUE)
+            is_text = key.tag == _STRING
             name = key.value if is_text else _name(self.construct_object(key))
             if name in seen:
                 raise yaml.MarkedYAMLError(None, None, f"{name!r} appears twice in one mapping, again", key.start_mark)
@@ -109,10 +112,33 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 node.value[index] = yaml.ScalarNode(_STRING, name, key.start_mark, key.end_mark), value
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+def _without(tags: tuple[str, ...]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """By first character: what YAML finds in a scalar without quotes, but these."""
+    resolvers = yaml.SafeLoader.yaml_implicit_resolvers
+    return {first: [one for one in found if one[0] not in tags] for first, found in resolvers.items()}
+
+
+class _ManifestLoader(_Loader):
+    """Numbers as `kubectl` reads them: ``1e+06`` is one, as Helm writes a million, and ``1:30`` is none."""
+
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        return node.value if math.isinf(found := self.construct_yaml_float(node)) else _number(found)
+
+
+_Loader.yaml_implicit_resolvers = _without((_TIME, _VALUE))
+_ManifestLoader.yaml_implicit_resolvers = _without((_TIME, _VALUE, _INTEGER, _FLOAT))
+for _tag, _pattern in (
+    (_INTEGER, r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"),
+    (_FLOAT, r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?$"),
+):
+    _ManifestLoader.add_implicit_resolver(_tag, re.compile(_pattern), list("-+.0123456789"))
+_ManifestLoader.add_constructor(_FLOAT, _ManifestLoader.construct_number)
+
+
+def _number(found: float | str) -> float:
+    """Without a fraction it is an integer, as in the JSON that `kubectl` makes of it."""
+    value = float(found)
+    return int(value) if value.is_integer() and abs(value) < 1 << 63 else value
 
 
 def _sources(value: yaml.Node) -> Iterator[yaml.MappingNode]:
@@ -137,7 +163,7 @@ def load_each(text: str) -> Iterator[Any | NotYaml]:
 
 def _loaded(text: str, behind: int) -> list[Any]:
     try:
-        return load_all(text, behind)
+        return load_all(text, behind, _ManifestLoader)
     except NotYaml as error:
         return [error]
 
@@ -157,14 +183,14 @@ def _json_values(text: str) -> list[tuple[int, str]]:
     return values
 
 
-def load_all(text: str, behind: int = 0) -> list[Any]:
+def load_all(text: str, behind: int = 0, loader: type[_Loader] = _Loader) -> list[Any]:
     """The documents, as JSON could say them: all keys are strings. `behind`: lines in front of the text, for what is said
     of a mistake. Raises NotYaml."""
     try:
-        found = _as_json(text)
+        found = _as_json(text, _number if loader is _ManifestLoader else float)
         if found is None:
             _check_levels(text)
-            found = list(yaml.load_all(text, _Loader))
+            found = list(yaml.load_all(text, loader))
     except NotYaml:
         raise
     except yaml.YAMLError as error:
@@ -177,13 +203,13 @@ def load_all(text: str, behind: int = 0) -> list[Any]:
     return found
 
 
-def _as_json(text: str) -> list[Any] | None:
+def _as_json(text: str, number: Callable[[str], float]) -> list[Any] | None:
     """The document of a text that is JSON, in a tenth of the time; None: it has to be read as YAML, which says what is
     wrong with it."""
     if not text[:1_000].lstrip().startswith("{") or _SURROGATE.search(text):
         return None
     try:
-        return [json.loads(text, object_pairs_hook=_said_once, parse_constant=_no_number)]
+        return [json.loads(text, object_pairs_hook=_said_once, parse_float=number, parse_constant=_no_number)]
     except (ValueError, RecursionError):
         return None
 

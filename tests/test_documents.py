@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services import documents
-from services.documents import NotYaml, load_all
+from services.documents import NotYaml, load_all, load_each
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(1 << 63), (1 << 63) - 1), st.text("aé'\"\\:{}\n~<=1.-", max_size=6)
@@ -26,7 +26,7 @@ VALUES = st.recursive(
 
 def as_yaml(text: str) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "_as_json", lambda _: None)
+        patch.setattr(documents, "_as_json", lambda *_: None)
         return load_all(text)
 
 
@@ -67,3 +67,19 @@ def test_what_is_no_json_or_no_good_is_what_yaml_says_of_it(text: str) -> None:
         except NotYaml as error:
             said.append((str(error), error.line))
     assert said[0] == said[1]
+
+
+NUMBERS = {
+    **{"1e+06": 1_000_000, "1e3": 1_000, "129e6": 129_000_000, "2.0": 2, "1.e2": 100, "-1E2": -100, "08": 8},
+    **{".5": 0.5, "1e-7": 1e-7, "1.5e300": 1.5e300, "0x1f": 31, "0755": 493, "1_000": 1_000, "-3": -3, "+4": 4, "0": 0},
+    **{text: text for text in ("1:30", "12:30:45", "123e456", "1e", "e5", "1.2.3", "=", "2026-01-02", "0x")},
+}
+"""As sigs.k8s.io/yaml reads them, which `kubectl` uses."""
+
+
+def test_numbers_of_manifests_are_those_of_kubectl() -> None:
+    """Helm writes ``value: 1e+06`` of a million, which was a string; ``window: 1:30`` was 90, ``- =`` no YAML."""
+    (found,) = load_each("\n".join(f"- {text}" for text in NUMBERS))
+    assert [(value, type(value)) for value in found] == [(value, type(value)) for value in NUMBERS.values()]
+    assert list(load_each('{"a": 1e6, "b": 2.0, "c": 0.5}')) == [{"a": 1_000_000, "b": 2, "c": 0.5}]
+    assert list(load_each('a: "1e3"\n=: !!str 1e3\n')) == [{"a": "1e3", "=": "1e3"}]
