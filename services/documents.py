@@ -206,10 +206,13 @@ def load_all(text: str, behind: int = 0, loader: type[_Loader] = _Loader) -> lis
 def _as_json(text: str, number: Callable[[str], float]) -> list[Any] | None:
     """The document of a text that is JSON, in a tenth of the time; None: it has to be read as YAML, which says what is
     wrong with it."""
-    if not text[:1_000].lstrip().startswith("{") or _SURROGATE.search(text):
+    if not text[:1_000].lstrip().startswith("{"):
         return None
     try:
-        return [json.loads(text, object_pairs_hook=_said_once, parse_float=number, parse_constant=_no_number)]
+        found = json.loads(text, object_pairs_hook=_said_once, parse_float=number, parse_constant=_no_number)
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()  # half a character is none
+        return [found]
     except (ValueError, RecursionError):
         return None
 

@@ -44,10 +44,17 @@ def test_json_is_not_read_as_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_a_character_in_two_halves_is_one() -> None:
+    """As Python and jq -a write an emoji; libyaml refuses it, and with it all nodes of the list."""
+    assert load_all('{"a": "\\ud83d\\ude00 \\\\ud83d"}') == [{"a": "\U0001f600 \\ud83d"}]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         '{"a": 1, "a": 2}',
+        '{"a": "\\ude00\\ud83d"}',
+        '{"a": "\\\\ud83d\\ude00"}',
         '{"a": NaN}',
         '{"a": 01}',
         '{"a": "\\ud800"}',
