@@ -43,7 +43,8 @@ FIELDS = (
 LABELS = (*(key for each in _GENERATIONS for key in (each.gang, each.minimum) if key), batch.TASK)
 ANNOTATIONS = (
     *koordinator.ON_PODS,
-    *(koordinator.PREFIX + "name", koordinator.PREFIX + "network-topology-spec", TIMEOUT_ANNOTATION),
+    *(koordinator.PREFIX + name for name in ("name", "network-topology-index", "network-topology-spec")),
+    TIMEOUT_ANNOTATION,
     *(batch.GROUP_NAME, batch.KUBE_BATCH_MINIMUM, batch.VOLCANO_MINIMUM, batch.QUEUE_NAME, batch.TASK),
     "scheduling.volcano.sh/group-min-resources",
 )

@@ -97,7 +97,8 @@ def test_a_label_among_annotations_is_told_and_an_annotation_among_labels() -> N
 def test_of_what_is_right_and_of_what_is_others_nothing_is_said() -> None:
     ours = job(dict.fromkeys(LABELS, "x"), dict.fromkeys(ANNOTATIONS, "x"))
     others = job(dict.fromkeys(OTHERS, "x"), dict.fromkeys(OTHERS, "x"))
-    assert not misspelt([ours, others])
+    index = job(annotations={"gang.scheduling.koordinator.sh/network-topology-index": "3"})
+    assert not misspelt([ours, others, index])
 
 
 @pytest.mark.skipif(not MANIFESTS.is_dir(), reason="needs ../shared")
