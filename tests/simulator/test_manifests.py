@@ -135,7 +135,7 @@ def test_what_has_a_generate_name_only_is_named_as_its_pods_are_named_after_it(t
     assert [name[:-5] for name in names] == ["train-", "train-", "many-"]
     assert len(set(names)) == 3
     made = [obj["metadata"]["name"] for obj in served([one, two, many]) if obj["kind"] == "Pod"]
-    assert [name[:-6] for name in made] == [names[0], names[1], f"{names[2]}-w-0"]
+    assert [name[:-6] for name in made] == [names[0], names[1], f"{names[2]}-w-0-0"]
     with pytest.raises(ManifestError, match=r"Job: metadata\.name: expected a name, found nothing"):
         load_yaml([write(tmp_path / "a.yaml", "apiVersion: batch/v1\nkind: Job")])
 

@@ -166,6 +166,19 @@ def runtime(**spec: Any) -> Object:
     }
 
 
+def test_jobs_of_a_job_set_are_indexed_unless_it_says_otherwise() -> None:
+    """As its webhook has it: pods are named after their index, and labelled with it."""
+    named: dict[str, dict[str, str]] = {"a": {}, "b": {"completionMode": "NonIndexed"}}
+    jobs = [
+        {"name": name, "template": {"spec": {"parallelism": 2, "completions": 2, "template": template()} | mode}}
+        for name, mode in named.items()
+    ]
+    about = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "j"}}
+    found = served([about | {"spec": {"replicatedJobs": jobs}}])
+    pods = [obj["metadata"]["generateName"] for obj in found if obj["kind"] == "Pod"]
+    assert pods == ["j-a-0-0-", "j-a-0-1-", "j-b-0-", "j-b-0-"]
+
+
 def test_a_train_job_is_a_job_set_is_an_indexed_job() -> None:
     asked = {"numNodes": 3, "resourcesPerNode": {"requests": {"cpu": "2"}}}
     pods = of_kind(served([train_job(trainer=asked)]), "Pod")

@@ -41,6 +41,7 @@ def of_job_set(job_set: Object, given: Sequence[Object]) -> Iterator[Object]:
             for count in ("parallelism", "completions"):
                 counted(job_set, job_spec, count, 1, f"{where}.template.spec.{count}")
             _default_restarts(job_set, job_spec, f"{where}.template.spec.template")
+            job_spec["completionMode"] = job_spec.get("completionMode") or "Indexed"  # its webhook's default, too
             if spec.get("suspend"):
                 job_spec["suspend"] = True
             labels = {
