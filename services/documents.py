@@ -98,7 +98,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         super().flatten_mapping(node)
 
     def _name_keys(self, node: yaml.MappingNode) -> None:
-        """As for `kubectl` and OpenPAI, a key that comes twice is a mistake, and does not override the first."""
+        """A key that comes twice is a mistake, as for OpenPAI. `kubectl` takes the last, perhaps not what was meant."""
         seen = set()
         for index, (key, value) in enumerate(node.value):
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
