@@ -15,8 +15,9 @@ from services.ingest.decoding import KINDS
 from services.planner.core import Cycle
 from services.simulator.api import Api
 from services.state import membership, reasons, snapshot, timeouts
+from services.state.clock import RESERVATION
 from services.state.fold import State
-from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING
+from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING, Clock
 from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
 
@@ -70,6 +71,13 @@ def restless(world: World) -> str:
         if _about_to_end(entry.object, world.kube.api):
             return f"pod {entry.key} is about to end"
     return ""
+
+
+def kept_s(state: State) -> float:
+    """How long room may stay reserved from now on: what was reserved before the admin's policy, for ten minutes."""
+    clock = state.clocks.get("binder", Clock())
+    left_ns = [one.due_ns - clock.counted_ns for one in clock.armed if one.kind == RESERVATION]
+    return max(left_ns, default=0) / 1e9
 
 
 def _about_to_end(pod: dict[str, Any], api: Api) -> bool:

@@ -262,7 +262,8 @@ class World:
         self.supervisor.heal()
 
     async def _rest(self) -> None:
-        until_s, cycles = self.loop.now_s + REST_WITHIN_S, self.witness.cycles
+        within_s, cycles = REST_WITHIN_S + rest.kept_s(self.witness.state), self.witness.cycles
+        until_s = self.loop.now_s + within_s
         revision = -1
         while self.loop.now_s < until_s and self.witness.cycles - cycles < CYCLES:
             await asyncio.sleep(1.0)
@@ -279,7 +280,7 @@ class World:
                     raise Violation(found)
                 self._rested_at = self.witness.state.sequence
                 return
-        late = f"{self.witness.cycles - cycles} cycles and {self.loop.now_s - until_s + REST_WITHIN_S:g} s"
+        late = f"{self.witness.cycles - cycles} cycles and {self.loop.now_s - until_s + within_s:g} s"
         raise Violation(f"not at rest {late} after faults ended: {rest.restless(self)} (7.12)")
 
     def _digest(self, state: str) -> str:
