@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.simulator import asks, errors, forms, names, quantities, values
+from services.simulator import asks, errors, forms, names, quantities, selectors, values
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
@@ -314,7 +314,7 @@ def _prepare_replicated(resource: Resource, obj: Object) -> None:
         _refuse(resource, obj, [("spec.selector", "FieldValueRequired", "Required value")])
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     _refuse(resource, obj, [*values.of_selector(spec["selector"], "spec.selector")])
-    if not values.selects(spec["selector"], labels):
+    if not selectors.selects(spec["selector"], labels):
         message = f"Invalid value: {labels}: `selector` does not match template `labels`"
         raise _invalid_labels(resource, obj, message)
 

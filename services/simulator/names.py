@@ -16,21 +16,20 @@ _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 def subdomain(name: str) -> str:
     """Of most objects' names."""
-    if len(name) <= LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(name):
-        return ""
-    return (
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-        f"and end with an alphanumeric character (and be at most {LONGEST_SUBDOMAIN} long)"
-    )
+    return _lowercase(name, _SUBDOMAIN, LONGEST_SUBDOMAIN, "subdomain", "characters, '-' or '.'")
 
 
 def label(name: str) -> str:
     """Of what becomes part of a host's name: namespaces, containers, StatefulSets."""
-    if len(name) <= LONGEST_LABEL and _LABEL.fullmatch(name):
+    return _lowercase(name, _LABEL, LONGEST_LABEL, "label", "characters or '-'")
+
+
+def _lowercase(name: str, pattern: re.Pattern[str], longest: int, what: str, characters: str) -> str:
+    if len(name) <= longest and pattern.fullmatch(name):
         return ""
     return (
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-        f"with an alphanumeric character (and be at most {LONGEST_LABEL} long)"
+        f"a lowercase RFC 1123 {what} must consist of lower case alphanumeric {characters}, and must start and end with "
+        f"an alphanumeric character (and be at most {longest} long)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Label and field selectors: parsed once for a request, then asked of each object."""
+"""Label and field selectors of requests, parsed once and then asked of each object; and label selectors in objects."""
 
 from __future__ import annotations
 
@@ -48,6 +48,26 @@ def predicate(resource: Resource, label_selector: str, field_selector: str) -> P
         return all(holds(own) for holds in labels) and all(holds(obj) for holds in fields)
 
     return matches
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether what has these labels is meant."""
+    if (selector.get("matchLabels") or {}).items() - labels.items():
+        return False
+    return all(_holds(requirement, labels) for requirement in selector.get("matchExpressions") or ())
+
+
+def _holds(requirement: dict[str, Any], labels: dict[str, str]) -> bool:
+    there, values = labels.get(requirement["key"]), requirement.get("values") or ()
+    match requirement["operator"]:
+        case "In":
+            return there in values
+        case "NotIn":
+            return there not in values
+        case "Exists":
+            return there is not None
+        case _:
+            return there is None
 
 
 def _split(selector: str) -> list[str]:

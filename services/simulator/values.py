@@ -97,26 +97,6 @@ def of_selector(selector: Object, field: str) -> Iterator[Cause]:
             yield from _requirement(requirement, place, valued=True)
 
 
-def selects(selector: Object, labels: dict[str, str]) -> bool:
-    """Whether what has these labels is meant."""
-    if (selector.get("matchLabels") or {}).items() - labels.items():
-        return False
-    return all(_holds(requirement, labels) for requirement in selector.get("matchExpressions") or ())
-
-
-def _holds(requirement: Object, labels: dict[str, str]) -> bool:
-    there, values = labels.get(requirement["key"]), requirement.get("values") or ()
-    match requirement["operator"]:
-        case "In":
-            return there in values
-        case "NotIn":
-            return there not in values
-        case "Exists":
-            return there is not None
-        case _:
-            return there is None
-
-
 def _gates(spec: Object) -> Iterable[Object]:
     return [gate for gate in spec.get("schedulingGates") or () if isinstance(gate.get("name"), str)]
 

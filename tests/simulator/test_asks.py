@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from services.console.simulate import simulate
+from services.simulator import asks
 from services.simulator.cluster import SimulatedCluster
 from tests.simulator.objects import node, pod, workload
 
@@ -20,6 +21,14 @@ def asking(requests: Object | None = None, limits: Object | None = None, of_pod:
     found = pod("a", **({"resources": of_pod} if of_pod else {}))
     found["spec"]["containers"][0]["resources"] = {"requests": requests or {}, "limits": limits or {}}
     return found
+
+
+def test_what_is_wrong_is_told_in_the_order_of_the_requests() -> None:
+    """As it was: in that of a set, another one for each PYTHONHASHSEED."""
+    names = ["memory", *(f"example.com/{letter}" for letter in "hgfedcba"), "cpu"]
+    found = asking(dict.fromkeys(names, "2"), dict.fromkeys(names, "1"))
+    told = [message for _, _, message in asks.of_pod(found["spec"], "spec")]
+    assert [name for message in told for name in names if f" {name} limit" in message] == names
 
 
 REFUSED = [
