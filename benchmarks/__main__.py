@@ -9,6 +9,7 @@ import sys
 RUNS = (
     ("The pure cores: planning, judging, verifying, folding", ["-m", "benchmarks.planning"]),
     ("Whether work grows faster than its input", ["-m", "benchmarks.doubling"]),
+    ("Pods that each ask something else of nodes", ["-m", "benchmarks.constraints"]),
     ("The log: appending, replaying, latency", ["-m", "benchmarks.log"]),
     ("Planner shards: conflicts, inversions, rates", ["-m", "benchmarks.shards"]),
     ("Planner processes alone over a recorded log", ["-m", "benchmarks.shards", "--processes"]),

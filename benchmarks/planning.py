@@ -91,7 +91,7 @@ def _class(digest: str, cpu_milli: int) -> ev.SchedulingClassObserved:
     return scheduling_class(digest, {"cpu_milli": cpu_milli, "memory_bytes": GI, "pods": 1, "nvidia.com/gpu": 1})
 
 
-def _pod(i: int, digest: str, gang: Membership | None) -> ev.PodObserved:
+def waiting_pod(i: int, digest: str, gang: Membership | None) -> ev.PodObserved:
     return pod(
         f"pod-{i:06}",
         digest,
@@ -106,7 +106,7 @@ def gangs(pods: int, size: int) -> Iterator[ev.Event]:
     yield _class("one", 1000)
     for i in range(pods):
         declared = Declaration(min_member=size, waiting_time_ms=0)
-        yield _pod(
+        yield waiting_pod(
             i, "one", Membership(gang=f"default/gang-{i // size:05}", dialect="coscheduling/2020", declared=declared)
         )
 
@@ -114,13 +114,13 @@ def gangs(pods: int, size: int) -> Iterator[ev.Event]:
 def singles(pods: int) -> Iterator[ev.Event]:
     yield _class("one", 1000)
     for i in range(pods):
-        yield _pod(i, "one", None)
+        yield waiting_pod(i, "one", None)
 
 
 def each_its_own(pods: int) -> Iterator[ev.Event]:
     for i in range(pods):
         yield _class(f"class-{i}", 500 + i % 7_000)
-        yield _pod(i, f"class-{i}", None)
+        yield waiting_pod(i, f"class-{i}", None)
 
 
 def planning(name: str, workload: Iterator[ev.Event], nodes: int) -> dict[str, object]:
