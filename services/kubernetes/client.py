@@ -46,6 +46,8 @@ _group_decoder = msgspec.json.Decoder(Group)
 _identified_decoder = msgspec.json.Decoder(Identified)
 _written_decoder = msgspec.json.Decoder(Written)
 _encode = msgspec.json.Encoder().encode
+UNREADABLE = "Unreadable"
+"""The reason of an answer that is no object of its kind."""
 T = TypeVar("T")
 _backoff = wait_random_exponential(multiplier=0.05, max=2.0)
 
@@ -310,7 +312,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
     try:
         return nesting.decode(decoder, body)
     except UNDECODABLE as error:
-        raise Unreachable(request, "Unreadable", f"expected an object: {error}", sent=True) from error
+        raise Unreachable(request, UNREADABLE, f"expected an object: {error}", sent=True) from error
 
 
 def _cut(text: str, size: int) -> str:

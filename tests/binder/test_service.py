@@ -174,7 +174,37 @@ async def test_a_bad_declaration_costs_its_own_pod_and_its_owner_is_told(muster:
     assert event["involvedObject"]["name"] == "bad"
     assert "min-available" in event["message"]
     assert "'abc'" in event["message"]
+    await until(lambda: muster.scheduled("bad"), "a condition, which outlives the event")
+    said = muster.scheduled("bad")
+    assert (said["status"], said["reason"]) == ("False", "DeclarationRejected")
+    assert said["message"] == event["message"]
     assert not muster.node_of("bad")
+
+
+async def test_a_pod_that_was_unschedulable_and_cannot_be_read_any_more_is_told_so_and_told_anew_when_it_can(
+    muster: Muster,
+) -> None:
+    """An autoscaler would go on adding nodes for it, and when it can be read again, would not."""
+    muster.cluster.create(pod("edited", cpu="100"))
+    muster.start()
+    await until(lambda: muster.scheduled("edited").get("reason") == "Unschedulable", "the pod to be refused")
+    for minimum, reason in (("abc", "DeclarationRejected"), ("1", "Unschedulable")):
+        labels = {"pod-group/name": "nginx", "pod-group/min-available": minimum}
+        muster.cluster.patch("Pod", "edited", {"metadata": {"labels": labels}})
+        await until(lambda reason=reason: muster.scheduled("edited")["reason"] == reason, f"the pod to be {reason}")
+    await muster.check()
+
+
+async def test_a_rejected_pod_that_runs_is_not_told_that_it_waits(muster: Muster) -> None:
+    bad = {"pod-group/name": "nginx", "pod-group/min-available": "abc"}
+    bound = pod("bound", labels=bad)
+    bound["spec"]["nodeName"] = "n0"
+    muster.cluster.create(bound)
+    muster.cluster.create(pod("bad", labels=bad))
+    muster.start()
+    await until(lambda: muster.scheduled("bad"), "a condition on the one that waits")
+    await until(lambda: len(muster.told("DeclarationRejected")) == 2, "an event on both")
+    assert not muster.scheduled("bound")
 
 
 # -------------------------------------------------------------------------------------------- intent, effect, outcome

@@ -1,4 +1,5 @@
-"""What users read: conditions of waiting pods, Kubernetes events, the status of PodGroups, annotations of timed-out pods.
+"""What users read: conditions of pods that wait or cannot be read, Kubernetes events, the status of PodGroups,
+annotations of timed-out pods.
 
 A commit only notes whom it may concern, by the table `NOTICED`; what is written is derived from the state when its turn
 comes (`rounds`), so a change that was overtaken costs nothing.
@@ -17,6 +18,7 @@ from services.binder.report import rejected, scheduled
 from services.binder.service.conditions import Conditions
 from services.binder.service.kubernetes_events import KubernetesEvents
 from services.binder.service.pod_groups import PodGroups
+from services.binder.service.rejected_pods import RejectedPods
 from services.binder.service.rounds import Rate, Rounds
 from services.binder.service.timeout_marks import TimeoutMarks
 from services.decider import Decider
@@ -37,7 +39,7 @@ DEFAULT_RATES = Rates()
 
 
 class WriteBehind:
-    """Four queues, each with rounds of its own: a request without an answer holds up its own alone. None but that of
+    """Five queues, each with rounds of its own: a request without an answer holds up its own alone. None but that of
     Kubernetes events, of which a burst may lose the oldest, has duplicates."""
 
     def __init__(
@@ -50,10 +52,11 @@ class WriteBehind:
         self.marks = TimeoutMarks(decider, client, self.rounds, Rate(rates.marks_per_s))
         self.events = KubernetesEvents(client, holder, Rate(rates.events_per_s))
         self.conditions = Conditions(decider, client, self.events, self.rounds, Rate(rates.conditions_per_s))
+        self.rejected_pods = RejectedPods(decider, client, self.conditions.rate, self.conditions.doubt)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for queue in (self.pod_groups, self.marks, self.events, self.conditions):
+            for queue in (self.pod_groups, self.marks, self.events, self.conditions, self.rejected_pods):
                 tasks.create_task(self.rounds.now_and_then(queue))
             await self.rounds.put_back_forever()
 
@@ -62,6 +65,7 @@ class WriteBehind:
         self.conditions.resume()
         self.pod_groups.resume()
         self.marks.resume()
+        self.rejected_pods.resume()
         for rejection in self._decider.state.rejections.values():
             self.events.add(rejected(rejection, 0))
 
@@ -88,6 +92,7 @@ class WriteBehind:
 
     def note_rejected(self, event: ev.DeclarationRejected, time_ns: int) -> None:
         self.events.add(rejected(event, time_ns))
+        self.rejected_pods.note(event)
         self.note_rejection_ended(event, time_ns)
 
     def note_rejection_ended(self, event: ev.RejectionEnded | ev.DeclarationRejected, _: int) -> None:

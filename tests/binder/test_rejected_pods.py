@@ -1,0 +1,135 @@
+"""What a pod is told that cannot be taken as it is declared: read before it is written, as the log has no fact of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import events as ev
+from services.binder.service.rounds import Rate
+from services.kubernetes.client import UNREADABLE
+from services.kubernetes.errors import Unreachable
+from services.kubernetes.objects import Pod
+from tests.binder.behind import Client, behind, notice
+from tests.world import World
+
+REJECTED = ev.DeclarationRejected(
+    kind="Pod",
+    namespace="default",
+    name="bad",
+    uid="u-bad",
+    resource_version="7",
+    field="metadata.labels[pod-group/min-available]",
+    value="abc",
+    expected="an integer from 1 to 2147483647",
+)
+MESSAGE = "metadata.labels[pod-group/min-available] is 'abc'; expected an integer from 1 to 2147483647"
+
+
+class Reading(Client):
+    """An API server that has this pod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, Any] | Exception | None = {"metadata": {"uid": "u-bad", "resourceVersion": "9"}}
+
+    async def get_pod(self, namespace: str, name: str) -> Any:
+        if isinstance(self.seen, Exception):
+            raise self.seen
+        return None if self.seen is None else msgspec.convert(self.seen, Pod)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.facts(REJECTED)
+    return world
+
+
+async def told(world: World, client: Reading, times: int = 1) -> list[ev.Event]:
+    writer, outcomes = behind(world, client)
+    notice(writer, world)
+    for _ in range(times):
+        await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    return outcomes
+
+
+async def test_it_is_told_once_what_is_wrong(world: World) -> None:
+    client = Reading()
+    assert not await told(world, client, times=2), "the log has the rejection already"
+    said = client.said[0]
+    assert (said["status"], said["reason"], said["message"]) == ("False", "DeclarationRejected", MESSAGE)
+    assert "lastTransitionTime" in said
+    assert len(client.said) == 1
+
+
+async def test_the_time_of_a_condition_that_it_has_already_stays(world: World) -> None:
+    client = Reading()
+    client.seen = {
+        "metadata": {"uid": "u-bad", "resourceVersion": "9"},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+    }
+    await told(world, client)
+    assert "lastTransitionTime" not in client.said[0]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        None,
+        {"metadata": {"uid": "another", "resourceVersion": "9"}},
+        {"metadata": {"uid": "u-bad", "resourceVersion": "9", "deletionTimestamp": "2026-01-02T03:04:05Z"}},
+        {"metadata": {"uid": "u-bad", "resourceVersion": "9"}, "spec": {"nodeName": "n0"}},
+        Unreachable("get pods default/bad", UNREADABLE, "expected an object: …", sent=True),
+    ],
+)
+async def test_one_that_is_gone_or_goes_runs_or_cannot_be_decoded_is_not_told(world: World, seen: Any) -> None:
+    """The last may be another scheduler's."""
+    client = Reading()
+    client.seen = seen
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert not client.said
+    assert not writer.rejected_pods.waiting
+    assert not writer.rounds.failed
+
+
+async def test_what_was_changed_between_reading_and_writing_is_read_again(world: World) -> None:
+    client = Reading()
+    client.elsewhere = "10"
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert not client.said
+    client.seen = {"metadata": {"uid": "u-bad", "resourceVersion": "10"}}
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert [said["message"] for said in client.said] == [MESSAGE]
+
+
+async def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
+    client = Reading()
+    client.seen = Unreachable("get pods default/bad", "ClientConnectorError", "connection refused", sent=False)
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert len(writer.rounds.failed) == 1
+
+
+async def test_after_a_start_whatever_stands_is_said_again(world: World) -> None:
+    client = Reading()
+    writer, _ = behind(world, client)
+    writer.resume()
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert [said["message"] for said in client.said] == [MESSAGE]
+
+
+async def test_one_that_can_be_read_by_now_is_not_told(world: World) -> None:
+    client = Reading()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    world.facts(ev.RejectionEnded(kind="Pod", namespace="default", name="bad", uid="u-bad"))
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert not client.said
