@@ -49,10 +49,11 @@ FACTS = 2_000
 """Facts in one commit."""
 HELPERS = {
     ("", "Namespace"),
+    ("", "LimitRange"),
     ("node.k8s.io", "RuntimeClass"),
     *(("trainer.kubeflow.org", kind) for kind in RUNTIMES),
 }
-"""(API group, kind) of what others name."""
+"""(API group, kind) of what others name, or what says something of others."""
 READ = {(kind.resource.api_version, kind.name.partition(".")[0]): kind for kind in KINDS}
 """(apiVersion, kind) of what ingest reads. Other groups have kinds of these names, too."""
 MAX_TICKS = 200

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.simulator import asks, errors, forms, names, quantities, selectors, values
+from services.simulator import asks, errors, forms, limit_ranges, names, quantities, selectors, values
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
@@ -92,6 +92,8 @@ def prepare(resource: Resource, obj: Object) -> None:
             obj["metadata"]["labels"] = (obj["metadata"].get("labels") or {}) | name_label
             obj["spec"] = {"finalizers": ["kubernetes"]}
             obj["status"] = {"phase": "Active"}
+        case "limitranges":
+            _prepare_limit_range(resource, obj)
         case "priorityclasses":
             _refuse(resource, obj, [*values.of_priority_class(obj, SYSTEM_PRIORITIES)])
             obj["value"] = obj.get("value") or 0
@@ -119,6 +121,12 @@ def check_asks(resource: Resource, obj: Object) -> None:
 def _refuse(resource: Resource, obj: Object, causes: list[values.Cause]) -> None:
     if causes:
         raise errors.invalid(resource, obj["metadata"]["name"], causes)
+
+
+def _prepare_limit_range(resource: Resource, obj: Object) -> None:
+    spec = obj.get("spec") or {}
+    limit_ranges.complete(spec)
+    _refuse(resource, obj, [*limit_ranges.of_limit_range(spec)])
 
 
 def _node_status(status: Object) -> Object:
@@ -203,8 +211,12 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
-    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
-    if spec.get("schedulingGates"):
+
+
+def begin(pod: Object) -> None:
+    """The status of a new pod, in place; its spec says by now all that is added at its creation."""
+    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
         message = "Scheduling is blocked due to non-empty scheduling gates"
         told = {"lastTransitionTime": pod["metadata"]["creationTimestamp"], "lastProbeTime": None, "message": message}
         condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", **told}
@@ -217,11 +229,10 @@ def _default_pod_requests(spec: Object) -> None:
     limits = resources.get("limits")
     if not limits:
         return
-    containers = {part: spec.get(part) for part in ("containers", "initContainers")}
     requests = resources["requests"] = dict(resources.get("requests") or {})
-    for name, amount in quantities.pod_requests(containers).items():
+    for name, amount in quantities.aggregated(spec, "requests").items():
         if name in ("cpu", "memory"):
-            requests.setdefault(name, f"{amount}m" if amount % 1000 else str(amount // 1000))
+            requests.setdefault(name, quantities.told(amount, binary=name == "memory"))
     for name, limit in limits.items():
         if name in ("cpu", "memory") or name.startswith("hugepages-"):
             requests.setdefault(name, limit)
@@ -241,6 +252,8 @@ def check_update(resource: Resource, name: str, old: Object, new: Object) -> Non
     """That an update touches only what it may, and leaves what must be there. Raises ApiError 422."""
     if resource.plural == "pods":
         check_pod_update(resource, name, old["spec"], new.get("spec") or {})
+    elif resource.plural == "limitranges":
+        _prepare_limit_range(resource, new)
     elif resource.plural in WORKLOADS and not resource.custom:
         _template(resource, new)
 

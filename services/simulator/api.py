@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from services.simulator import admission, errors, patches, runtime_classes
+from services.simulator import admission, errors, limit_ranges, patches, runtime_classes
 from services.simulator.resources import BUILT_IN, Resource, from_crd
 from services.simulator.store import Collection, Entry, Store, decode, encode
 
@@ -68,12 +68,15 @@ class Api:
         """By the name of a definition: what it said when it was made."""
         self._classes: tuple[int, dict[str, Object], str] | None = None
         """PriorityClasses as of so many changes of theirs."""
+        self._ranges: tuple[int, dict[str, list[Object]]] | None = None
+        """LimitRanges by namespace, as of so many changes of theirs."""
         for resource in BUILT_IN:
             self._serve(resource)
         self.pods = self.by_path["", "v1", "pods"]
         self.nodes = self.by_path["", "v1", "nodes"]
         self._namespaces = self.by_path["", "v1", "namespaces"]
         self._definitions = self.by_path["apiextensions.k8s.io", "v1", "customresourcedefinitions"]
+        self._limit_ranges = self.by_path["", "v1", "limitranges"]
         self._runtime_classes = self.by_path["node.k8s.io", "v1", "runtimeclasses"]
         self._priorities = self.by_path["scheduling.k8s.io", "v1", "priorityclasses"]
         # Both groups serve the same events; `services.simulator.event_forms` turns one form into the other.
@@ -167,16 +170,33 @@ class Api:
         resource = collection.resource
         try:
             admission.prepare(resource, obj)
+            if collection is self.pods:
+                self._add_to_pod(obj)
             if self.checks_asks:
                 admission.check_asks(resource, obj)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
             raise errors.bad_request(message) from error
         if collection is self.pods:
-            known = self._runtime_classes.entries.get(("", obj["spec"].get("runtimeClassName") or ""))
-            if known is not None:
-                runtime_classes.add(resource, obj, known.object)
-            admission.set_priority(resource, obj, *self._priority_classes())
+            limit_ranges.check(resource, obj, self._ranges_of(obj))
+
+    def _add_to_pod(self, pod: Object) -> None:
+        """What other objects of the cluster say of it."""
+        limit_ranges.add(pod["spec"], self._ranges_of(pod))
+        admission.set_priority(self.pods.resource, pod, *self._priority_classes())
+        known = self._runtime_classes.entries.get(("", pod["spec"].get("runtimeClassName") or ""))
+        if known is not None:
+            runtime_classes.add(self.pods.resource, pod, known.object)
+        admission.begin(pod)
+
+    def _ranges_of(self, pod: Object) -> list[Object]:
+        """The LimitRanges of its namespace, by name; gone through anew only when one changed."""
+        if self._ranges is None or self._ranges[0] != self._limit_ranges.end:
+            by_namespace: dict[str, list[Object]] = {}
+            for entry in self._limit_ranges.in_order(""):
+                by_namespace.setdefault(entry.key[0], []).append(entry.object)
+            self._ranges = self._limit_ranges.end, by_namespace
+        return self._ranges[1].get(pod["metadata"]["namespace"], [])
 
     def _priority_classes(self) -> tuple[dict[str, Object], str]:
         """By name, and the name of the global default; gone through anew only when one changed."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from services.simulator import names
-from services.simulator.quantities import milli, pod_requests
+from services.simulator.quantities import aggregated, milli, readable
 from services.simulator.values import Cause, invalid, spelt
 
 Object = dict[str, Any]
@@ -40,7 +40,7 @@ def of_pod(spec: Object, field: str) -> Iterator[Cause]:
                 why = "a pod as a whole may ask for cpu, memory and huge pages"
                 yield invalid(f"{field}.resources.{part}[{name}]", name, why)
     yield from _compared(own, f"{field}.resources")
-    together = pod_requests({part: spec.get(part) for part in ("initContainers", "containers")})
+    together = aggregated(spec, "requests")
     for name, amount in _read(own.get("requests")).items():
         if amount < together.get(name, 0):
             why = f"must be greater than or equal to what its containers request together, {together[name]} thousandths"
@@ -53,14 +53,14 @@ def without_limit(spec: Object, field: str) -> Iterator[str]:
         for index, container in enumerate(spec.get(part) or ()):
             resources = container.get("resources") or {}
             for name in resources.get("requests") or {}:
-                if not _may_differ(name) and name not in (resources.get("limits") or {}):
+                if not may_differ(name) and name not in (resources.get("limits") or {}):
                     yield f"{field}.{part}[{index}].resources.requests[{name}]"
 
 
 def _container(resources: Object, field: str) -> Iterator[Cause]:
     for part in ("limits", "requests"):
         for name, amount in _read(resources.get(part)).items():
-            yield from spelt(_name, name, f"{field}.{part}[{name}]")
+            yield from spelt(resource_name, name, f"{field}.{part}[{name}]")
             if _is_extended(name) and amount % 1000:
                 yield invalid(f"{field}.{part}[{name}]", str(resources[part][name]), "must be an integer")
     yield from _compared(resources, field)
@@ -70,25 +70,19 @@ def _compared(resources: Object, field: str) -> Iterator[Cause]:
     limits, requests = _read(resources.get("limits")), _read(resources.get("requests"))
     for name in (name for name in requests if name in limits):  # a set would be told in another order each time
         told = str(resources["requests"][name])
-        if _may_differ(name) and requests[name] > limits[name]:
+        if may_differ(name) and requests[name] > limits[name]:
             why = f"must be less than or equal to {name} limit of {resources['limits'][name]}"
             yield invalid(f"{field}.requests", told, why)
-        elif not _may_differ(name) and requests[name] != limits[name]:
+        elif not may_differ(name) and requests[name] != limits[name]:
             yield invalid(f"{field}.requests", told, f"must be equal to {name} limit of {resources['limits'][name]}")
 
 
 def _read(quantities: Object | None) -> dict[str, int]:
     """Thousandths of those that can be read."""
-    found = {}
-    for name, quantity in (quantities or {}).items():
-        try:
-            found[name] = milli(quantity)
-        except ValueError:
-            continue
-    return found
+    return {name: milli(quantity) for name, quantity in readable(quantities).items()}
 
 
-def _name(name: str) -> str:
+def resource_name(name: str) -> str:
     """A rule as those of `names`: of what a container asks for."""
     if name in DIVISIBLE:
         return ""
@@ -101,6 +95,6 @@ def _is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name
 
 
-def _may_differ(name: str) -> bool:
+def may_differ(name: str) -> bool:
     """Whether less may be requested than the limit says."""
     return not _is_extended(name) and not name.startswith("hugepages-")

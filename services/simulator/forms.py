@@ -219,6 +219,24 @@ class PriorityClass(_Form):
     preemption_policy: str | None = None
 
 
+class Limits(_Form):
+    type: str
+    max: Quantities | None = None
+    min: Quantities | None = None
+    default: Quantities | None = None
+    default_request: Quantities | None = None
+    max_limit_request_ratio: Quantities | None = None
+
+
+class LimitRangeSpec(_Form):
+    limits: list[Limits] | None = None
+
+
+class LimitRange(_Form):
+    metadata: Metadata | None = None
+    spec: LimitRangeSpec | None = None
+
+
 class Overhead(_Form):
     pod_fixed: Quantities | None = None
 
@@ -309,6 +327,7 @@ class Other(_Form):
 FORMS: dict[tuple[str, str], type[_Form]] = {
     ("v1", "Pod"): Pod,
     ("v1", "Node"): Node,
+    ("v1", "LimitRange"): LimitRange,
     ("scheduling.k8s.io/v1", "PriorityClass"): PriorityClass,
     ("node.k8s.io/v1", "RuntimeClass"): RuntimeClass,
     ("apps/v1", "Deployment"): Workload,

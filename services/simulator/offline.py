@@ -24,9 +24,14 @@ EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 """When everything was created."""
 
 
-def named_first(obj: Object) -> bool:
-    """Sorts what others name before them."""
-    return obj.get("kind") not in ("PriorityClass", "RuntimeClass", "Namespace", "CustomResourceDefinition")
+NAMED = ("Namespace", "CustomResourceDefinition", "PriorityClass", "RuntimeClass", "LimitRange")
+"""Kinds that others name, or that say something of others; a LimitRange is in a namespace."""
+
+
+def named_first(obj: Object) -> int:
+    """Sorts what others depend on before them."""
+    kind = obj.get("kind")
+    return NAMED.index(kind) if kind in NAMED else len(NAMED)
 
 
 def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]:
@@ -43,8 +48,8 @@ def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]
 def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[Object], list[ApiError]]:
     """The objects that the API server takes, and what it says of the others.
 
-    Namespaces and unknown kinds that they name are defined on the way; PriorityClasses and RuntimeClasses are taken
-    first, so that pods may stand before them.
+    Namespaces and unknown kinds that they name are defined on the way; what pods depend on (`NAMED`) is taken first, so
+    that they may stand before it.
     """
     api = Api(Store(history=0), seed=0, clock=lambda: created, checks_asks=True)
     given, refused = _workloads_admitted(objects, created)

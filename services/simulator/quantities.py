@@ -47,6 +47,30 @@ def amounts(quantities: dict[str, Any] | None) -> dict[str, int]:
     return counted
 
 
+def readable(quantities: dict[str, Any] | None) -> dict[str, str]:
+    """Those that can be read, as they stand there."""
+    found = {}
+    for name, quantity in (quantities or {}).items():
+        try:
+            milli(quantity)
+        except ValueError:
+            continue
+        found[name] = str(quantity)
+    return found
+
+
+def told(amount: int, *, binary: bool) -> str:
+    """Thousandths as a quantity: ``1500m``, ``2``; `binary`: ``2Gi`` where it comes out even."""
+    whole, thousandths = divmod(amount, 1000)
+    if thousandths:
+        return f"{amount}m"
+    suffixes = iter(("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
+    suffix = next(suffixes)
+    while binary and whole and whole % 1024 == 0:
+        whole, suffix = whole // 1024, next(suffixes)
+    return f"{whole}{suffix}"
+
+
 def add(total: dict[str, int], more: dict[str, int], sign: int = 1) -> None:
     """Add to `total` in place."""
     for name, amount in more.items():
@@ -59,13 +83,21 @@ def pod_requests(spec: dict[str, Any]) -> dict[str, int]:
     The larger of its containers together and each init container on top of the sidecars before it, plus overhead; what
     the pod level names replaces that.
     """
+    total = aggregated(spec, "requests") | amounts((spec.get("resources") or {}).get("requests"))
+    add(total, amounts(spec.get("overhead")))
+    return total | {"pods": 1000}
+
+
+def aggregated(spec: dict[str, Any], part: str) -> dict[str, int]:
+    """The requests or limits (`part`) of a pod's containers together, in thousandths: the larger of all that run at the
+    same time and each init container on top of the sidecars before it."""
     total: dict[str, int] = {}
     for container in spec.get("containers") or ():
-        add(total, _requests(container))
+        add(total, _named(container, part))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        own = _requests(container)
+        own = _named(container, part)
         if container.get("restartPolicy") == "Always":
             add(sidecars, own)
             own = {}
@@ -73,11 +105,8 @@ def pod_requests(spec: dict[str, Any]) -> dict[str, int]:
         add(together, own)
         peak = {name: max(peak.get(name, 0), together.get(name, 0)) for name in (*peak, *together)}
     add(total, sidecars)
-    total = {name: max(total.get(name, 0), peak.get(name, 0)) for name in (*total, *peak)}
-    total |= _requests(spec)
-    add(total, amounts(spec.get("overhead")))
-    return total | {"pods": 1000}
+    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in (*total, *peak)}
 
 
-def _requests(part: dict[str, Any]) -> dict[str, int]:
-    return amounts((part.get("resources") or {}).get("requests"))
+def _named(container: dict[str, Any], part: str) -> dict[str, int]:
+    return amounts((container.get("resources") or {}).get(part))

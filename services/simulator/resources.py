@@ -42,6 +42,7 @@ BUILT_IN = (
     Resource("", "v1", "namespaces", "Namespace", namespaced=False, status=True, generation=False),
     Resource("", "v1", "nodes", "Node", namespaced=False, status=True, generation=False),
     Resource("", "v1", "pods", "Pod", status=True, subresources=("binding", "eviction", "resize")),
+    Resource("", "v1", "limitranges", "LimitRange", generation=False),
     Resource("", "v1", "events", "Event", generation=False),
     Resource("events.k8s.io", "v1", "events", "Event", generation=False),
     Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),

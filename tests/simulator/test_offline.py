@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from services.console.simulate import simulate
 from services.simulator import admission
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
@@ -112,3 +113,31 @@ def test_a_runtime_class_adds_what_the_api_server_adds() -> None:
     _, refused = offered([KATA | {"scheduling": 5}, pod("a", runtimeClassName="kata")])
     assert [error.code for error in refused] == [400]
     assert "overhead" not in served([pod("a", runtimeClassName="elsewhere")])[-1]["spec"]
+
+
+def test_a_limit_range_says_what_pods_of_its_namespace_ask_for_wherever_it_stands() -> None:
+    """As it was: it was told as unread, and such pods were placed as if they asked for nothing."""
+    bounds = {"type": "Container", "defaultRequest": {"cpu": "1500m"}, "max": {"cpu": "2"}}
+    about = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "x"}}
+    limit_range = {**about, "spec": {"limits": [bounds]}}
+    small = pod("small", cpu="3")
+    small["metadata"]["namespace"] = "x"
+    del small["spec"]["containers"][0]["resources"]
+    large = pod("large")
+    large["metadata"]["namespace"] = "x"
+    large["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "3"}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
+    found, refused = offered([small, large, pod("elsewhere", cpu="3"), limit_range, namespace])
+    asked = {
+        obj["metadata"]["name"]: obj["spec"]["containers"][0]["resources"] for obj in found if obj["kind"] == "Pod"
+    }
+    assert asked == {
+        "small": {"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}},
+        "elsewhere": {"requests": {"cpu": "3"}},
+    }
+    assert [error.told for error in refused] == [
+        'pods "large" is forbidden: maximum cpu usage per Container is 2, but limit is 3 (namespace x)'
+    ]
+    (without,) = served([about])
+    assert "spec" not in without
+    assert simulate([limit_range, small]).unread == {}

@@ -28,6 +28,7 @@ from tests.contract.suite.create import *
 from tests.contract.suite.deletion import *
 from tests.contract.suite.discovery import *
 from tests.contract.suite.kinds import *
+from tests.contract.suite.limit_ranges import *
 from tests.contract.suite.lists import *
 from tests.contract.suite.podgroups import *
 from tests.contract.suite.updates import *
