@@ -94,6 +94,8 @@ def prepare(resource: Resource, obj: Object) -> None:
             obj["status"] = {"phase": "Active"}
         case "limitranges":
             _prepare_limit_range(resource, obj)
+        case "runtimeclasses":
+            _refuse(resource, obj, [*values.of_runtime_class(obj)])
         case "priorityclasses":
             _refuse(resource, obj, [*values.of_priority_class(obj, SYSTEM_PRIORITIES)])
             obj["value"] = obj.get("value") or 0
@@ -116,6 +118,9 @@ def check_asks(resource: Resource, obj: Object) -> None:
         _refuse(resource, obj, [*asks.of_pod(obj["spec"]["template"]["spec"], "spec.template.spec")])
     elif resource.plural == "nodes":
         _refuse(resource, obj, [*asks.of_node(obj["status"])])
+    elif resource.plural == "runtimeclasses":
+        overhead = (obj.get("overhead") or {}).get("podFixed") or {}
+        _refuse(resource, obj, [*asks.of_container({"limits": overhead}, "overhead")])
 
 
 def _refuse(resource: Resource, obj: Object, causes: list[values.Cause]) -> None:

@@ -185,8 +185,7 @@ class Api:
         limit_ranges.add(pod["spec"], self._ranges_of(pod))
         admission.set_priority(self.pods.resource, pod, *self._priority_classes())
         known = self._runtime_classes.entries.get(("", pod["spec"].get("runtimeClassName") or ""))
-        if known is not None:
-            runtime_classes.add(self.pods.resource, pod, known.object)
+        runtime_classes.add(self.pods.resource, pod, known.object if known is not None else None)
         admission.begin(pod)
 
     def _ranges_of(self, pod: Object) -> list[Object]:

@@ -32,7 +32,7 @@ def of_pod(spec: Object, field: str) -> Iterator[Cause]:
     """`field`: where the spec stands. Requests that follow from limits are there already."""
     for part in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(part) or ()):
-            yield from _container(container.get("resources") or {}, f"{field}.{part}[{index}].resources")
+            yield from of_container(container.get("resources") or {}, f"{field}.{part}[{index}].resources")
     own = spec.get("resources") or {}
     for part in ("limits", "requests"):
         for name in own.get(part) or {}:
@@ -57,7 +57,7 @@ def without_limit(spec: Object, field: str) -> Iterator[str]:
                     yield f"{field}.{part}[{index}].resources.requests[{name}]"
 
 
-def _container(resources: Object, field: str) -> Iterator[Cause]:
+def of_container(resources: Object, field: str) -> Iterator[Cause]:
     for part in ("limits", "requests"):
         for name, amount in _read(resources.get(part)).items():
             yield from spelt(resource_name, name, f"{field}.{part}[{name}]")

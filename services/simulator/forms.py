@@ -248,6 +248,7 @@ class Scheduling(_Form):
 
 class RuntimeClass(_Form):
     metadata: Metadata | None = None
+    handler: str | None = None
     overhead: Overhead | None = None
     scheduling: Scheduling | None = None
 

@@ -51,6 +51,24 @@ def of_priority_class(obj: Object, systems: Iterable[str]) -> Iterator[Cause]:
     yield from one_of(PREEMPTING, obj.get("preemptionPolicy") or PREEMPTING[0], "preemptionPolicy")
 
 
+def of_runtime_class(obj: Object) -> Iterator[Cause]:
+    if not obj.get("handler"):
+        yield "handler", "FieldValueRequired", "Required value"
+    else:
+        yield from spelt(names.label, obj["handler"], "handler")
+    scheduling = obj.get("scheduling") or {}
+    yield from _labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
+    tolerations = scheduling.get("tolerations") or ()
+    for index, toleration in enumerate(tolerations):
+        yield from _toleration(toleration, f"scheduling.tolerations[{index}]")
+    yield from _once((f"scheduling.tolerations[{index}]", _key(one)) for index, one in enumerate(tolerations))
+
+
+def _key(toleration: Object) -> str:
+    """By which a list of tolerations is one of different ones."""
+    return "/".join(toleration.get(part) or "" for part in ("key", "operator", "value", "effect"))
+
+
 def of_metadata(metadata: Object, field: str) -> Iterator[Cause]:
     """Labels and annotations; `field`: where they stand."""
     yield from _labels(metadata.get("labels") or {}, f"{field}.labels")

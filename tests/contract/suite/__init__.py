@@ -31,6 +31,7 @@ from tests.contract.suite.kinds import *
 from tests.contract.suite.limit_ranges import *
 from tests.contract.suite.lists import *
 from tests.contract.suite.podgroups import *
+from tests.contract.suite.runtime_classes import *
 from tests.contract.suite.updates import *
 from tests.contract.suite.watches import *
 
