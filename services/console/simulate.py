@@ -11,7 +11,7 @@ Pods of every schedulerName are candidates, so that manifests written for anothe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,15 +25,14 @@ from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.console.misspelt import misspelt, named
 from services.console.settled import waits_for_time
-from services.console.summary import bound_pods, gangs, rejections, waiting_pods, why_waiting
+from services.console.summary import bound_pods, gangs, rejections_of, waiting_pods, why_waiting
 from services.ingest.decoding import KINDS, POD, Kind
 from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
 from services.planner import core as planner
 from services.simulator.asks import without_limit
-from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, is_configuration
-from services.simulator.offline import EPOCH, offered
+from services.simulator.offline import EPOCH, Offered, offered
 from services.simulator.operators import MAKES
 from services.simulator.operators.jobset import RUNTIMES
 from services.simulator.workloads import flatten, is_workload
@@ -78,8 +77,9 @@ def simulate(
     simulation.begin(policy)
     simulation.unread = unread(objects)
     simulation.warnings = misspelt(flatten(objects)) + suspended(flatten(objects)) + unlimited(flatten(objects))
-    accepted, refused = listed(objects)
-    simulation.refused += [*map(str, misfits), *(error.told for error in refused)]
+    accepted, refused, simulation.makers = listed(objects)
+    simulation.refused += [("", str(misfit)) for misfit in misfits]
+    simulation.refused += [(error.about, error.told) for error in refused]
     simulation.observe(accepted)
     simulation.settle()
     return simulation
@@ -126,15 +126,15 @@ def _is_read(obj: dict[str, Any]) -> bool:
     return _has_pods(obj) or helps or _kind_of(obj) is not None
 
 
-def listed(objects: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[ApiError]]:
+def listed(objects: Iterable[dict[str, Any]]) -> Offered:
     """As the API server lists them, with the nodes by name: what is decided doesn't depend on their order. And refusals.
 
     Each object is created a microsecond after the one before it, which is the order in which groups are tried.
     """
-    found, refused = offered(sorted((obj for obj in objects if not is_configuration(obj)), key=_nodes_by_name))
-    for place, obj in enumerate(found):
+    answer = offered(sorted((obj for obj in objects if not is_configuration(obj)), key=_nodes_by_name))
+    for place, obj in enumerate(answer.found):
         obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=place)).isoformat()
-    return found, refused
+    return answer
 
 
 def _kind_of(obj: dict[str, Any]) -> Kind[Any] | None:
@@ -153,8 +153,10 @@ class Simulation:
         self.log = MemoryLog("simulated")
         self.state = State()
         self.evicted: list[str] = []
-        self.refused: list[str] = []
-        """What the API server says of the objects that it does not take."""
+        self.refused: list[tuple[str, str]] = []
+        """What the API server says of the objects that it does not take, with each of them, as ``Pod default/a``."""
+        self.makers: dict[str, str] = {}
+        """By such an object: the workload that made it."""
         self.unread: dict[str, int] = {}
         """Kinds that are not read, and how many of each."""
         self.warnings: list[str] = []
@@ -291,11 +293,28 @@ class Simulation:
             "waiting": dict(sorted(waiting.items())),
             "evicted": sorted(self.evicted),
             "gangs": gangs(state),
-            "rejected": [*self.refused, *rejections(state)],
+            "rejected": told_once([*self.refused, *rejections_of(state)], self.makers),
             "unread": self.unread,
             "warnings": self.warnings,
             "digest": snapshot.digest(state),
         }
+
+
+def told_once(said: Iterable[tuple[str, str]], makers: Mapping[str, str]) -> list[str]:
+    """What is `said` of each object; one line for all that the same workload made and of which the same is said.
+
+    Names are the only difference between pods of one template, so they are left out in the comparison.
+    """
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for number, (about, line) in enumerate(said):
+        kind, _, name = about.partition(" ")
+        maker = makers.get(about, "")
+        alike = line.replace(name.rpartition("/")[2], "") if maker else str(number)
+        lines.setdefault((maker, kind.lower(), alike), []).append(line)
+    return [
+        f"{maker}, {len(same)} {kind}{'s' * (len(same) != 1)}: {same[0]}" if maker else same[0]
+        for (maker, kind, _), same in lines.items()
+    ]
 
 
 def _name(fact: ev.PodObserved) -> str:

@@ -59,7 +59,13 @@ def refusals(state: State) -> dict[str, int]:
 
 def rejections(state: State) -> list[str]:
     """Objects that could not be taken as they are, each with its field and what was expected."""
-    return [f"{event.kind} {_named(event)}: {rejected(event)}" for event in state.rejections.values()]
+    return [line for _, line in rejections_of(state)]
+
+
+def rejections_of(state: State) -> list[tuple[str, str]]:
+    """The same, each behind its object, as ``Pod default/a``."""
+    named = [(f"{event.kind} {_named(event)}", rejected(event)) for event in state.rejections.values()]
+    return [(about, f"{about}: {why}") for about, why in named]
 
 
 def _named(event: ev.DeclarationRejected) -> str:

@@ -39,6 +39,8 @@ class ApiError(Exception):
         }
         self.namespace = ""
         """Of the object, for who reads this without the request (`of`)."""
+        self.about = ""
+        """The object, as ``Pod default/a``."""
         if details is not None or retry_after_s:
             self.status["details"] = dict(details or {})
         if retry_after_s:
@@ -47,6 +49,7 @@ class ApiError(Exception):
     def of(self, obj: Object) -> ApiError:
         """This, about that object."""
         self.namespace = str((obj.get("metadata") or {}).get("namespace") or "")
+        self.about = about(obj)
         return self
 
     @property
@@ -57,6 +60,17 @@ class ApiError(Exception):
     @property
     def body(self) -> bytes:
         return msgspec.json.encode(self.status)
+
+
+def about(obj: Object) -> str:
+    """``Pod default/a``: how an object is known to who reads what is wrong with it."""
+    metadata = obj.get("metadata") or {}
+    name = str(metadata.get("name") or "")
+    return (
+        f"{obj.get('kind')} {metadata['namespace']}/{name}"
+        if metadata.get("namespace")
+        else f"{obj.get('kind')} {name}"
+    )
 
 
 def success(resource: Resource, name: str, uid: str) -> Object:

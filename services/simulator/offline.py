@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from services.simulator.api import Api
-from services.simulator.errors import ApiError
+from services.simulator.errors import ApiError, about
 from services.simulator.operators import admitted
 from services.simulator.store import Store
 from services.simulator.workloads import expand, flatten, is_workload
@@ -34,18 +34,29 @@ def named_first(obj: Object) -> int:
     return NAMED.index(kind) if kind in NAMED else len(NAMED)
 
 
+class Offered(NamedTuple):
+    """What becomes of objects that are offered to an API server."""
+
+    found: list[Object]
+    """Those that it takes."""
+    refused: list[ApiError]
+    """What it says of the others."""
+    makers: dict[str, str]
+    """What made an object, taken or not: by ``Pod default/a-x7kqb``, say, ``Deployment default/a``."""
+
+
 def served(objects: Iterable[Object], created: datetime = EPOCH) -> list[Object]:
     """The objects as a client would read them, in the order given: defaults, priority, UID and resourceVersion set.
 
     Raises ApiError for the first object that the API server would refuse.
     """
-    found, refused = offered(objects, created)
+    found, refused, _ = offered(objects, created)
     if refused:
         raise refused[0]
     return found
 
 
-def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[Object], list[ApiError]]:
+def offered(objects: Iterable[Object], created: datetime = EPOCH) -> Offered:
     """The objects that the API server takes, and what it says of the others.
 
     Namespaces and unknown kinds that they name are defined on the way; what pods depend on (`NAMED`) is taken first, so
@@ -56,7 +67,14 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
     operated, denied = admitted(given)
     made, unfit = _workloads_admitted(operated, created)
     refused += denied + unfit
-    expanded = list(expand(made))
+    makers = {about(obj): owner for obj in operated if (owner := _controller(obj))}
+    expanded = []
+    for obj in made:
+        maker = makers.get(about(obj)) or (about(obj) if is_workload(obj) else "")
+        for one in expand([obj]):
+            expanded.append(one)
+            if maker:
+                makers[about(one)] = maker
     expanded.sort(key=named_first)
     found = []
     for obj in expanded:
@@ -64,7 +82,18 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> tuple[list[
             found.append(_kept(api, obj) if _given_out(obj) else api.apply_new(obj))
         except ApiError as error:
             refused.append(error.of(obj))
-    return found, refused
+    return Offered(found, refused, makers)
+
+
+def _controller(obj: Object) -> str:
+    """What made it, as it says itself; empty: nothing did. It may be an object that no server has checked."""
+    metadata = obj.get("metadata") or {}
+    references = metadata.get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict) and reference.get("controller"):
+            owner = {"name": reference.get("name"), "namespace": metadata.get("namespace")}
+            return about({"kind": reference.get("kind"), "metadata": owner})
+    return ""
 
 
 def _given_out(obj: Object) -> bool:

@@ -296,6 +296,32 @@ def test_a_workload_that_a_server_would_refuse_is_refused_once_and_makes_no_pods
     ]
 
 
+def test_a_template_that_makes_bad_pods_is_told_once_with_what_it_costs() -> None:
+    """As it was: a line for each pod, so that one mistake of a large Job hid all others."""
+    nameless = workload("Deployment", "d", 3)
+    nameless["spec"]["template"]["spec"]["priorityClassName"] = "nobody"
+    unreadable = workload("Job", "j", 2, cpu="abc")
+    template = {"template": {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": pod_spec(cpu="abc")}}}}
+    job_set = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, **template}]},
+    }
+    alone = pod("alone", runtimeClassName="nowhere")
+    found = simulate([node("n"), nameless, unreadable, job_set, alone, pod("good")]).answer()
+    assert [re.sub(r"-[a-z0-9]{5}\b", "-*", line) for line in found["rejected"]] == [
+        'Deployment default/d, 3 pods: pods "d-7bf7dfddd4-*" is forbidden: no PriorityClass with name nobody was found '
+        "(namespace default)",
+        'pods "alone" is forbidden: pod rejected: RuntimeClass "nowhere" not found (namespace default)',
+        "Job default/j, 2 pods: Pod default/j-*: spec.containers[0].resources.requests.cpu is 'abc'; expected a "
+        "quantity such as 500m, 1.5, 2Gi or 1e3",
+        "JobSet default/s, 4 pods: Pod default/s-w-0-0-*: spec.containers[0].resources.requests.cpu is 'abc'; expected "
+        "a quantity such as 500m, 1.5, 2Gi or 1e3",
+    ]
+    assert found["bound"] == {"default/good": "n"}
+
+
 def test_the_claims_of_a_stateful_set_are_not_overlooked() -> None:
     """Its pods were placed as if they had no volumes: the controller adds them."""
     database = workload("StatefulSet", "db", 1)

@@ -79,7 +79,7 @@ def test_roles_and_some_others_may_be_called_what_fits_into_a_path() -> None:
         *(("policy/v1", "PodDisruptionBudget", "A_b"), (rbac, "Role", "a/b"), (rbac, "Role", "..")),
         ("v1", "ConfigMap", "a:b"),
     ]
-    found, refused = offered({"apiVersion": v, "kind": kind, "metadata": {"name": name}} for v, kind, name in named)
+    found, refused, _ = offered({"apiVersion": v, "kind": kind, "metadata": {"name": name}} for v, kind, name in named)
     assert [obj["metadata"]["name"] for obj in found] == [name for _, _, name in named[:6]]
     assert [str(error).partition("metadata.name: ")[2][:44] for error in refused] == [
         "Invalid value: \"a/b\": may not contain '/'",
@@ -110,7 +110,7 @@ def test_a_runtime_class_adds_what_the_api_server_adds() -> None:
     for own in ({"overhead": {"cpu": "1"}}, {"nodeSelector": {"kata": "no"}}):
         with pytest.raises(ApiError, match='pods "a" is forbidden'):
             served([KATA, pod("a", runtimeClassName="kata", **own)])
-    _, refused = offered([KATA | {"scheduling": 5}, pod("a", runtimeClassName="kata")])
+    _, refused, _ = offered([KATA | {"scheduling": 5}, pod("a", runtimeClassName="kata")])
     assert [error.code for error in refused] == [400, 403]
 
 
@@ -126,7 +126,7 @@ def test_a_limit_range_says_what_pods_of_its_namespace_ask_for_wherever_it_stand
     large["metadata"]["namespace"] = "x"
     large["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "3"}}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
-    found, refused = offered([small, large, pod("elsewhere", cpu="3"), limit_range, namespace])
+    found, refused, _ = offered([small, large, pod("elsewhere", cpu="3"), limit_range, namespace])
     asked = {
         obj["metadata"]["name"]: obj["spec"]["containers"][0]["resources"] for obj in found if obj["kind"] == "Pod"
     }
