@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.simulator import asks, errors, forms, limit_ranges, names, quantities, selectors, values
+from services.simulator import affinity, asks, causes, errors, forms, limit_ranges, names, quantities, selectors, values
 from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
@@ -52,7 +52,7 @@ def check_metadata(resource: Resource, obj: Object) -> None:
         raise errors.invalid(resource, "", [("metadata.name", "FieldValueRequired", message)])
     other = names.path_segment if resource.kind in PATH_SEGMENTS else names.subdomain
     rule = NAMED.get((resource.group, resource.plural), other)
-    _refuse(resource, obj, [*values.spelt(rule, name, "metadata.name"), *values.of_metadata(metadata, "metadata")])
+    _refuse(resource, obj, [*causes.spelt(rule, name, "metadata.name"), *values.of_metadata(metadata, "metadata")])
 
 
 def check_types(resource: Resource, obj: Object) -> None:
@@ -123,9 +123,9 @@ def check_asks(resource: Resource, obj: Object) -> None:
         _refuse(resource, obj, [*asks.of_container({"limits": overhead}, "overhead")])
 
 
-def _refuse(resource: Resource, obj: Object, causes: list[values.Cause]) -> None:
-    if causes:
-        raise errors.invalid(resource, obj["metadata"]["name"], causes)
+def _refuse(resource: Resource, obj: Object, found: list[causes.Cause]) -> None:
+    if found:
+        raise errors.invalid(resource, obj["metadata"]["name"], found)
 
 
 def _prepare_limit_range(resource: Resource, obj: Object) -> None:
@@ -172,11 +172,11 @@ def _check_policy(resource: Resource, obj: Object) -> None:
 
 def default_pod_spec(spec: Object) -> None:
     """The defaults of a pod's spec that a scheduler sees, in place; also of the pods of a template."""
-    spec.setdefault("restartPolicy", "Always")
+    spec["restartPolicy"] = spec.get("restartPolicy") or "Always"
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
+    spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
         resources = container.setdefault("resources", {})
         container.setdefault("terminationMessagePath", "/dev/termination-log")
@@ -211,7 +211,6 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
     _default_pod_requests(spec)
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("enableServiceLinks", True)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     tolerations = spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
@@ -259,6 +258,8 @@ def check_update(resource: Resource, name: str, old: Object, new: Object) -> Non
         check_pod_update(resource, name, old["spec"], new.get("spec") or {})
     elif resource.plural == "limitranges":
         _prepare_limit_range(resource, new)
+    elif resource.plural == "nodes":
+        _refuse(resource, new, [*values.of_node(new.get("spec") or {})])
     elif resource.plural in WORKLOADS and not resource.custom:
         _template(resource, new)
 
@@ -303,10 +304,16 @@ def set_priority(resource: Resource, pod: Object, classes: dict[str, Object], de
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
         raise errors.forbidden(resource, name, why)
-    spec["priority"] = value
+    policy = (classes[chosen].get("preemptionPolicy") if chosen else None) or "PreemptLowerPriority"
+    if (asked := spec.get("preemptionPolicy")) is not None and asked != policy:
+        why = (
+            f"the string value of PreemptionPolicy ({asked}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        raise errors.forbidden(resource, name, why)
+    spec["priority"], spec["preemptionPolicy"] = value, policy
     if chosen:
         spec["priorityClassName"] = chosen
-        spec["preemptionPolicy"] = classes[chosen].get("preemptionPolicy") or "PreemptLowerPriority"
 
 
 def _template(resource: Resource, obj: Object) -> Object:
@@ -317,8 +324,8 @@ def _template(resource: Resource, obj: Object) -> Object:
     if not isinstance(template, dict) or not (template.get("spec") or {}).get("containers"):
         field = "spec.template.spec.containers"
         raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
-    causes = [*values.of_metadata(template.get("metadata") or {}, "spec.template.metadata")]
-    _refuse(resource, obj, [*causes, *values.of_pod(template["spec"], "spec.template.spec")])
+    metadata = [*values.of_metadata(template.get("metadata") or {}, "spec.template.metadata")]
+    _refuse(resource, obj, [*metadata, *values.of_pod(template["spec"], "spec.template.spec")])
     default_pod_spec(template["spec"])
     return spec
 
@@ -327,11 +334,15 @@ def _prepare_replicated(resource: Resource, obj: Object) -> None:
     spec = _template(resource, obj)
     spec.setdefault("replicas", 1)
     always, policy = "spec.template.spec.restartPolicy", spec["template"]["spec"]["restartPolicy"]
-    _refuse(resource, obj, [*values.one_of(("Always",), policy, always)])
+    _refuse(resource, obj, [*causes.one_of(("Always",), policy, always)])
     if not spec.get("selector"):
-        _refuse(resource, obj, [("spec.selector", "FieldValueRequired", "Required value")])
+        _refuse(resource, obj, [causes.required("spec.selector")])
+    if not any(spec["selector"].get(part) for part in ("matchLabels", "matchExpressions")):
+        _refuse(
+            resource, obj, [causes.invalid("spec.selector", "{}", f"empty selector is invalid for {resource.kind}")]
+        )
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    _refuse(resource, obj, [*values.of_selector(spec["selector"], "spec.selector")])
+    _refuse(resource, obj, [*affinity.of_selector(spec["selector"], "spec.selector")])
     if not selectors.selects(spec["selector"], labels):
         message = f"Invalid value: {labels}: `selector` does not match template `labels`"
         raise _invalid_labels(resource, obj, message)
@@ -350,7 +361,7 @@ def _prepare_job(resource: Resource, job: Object) -> None:
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
-    _refuse(resource, job, [*values.one_of(values.COMPLETING, spec["completionMode"], "spec.completionMode")])
+    _refuse(resource, job, [*causes.one_of(values.COMPLETING, spec["completionMode"], "spec.completionMode")])
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         message = "Required value: when completion mode is Indexed"
         _refuse(resource, job, [("spec.completions", "FieldValueRequired", message)])

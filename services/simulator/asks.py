@@ -6,12 +6,12 @@ wrong. What is no quantity, or no one's, ingest rejects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from services.simulator import names
-from services.simulator.quantities import aggregated, milli, readable
-from services.simulator.values import Cause, invalid, spelt
+from services.simulator.causes import Cause, forbidden, invalid, spelt
+from services.simulator.quantities import aggregated, milli, readable, told
 
 Object = dict[str, Any]
 
@@ -19,6 +19,8 @@ DIVISIBLE = ("cpu", "memory", "ephemeral-storage")
 """Of which a fraction may be asked for, and less than the limit."""
 OF_A_POD = ("cpu", "memory")
 """What the pod level may name, beside huge pages."""
+PAGES = "hugepages-"
+"""Behind it stands their size."""
 
 
 def of_node(status: Object) -> Iterator[Cause]:
@@ -34,17 +36,27 @@ def of_pod(spec: Object, field: str) -> Iterator[Cause]:
         for index, container in enumerate(spec.get(part) or ()):
             yield from of_container(container.get("resources") or {}, f"{field}.{part}[{index}].resources")
     own = spec.get("resources") or {}
-    for part in ("limits", "requests"):
-        for name in own.get(part) or {}:
-            if name not in OF_A_POD and not name.startswith("hugepages-"):
-                why = "a pod as a whole may ask for cpu, memory and huge pages"
-                yield invalid(f"{field}.resources.{part}[{name}]", name, why)
-    yield from _compared(own, f"{field}.resources")
+    yield from _asked(own, f"{field}.resources", _of_a_pod)
+    yield from _within(spec, own, f"{field}.resources")
+
+
+def _within(spec: Object, own: Object, field: str) -> Iterator[Cause]:
+    """That what a pod says of itself has room for its containers. `own`: its resources."""
     together = aggregated(spec, "requests")
     for name, amount in _read(own.get("requests")).items():
         if amount < together.get(name, 0):
             why = f"must be greater than or equal to what its containers request together, {together[name]} thousandths"
-            yield invalid(f"{field}.resources.requests[{name}]", str(own["requests"][name]), why)
+            yield invalid(f"{field}.requests[{name}]", str(own["requests"][name]), why)
+    limits, pages = _read(own.get("limits")), aggregated(spec, "limits")
+    for name, amount in limits.items():
+        if name.startswith(PAGES) and amount < pages.get(name, 0):
+            why = f"must be greater than or equal to what its containers may have together, {pages[name]} thousandths"
+            yield invalid(f"{field}.limits[{name}]", str(own["limits"][name]), why)
+    for index, container in enumerate(spec.get("containers") or ()):
+        for name, amount in _read((container.get("resources") or {}).get("limits")).items():
+            if name in limits and amount > limits[name]:
+                why = f"must be less than or equal to pod limits of {own['limits'][name]}"
+                yield invalid(f"{field}.containers[{index}][{name}].limits", told(amount), why)
 
 
 def without_limit(spec: Object, field: str) -> Iterator[str]:
@@ -58,23 +70,43 @@ def without_limit(spec: Object, field: str) -> Iterator[str]:
 
 
 def of_container(resources: Object, field: str) -> Iterator[Cause]:
+    yield from _asked(resources, field, resource_name)
+
+
+def _asked(resources: Object, field: str, rule: Callable[[str], str]) -> Iterator[Cause]:
+    """`rule`: which resources there may be."""
     for part in ("limits", "requests"):
-        for name, amount in _read(resources.get(part)).items():
-            yield from spelt(resource_name, name, f"{field}.{part}[{name}]")
-            if _is_extended(name) and amount % 1000:
-                yield invalid(f"{field}.{part}[{name}]", str(resources[part][name]), "must be an integer")
+        for name, quantity in (resources.get(part) or {}).items():
+            yield from spelt(rule, name, f"{field}.{part}[{name}]")
+            if name in readable(resources[part]):
+                yield from _whole(name, quantity, f"{field}.{part}[{name}]")
+            elif part == "limits":
+                yield invalid(f"{field}.{part}[{name}]", str(quantity), "must be a quantity")
     yield from _compared(resources, field)
+    named = {name for part in ("limits", "requests") for name in resources.get(part) or {}}
+    if any(name.startswith(PAGES) for name in named) and not named & {"cpu", "memory"}:
+        yield forbidden(field, "HugePages require cpu or memory")
+
+
+def _whole(name: str, quantity: Any, field: str) -> Iterator[Cause]:
+    """That it can be handed out: GPUs and pages are not divided."""
+    if _is_extended(name) and milli(quantity) % 1000:
+        yield invalid(field, str(quantity), "must be an integer")
+    if name.startswith(PAGES):
+        size = _read({name: name.removeprefix(PAGES)}).get(name, 0)
+        if size <= 0 or size % 1000 or milli(quantity) % size:
+            yield invalid(field, str(quantity), f"{quantity} is not positive integer multiple of {name}")
 
 
 def _compared(resources: Object, field: str) -> Iterator[Cause]:
     limits, requests = _read(resources.get("limits")), _read(resources.get("requests"))
     for name in (name for name in requests if name in limits):  # a set would be told in another order each time
-        told = str(resources["requests"][name])
+        asked = str(resources["requests"][name])
         if may_differ(name) and requests[name] > limits[name]:
             why = f"must be less than or equal to {name} limit of {resources['limits'][name]}"
-            yield invalid(f"{field}.requests", told, why)
+            yield invalid(f"{field}.requests", asked, why)
         elif not may_differ(name) and requests[name] != limits[name]:
-            yield invalid(f"{field}.requests", told, f"must be equal to {name} limit of {resources['limits'][name]}")
+            yield invalid(f"{field}.requests", asked, f"must be equal to {name} limit of {resources['limits'][name]}")
 
 
 def _read(quantities: Object | None) -> dict[str, int]:
@@ -86,9 +118,16 @@ def resource_name(name: str) -> str:
     """A rule as those of `names`: of what a container asks for."""
     if name in DIVISIBLE:
         return ""
-    if "/" not in name and not name.startswith("hugepages-"):
+    if "/" not in name and not name.startswith(PAGES):
         return "must be a standard resource type or fully qualified"
     return "doesn't follow extended resource name standard" if name.startswith("requests.") else names.key(name)
+
+
+def _of_a_pod(name: str) -> str:
+    """As `resource_name`, of what a pod as a whole asks for."""
+    if name not in OF_A_POD and not name.startswith(PAGES):
+        return "a pod as a whole may ask for cpu, memory and huge pages"
+    return names.key(name)
 
 
 def _is_extended(name: str) -> bool:
@@ -97,4 +136,4 @@ def _is_extended(name: str) -> bool:
 
 def may_differ(name: str) -> bool:
     """Whether less may be requested than the limit says."""
-    return not _is_extended(name) and not name.startswith("hugepages-")
+    return not _is_extended(name) and not name.startswith(PAGES)

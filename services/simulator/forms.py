@@ -86,7 +86,7 @@ class NodeTerms(_Form):
 
 class Preferred(_Form):
     weight: Int32
-    preference: NodeTerm
+    preference: NodeTerm | None = None
 
 
 class NodeAffinity(_Form):
@@ -104,6 +104,10 @@ class Selector(_Form):
 class PodTerm(_Form):
     topology_key: str | None = None
     label_selector: Selector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
 
 
 class PreferredPods(_Form):
@@ -124,10 +128,18 @@ class Affinity(_Form):
     pod_anti_affinity: PodAffinity | None = None
 
 
+class Claimed(_Form):
+    claim_name: str | None = None
+
+
+class Ephemeral(_Form):
+    volume_claim_template: dict[str, Any] | None = None
+
+
 class Volume(_Form):
     name: str | None = None
-    persistent_volume_claim: dict[str, Any] | None = None
-    ephemeral: dict[str, Any] | None = None
+    persistent_volume_claim: Claimed | None = None
+    ephemeral: Ephemeral | None = None
 
 
 class Spread(_Form):
@@ -135,6 +147,20 @@ class Spread(_Form):
     max_skew: Int32 | None = None
     topology_key: str | None = None
     label_selector: Selector | None = None
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class Gate(_Form):
+    name: str | None = None
+
+
+class ResourceClaim(_Form):
+    name: str | None = None
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class PodSpec(_Form):
@@ -148,8 +174,8 @@ class PodSpec(_Form):
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[Spread] | None = None
     scheduler_name: str | None = None
-    scheduling_gates: list[dict[str, Any]] | None = None
-    resource_claims: list[dict[str, Any]] | None = None
+    scheduling_gates: list[Gate] | None = None
+    resource_claims: list[ResourceClaim] | None = None
     volumes: list[Volume] | None = None
     host_network: bool | None = None
     restart_policy: str | None = None

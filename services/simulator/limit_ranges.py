@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from services.simulator import asks, errors, names
+from services.simulator.causes import Cause, forbidden, invalid, once, one_of, required, spelt
 from services.simulator.quantities import aggregated, milli, readable, told
 from services.simulator.resources import Resource
-from services.simulator.values import Cause, invalid, one_of, spelt
 
 Object = dict[str, Any]
 
@@ -46,17 +46,15 @@ def complete(spec: Object) -> None:
 
 def of_limit_range(spec: Object) -> Iterator[Cause]:
     """What the API server refuses of one."""
-    types = set()
-    for index, item in enumerate(spec.get("limits") or ()):
+    items = spec.get("limits") or ()
+    yield from once((f"spec.limits[{index}].type", item["type"]) for index, item in enumerate(items))
+    for index, item in enumerate(items):
         field, kind = f"spec.limits[{index}]", item["type"]
         yield from spelt(names.key, kind, f"{field}.type")
         if "/" not in kind:
             yield from one_of((CONTAINER, POD, CLAIM), kind, f"{field}.type")
-        if kind in types:
-            yield f"{field}.type", "FieldValueDuplicate", f'Duplicate value: "{kind}"'
-        types.add(kind)
         if kind == CLAIM and not any("storage" in (item.get(bound) or {}) for bound in ("min", "max")):
-            yield f"{field}.limits", "FieldValueRequired", "Required value: either minimum or maximum storage value"
+            yield required(f"{field}.limits", "either minimum or maximum storage value")
         yield from _bounds(item, field)
 
 
@@ -64,7 +62,7 @@ def _bounds(item: Object, field: str) -> Iterator[Cause]:
     kind = item["type"]
     for bound in OF_ONE:
         if kind == POD and item.get(bound):
-            yield f"{field}.{bound}", "FieldValueForbidden", "Forbidden: may not be specified when `type` is 'Pod'"
+            yield forbidden(f"{field}.{bound}", "may not be specified when `type` is 'Pod'")
     for bound in BOUNDS:
         for name, amount in (item.get(bound) or {}).items():
             rule = asks.resource_name if kind in (CONTAINER, POD) else names.key

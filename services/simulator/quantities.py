@@ -17,7 +17,7 @@ _SUFFIXES |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerat
 
 def milli(quantity: object) -> int:
     """Thousandths of a quantity, rounded up. Raises ValueError, which names it."""
-    return _milli(str(quantity))
+    return _milli(str(quantity).strip())  # as the API server does
 
 
 @lru_cache(maxsize=10_000)  # there are few
@@ -59,7 +59,7 @@ def readable(quantities: dict[str, Any] | None) -> dict[str, str]:
     return found
 
 
-def told(amount: int, *, binary: bool) -> str:
+def told(amount: int, *, binary: bool = False) -> str:
     """Thousandths as a quantity: ``1500m``, ``2``; `binary`: ``2Gi`` where it comes out even."""
     whole, thousandths = divmod(amount, 1000)
     if thousandths:

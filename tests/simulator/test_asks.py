@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -44,12 +45,21 @@ REFUSED = [
     (asking({"cpu": "1"}, of_pod={"requests": {"cpu": "500m"}}), "spec.resources.requests[cpu]"),
     (asking({"cpu": "1"}, of_pod={"limits": {"cpu": "500m"}}), "spec.resources.requests"),
     (asking({"cpu": "1"}, of_pod={"limits": {GPU: "1"}}), f"spec.resources.limits[{GPU}]"),
+    (asking({}, {MANY: "3Mi", "cpu": "1"}), f"containers[0].resources.limits[{MANY}]"),
+    (asking({}, {"hugepages-big": "2Mi", "cpu": "1"}), "containers[0].resources.limits[hugepages-big]"),
+    (asking({}, {MANY: "2Mi"}), "containers[0].resources"),
+    (asking({}, {"cpu": "3"}, of_pod={"limits": {"cpu": "2"}}), "spec.resources.containers[0][cpu].limits"),
+    (
+        asking({}, {MANY: "4Mi", "cpu": "1"}, of_pod={"limits": {MANY: "2Mi", "cpu": "1"}}),
+        f"spec.resources.limits[{MANY}]",
+    ),
 ]
 TAKEN = [
     asking({"cpu": "0.5", "memory": "0.5"}, {"cpu": 1}),
     asking({}, {GPU: 1, "memory": "1Gi"}),
     asking({GPU: "1"}, {GPU: "1000m"}),
     asking({}, {"kubernetes.io/odd": "1.5"}),
+    asking({"cpu": "1"}, {MANY: "0", "cpu": " 1"}),
     asking({MANY: "2Mi", "cpu": "1"}, {MANY: "2Mi"}),
     asking({"cpu": "1"}, of_pod={"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}),
 ]
@@ -61,13 +71,21 @@ def test_what_contradicts_itself_is_refused_and_costs_itself_only(asked: Object,
     found = simulate([node("n", nvidia_com_gpu="4"), asked, pod("b")]).answer()
     (why,) = found["rejected"]
     assert why.startswith('Pod "a" is invalid: ')
-    assert f"{field}: Invalid value: " in why
+    assert re.search(rf"{re.escape(field)}: (Invalid value|Forbidden): ", why)
     assert found["bound"] == {"default/b": "n"}
 
 
 @pytest.mark.parametrize("asked", TAKEN)
 def test_what_is_odd_and_right_is_taken(asked: Object) -> None:
     assert simulate([asked]).answer()["rejected"] == []
+
+
+def test_a_limit_that_is_no_quantity_is_refused() -> None:
+    """As it was: nobody read it, so that the pod was placed."""
+    (why,) = simulate([node("n"), asking({"cpu": "1"}, {"cpu": "two"})]).answer()["rejected"]
+    assert (
+        why == 'Pod "a" is invalid: spec.containers[0].resources.limits[cpu]: Invalid value: "two": must be a quantity'
+    )
 
 
 def test_a_workload_is_refused_once() -> None:

@@ -49,8 +49,10 @@ async def test_the_default_scheduler_is_named(client: Client) -> None:
     body = pod("a")
     del body["spec"]["schedulerName"]
     body["metadata"]["labels"] = {"contract": "default-scheduler"}
-    made = (await client.post(client.pods, body)).ok(201)
-    assert made["spec"]["schedulerName"] == "default-scheduler"
+    for unsaid in ({}, {"schedulerName": "", "restartPolicy": ""}):
+        body["metadata"]["name"], body["spec"] = f"a{len(unsaid)}", body["spec"] | unsaid
+        made = (await client.post(client.pods, body)).ok(201)
+        assert (made["spec"]["schedulerName"], made["spec"]["restartPolicy"]) == ("default-scheduler", "Always")
 
 
 async def test_generate_name_appends_a_suffix(client: Client) -> None:
@@ -90,6 +92,7 @@ async def test_an_invalid_pod_is_refused_with_its_field(client: Client) -> None:
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 LABELLED, NAMED = "matchExpressions", "matchFields"
+CLAIM = {"name": "c", "resourceClaimName": "c"}
 WITH_A_SPACE = {"key": "k", "operator": "In", "values": ["a b"]}
 
 
@@ -104,6 +107,11 @@ def opening(*ports: Object, **port: Any) -> Object:
 
 def near(**term: Any) -> Object:
     return {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "k", "labelSelector": {}, **term}]}}}
+
+
+def spreading(**more: Any) -> Object:
+    told = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}, **more}
+    return {"topologySpreadConstraints": [told]}
 
 
 def called(*names: str) -> Object:
@@ -163,6 +171,30 @@ def called(*names: str) -> Object:
         ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, "schedulingGates[1]"),
         ({"schedulingGates": [{"name": "a"}], "nodeName": "n"}, "nodeName"),
         ({"nodeName": "a b"}, "nodeName"),
+        (selecting(NAMED, key="metadata.name", operator="In", values=["a b"]), "values[0]"),
+        (near(namespaces=["a.b"]), f"{REQUIRED}[0].namespace"),
+        (near(namespaceSelector={"matchLabels": {"k": "a b"}}), "namespaceSelector.matchLabels"),
+        (near(matchLabelKeys=["a b"]), "matchLabelKeys[0]"),
+        (near(matchLabelKeys=["a"], labelSelector=None), "matchLabelKeys"),
+        (near(matchLabelKeys=["a"], mismatchLabelKeys=["a"]), "matchLabelKeys[0]"),
+        (spreading(minDomains=0), "minDomains"),
+        (spreading(minDomains=1, whenUnsatisfiable="ScheduleAnyway"), "minDomains"),
+        (spreading(nodeAffinityPolicy="honor"), "nodeAffinityPolicy"),
+        (spreading(nodeTaintsPolicy=""), "nodeTaintsPolicy"),
+        (spreading(matchLabelKeys=["a"], labelSelector=None), "matchLabelKeys"),
+        (
+            {"topologySpreadConstraints": spreading()["topologySpreadConstraints"] * 2},
+            "topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}",
+        ),
+        ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]}, "volumes[1].name"),
+        ({"volumes": [{"emptyDir": {}}]}, "volumes[0].name"),
+        ({"volumes": [{"name": "v_w", "emptyDir": {}}]}, "volumes[0].name"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": ""}}]}, "persistentVolumeClaim.claimName"),
+        ({"volumes": [{"name": "v", "ephemeral": {}}]}, "ephemeral.volumeClaimTemplate"),
+        ({"resourceClaims": [CLAIM, CLAIM]}, "resourceClaims[1].name"),
+        ({"resourceClaims": [{"name": "c"}]}, "resourceClaims[0]"),
+        ({"resourceClaims": [{**CLAIM, "resourceClaimTemplateName": "c"}]}, "resourceClaims[0]"),
+        ({"resourceClaims": [{**CLAIM, "resourceClaimName": "a b"}]}, "resourceClaims[0].resourceClaimName"),
     ],
 )
 async def test_a_misspelt_value_is_refused_with_its_field(client: Client, spec: Object, field: str) -> None:
@@ -186,6 +218,11 @@ async def test_a_misspelt_value_is_refused_with_its_field(client: Client, spec: 
         opening({"hostPort": 80}, {"hostPort": 80, "protocol": "UDP"}, {"hostPort": 80, "hostIP": "10.0.0.1"}, {}, {}),
         {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {LABELLED: [WITH_A_SPACE]}}]}}},
         {"nodeSelector": {"example.com/K_.k": "", "k": "V-v.V_v"}},
+        {"tolerations": [{"operator": "Exists"}, {"operator": "Exists"}]},
+        {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1}]}}},
+        near(namespaces=["a"], matchLabelKeys=["a"], mismatchLabelKeys=["b"], namespaceSelector={}),
+        spreading(minDomains=1, nodeAffinityPolicy="Honor", nodeTaintsPolicy="Ignore", matchLabelKeys=["a"]),
+        {"volumes": [{"name": "v"}]},
     ],
 )
 async def test_odd_values_are_taken(client: Client, spec: Object) -> None:
@@ -210,6 +247,8 @@ def expressed(operator: str, *values: str) -> Object:
     ("path", "body", "field"),
     [
         ("apps/v1/deployments", workload("Always"), "spec.selector"),
+        ("apps/v1/deployments", workload("Always", selector={"matchLabels": {}}), "spec.selector"),
+        ("apps/v1/deployments", workload("", **SELECTED), ""),
         ("apps/v1/deployments", workload("Always", selector={"matchLabels": {"a": "c"}}), "metadata.labels"),
         ("apps/v1/deployments", workload("Always", selector=expressed("In", "c")), "metadata.labels"),
         ("apps/v1/deployments", workload("Always", selector=expressed("NotIn", "c")), ""),
@@ -218,6 +257,7 @@ def expressed(operator: str, *values: str) -> Object:
         ("apps/v1/deployments", workload("Always", selector=expressed("Lt", "1")), "matchExpressions[0].operator"),
         ("apps/v1/deployments", workload("Never", **SELECTED), "spec.template.spec.restartPolicy"),
         ("batch/v1/jobs", workload("Always"), "spec.template.spec.restartPolicy"),
+        ("batch/v1/jobs", workload(""), "spec.template.spec.restartPolicy"),
         ("batch/v1/jobs", workload("Never", completionMode="indexed"), "spec.completionMode"),
         ("batch/v1/jobs", workload("Never", completionMode="Indexed", parallelism=1), "spec.completions"),
         ("batch/v1/jobs", workload("Never", completionMode="Indexed"), ""),
@@ -328,3 +368,4 @@ async def test_priority_comes_from_the_class(client: Client) -> None:
         (await client.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")).ok()
     (await client.post(client.pods, pod("b", priorityClassName="nobody"))).refused(403, "Forbidden")
     (await client.post(client.pods, pod("c", priority=5))).refused(403, "Forbidden")
+    (await client.post(client.pods, pod("d", preemptionPolicy="Never"))).refused(403, "Forbidden")

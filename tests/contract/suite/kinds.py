@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.client import STRATEGIC, Client
+from tests.contract.client import MERGE, STRATEGIC, Client
 
 # ---------------------------------------------------------------------------------------------------------------- nodes
 
@@ -23,6 +23,9 @@ async def test_a_node_is_created_patched_and_deleted(client: Client) -> None:
         taints = [{"key": "a", "value": "b", "effect": "NoSchedule"}]
         patched = (await client.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": taints}}, STRATEGIC)).ok()
         assert taints[0] in patched["spec"]["taints"]
+        for wrong in ([*taints, taints[0] | {"value": "c"}], [taints[0] | {"effect": "no"}]):
+            answer = await client.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": wrong}}, MERGE)
+            answer.refused(422, "Invalid")
     finally:
         gone = (await client.delete(f"/api/v1/nodes/{name}")).ok()
     assert (gone["kind"], gone["status"]) == ("Status", "Success")
