@@ -208,7 +208,7 @@ class Api:
         for field in ("kind", "apiVersion"):
             obj.pop(field, None)
         asked = obj.get("metadata") or {}
-        if asked.get("namespace", namespace) not in ("", namespace):
+        if namespace and asked.get("namespace", namespace) not in ("", namespace):
             message = "the namespace of the provided object does not match the namespace sent on the request"
             raise errors.bad_request(message)
         if asked.get("resourceVersion"):
@@ -219,6 +219,8 @@ class Api:
         metadata = {**asked, "name": name, "uid": self.new_uid(), "creationTimestamp": timestamp(self.clock())}
         if namespace:
             metadata["namespace"] = namespace
+        else:  # it has none, whatever it says
+            metadata.pop("namespace", None)
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"):
             metadata.pop(field, None)
         if resource.generation:

@@ -70,6 +70,13 @@ def test_what_a_server_would_refuse_is_refused() -> None:
         served([pod("a", priorityClassName="nobody")])
 
 
+def test_what_has_no_namespace_may_say_one() -> None:
+    """As it was: only nodes and classes might, and a Namespace that names itself was refused."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x", "namespace": "x"}}
+    (made,) = served([namespace])
+    assert "namespace" not in made["metadata"]
+
+
 def test_roles_and_some_others_may_be_called_what_fits_into_a_path() -> None:
     """As it was: each ClusterRole of a chart or a dump, as ``system:basic-user``, was refused."""
     rbac = "rbac.authorization.k8s.io/v1"

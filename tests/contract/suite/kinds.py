@@ -10,7 +10,8 @@ from tests.contract.client import MERGE, STRATEGIC, Client
 async def test_a_node_is_created_patched_and_deleted(client: Client) -> None:
     name = client.unique("node")
     status = {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+    metadata = {"name": name, "namespace": "has-none"}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
     made = (await client.post("/api/v1/nodes", body)).ok(201)
     try:
         assert "namespace" not in made["metadata"]
