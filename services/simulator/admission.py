@@ -173,7 +173,8 @@ def _check_policy(resource: Resource, obj: Object) -> None:
 def default_pod_spec(spec: Object) -> None:
     """The defaults of a pod's spec that a scheduler sees, in place; also of the pods of a template."""
     spec["restartPolicy"] = spec.get("restartPolicy") or "Always"
-    spec.setdefault("terminationGracePeriodSeconds", 30)
+    if spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = 30
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
@@ -187,7 +188,7 @@ def default_pod_spec(spec: Object) -> None:
         for port in container.get("ports") or ():
             port.setdefault("protocol", "TCP")
             if spec.get("hostNetwork"):
-                port.setdefault("hostPort", port.get("containerPort"))
+                port["hostPort"] = port.get("hostPort") or port.get("containerPort")
 
 
 def _pull_policy(image: str) -> str:
@@ -209,6 +210,8 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
     _refuse(resource, pod, [*values.of_pod(spec, "spec")])
     default_pod_spec(spec)
     _default_pod_requests(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("enableServiceLinks", True)
     tolerations = spec.setdefault("tolerations", [])
@@ -230,16 +233,27 @@ def begin(pod: Object) -> None:
 def _default_pod_requests(spec: Object) -> None:
     """Of a pod with limits of its own: what its containers ask for together, else the limit."""
     resources = spec.get("resources") or {}
+    _default_pages(spec, resources)
     limits = resources.get("limits")
     if not limits:
         return
     requests = resources["requests"] = dict(resources.get("requests") or {})
     for name, amount in quantities.aggregated(spec, "requests").items():
-        if name in ("cpu", "memory"):
+        if name in asks.OF_A_POD:
             requests.setdefault(name, quantities.told(amount, binary=name == "memory"))
     for name, limit in limits.items():
-        if name in ("cpu", "memory") or name.startswith("hugepages-"):
+        if name in asks.OF_A_POD or name.startswith(asks.PAGES):
             requests.setdefault(name, limit)
+
+
+def _default_pages(spec: Object, resources: Object) -> None:
+    """A pod with resources of its own may have as many huge pages as its containers together."""
+    limits, requests = (resources.get(part) or {} for part in ("limits", "requests"))
+    if limits or requests:
+        together = quantities.aggregated(spec, "limits")
+        pages = [name for name in together if name.startswith(asks.PAGES) and name not in requests]
+        added = {name: quantities.told(together[name], binary=True) for name in pages}
+        resources["limits"] = added | limits
 
 
 def _qos_class(spec: Object) -> str:

@@ -81,9 +81,9 @@ def of_pod(spec: Object, field: str) -> Iterator[Cause]:
         yield from _toleration(toleration, f"{field}.tolerations[{index}]")
     for part in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(part) or ()):
-            yield from _container(container, f"{field}.{part}[{index}]", host_network=bool(spec.get("hostNetwork")))
+            yield from _container(container, f"{field}.{part}[{index}]")
     yield from once(_names(spec, field))
-    yield from once(_host_ports(spec, field))
+    yield from _of_host_ports(spec, field)
     constraints = spec.get("topologySpreadConstraints") or []
     yield from affinity.of_spread(constraints, f"{field}.topologySpreadConstraints")
     yield from one_of(RESTARTING, spec.get("restartPolicy") or "Always", f"{field}.restartPolicy")
@@ -140,27 +140,36 @@ def _names(spec: Object, field: str) -> Iterator[tuple[str, str]]:
             yield f"{field}.{part}[{index}].name", container.get("name") or ""
 
 
-def _host_ports(spec: Object, field: str) -> Iterator[tuple[str, str]]:
-    """As they are told of: ``TCP//80``."""
-    for index, container in enumerate(spec.get("containers") or ()):
+def _of_host_ports(spec: Object, field: str) -> Iterator[Cause]:
+    """Each once among all containers, and in each init container: those run one after the other."""
+    own = bool(spec.get("hostNetwork"))
+    containers = spec.get("containers") or ()
+    places = [(f"{field}.containers[{index}]", container) for index, container in enumerate(containers)]
+    for place, container in places if own else ():
         for number, port in enumerate(container.get("ports") or ()):
-            host = port.get("containerPort") if spec.get("hostNetwork") else port.get("hostPort")
-            if host:
-                told = f"{port.get('protocol') or 'TCP'}/{port.get('hostIP') or ''}/{host}"
-                yield f"{field}.containers[{index}].ports[{number}].hostPort", told
+            if port.get("hostPort") and port["hostPort"] != port.get("containerPort"):
+                why = "must match `containerPort` when `hostNetwork` is true"
+                yield invalid(f"{place}.ports[{number}].hostPort", port["hostPort"], why)
+    yield from once(named for place, container in places for named in _host_ports(container, place, own=own))
+    for index, container in enumerate(spec.get("initContainers") or ()):
+        yield from once(_host_ports(container, f"{field}.initContainers[{index}]", own=own))
 
 
-def _container(container: Object, field: str, *, host_network: bool) -> Iterator[Cause]:
+def _host_ports(container: Object, field: str, *, own: bool) -> Iterator[tuple[str, str]]:
+    """As they are told of: ``TCP//80``. `own`: whether the host's network is the pod's."""
+    for number, port in enumerate(container.get("ports") or ()):
+        host = port.get("hostPort") or (port.get("containerPort") if own else 0)
+        if host:
+            told = f"{port.get('protocol') or 'TCP'}/{port.get('hostIP') or ''}/{host}"
+            yield f"{field}.ports[{number}].hostPort", told
+
+
+def _container(container: Object, field: str) -> Iterator[Cause]:
     yield from spelt(names.label, container.get("name") or "", f"{field}.name")
     if container.get("restartPolicy"):
         yield from one_of(RESTARTING, container["restartPolicy"], f"{field}.restartPolicy")
     for number, port in enumerate(container.get("ports") or ()):
-        place = f"{field}.ports[{number}]"
-        yield from _port(port, place)
-        if host_network and port.get("hostPort") and port["hostPort"] != port.get("containerPort"):
-            yield invalid(
-                f"{place}.hostPort", port["hostPort"], "must match `containerPort` when `hostNetwork` is true"
-            )
+        yield from _port(port, f"{field}.ports[{number}]")
 
 
 def _toleration(toleration: Object, field: str) -> Iterator[Cause]:

@@ -45,6 +45,24 @@ async def test_limits_of_the_pod_itself_become_requests(client: Client) -> None:
     assert made["spec"]["resources"]["requests"] == {"cpu": "750m", "memory": "1Gi"}
 
 
+async def test_huge_pages_of_containers_are_their_pods(client: Client) -> None:
+    """Where it says anything of its own resources."""
+    body = pod("a", resources={"requests": {"cpu": "5"}})
+    limits = {"cpu": "1", "hugepages-2Mi": "2Mi"}
+    body["spec"]["containers"] = [{"name": name, "image": "x", "resources": {"limits": limits}} for name in "ab"]
+    made = (await client.post(client.pods, body)).ok(201)
+    assert made["spec"]["resources"]["limits"]["hugepages-2Mi"] == "4Mi"
+    assert made["spec"]["resources"]["requests"] == {"cpu": "5", "hugepages-2Mi": "4Mi"}
+
+
+async def test_ports_of_the_hosts_network_are_the_hosts(client: Client) -> None:
+    body = pod("a", hostNetwork=True, terminationGracePeriodSeconds=-5)
+    body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 0}, {"containerPort": 81}]
+    spec = (await client.post(client.pods, body)).ok(201)["spec"]
+    assert [port["hostPort"] for port in spec["containers"][0]["ports"]] == [80, 81]
+    assert spec["terminationGracePeriodSeconds"] == 1
+
+
 async def test_the_default_scheduler_is_named(client: Client) -> None:
     body = pod("a")
     del body["spec"]["schedulerName"]
@@ -167,6 +185,10 @@ def called(*names: str) -> Object:
         (called("a" * 64), "containers[0].name"),
         (opening({"hostPort": 1}, {"hostPort": 1}), "ports[1].hostPort"),
         (opening(hostPort=2) | {"hostNetwork": True}, "ports[0].hostPort"),
+        (
+            {"initContainers": [{**opening({"hostPort": 1}, {"hostPort": 1})["containers"][0], "name": "first"}]},
+            "hostPort",
+        ),
         ({"schedulingGates": [{"name": "a b"}]}, "schedulingGates[0]"),
         ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, "schedulingGates[1]"),
         ({"schedulingGates": [{"name": "a"}], "nodeName": "n"}, "nodeName"),
@@ -223,6 +245,8 @@ async def test_a_misspelt_value_is_refused_with_its_field(client: Client, spec: 
         near(namespaces=["a"], matchLabelKeys=["a"], mismatchLabelKeys=["b"], namespaceSelector={}),
         spreading(minDomains=1, nodeAffinityPolicy="Honor", nodeTaintsPolicy="Ignore", matchLabelKeys=["a"]),
         {"volumes": [{"name": "v"}]},
+        {"initContainers": [{**opening(hostPort=2)["containers"][0], "name": "first"}], "hostNetwork": True},
+        {"initContainers": [{**opening(hostPort=2)["containers"][0], "name": name} for name in ("first", "second")]},
     ],
 )
 async def test_odd_values_are_taken(client: Client, spec: Object) -> None:
