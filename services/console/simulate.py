@@ -76,7 +76,7 @@ def simulate(
     simulation = Simulation()
     simulation.begin(policy)
     simulation.unread = unread(objects)
-    simulation.warnings = misspelt(flatten(objects)) + suspended(flatten(objects)) + unlimited(flatten(objects))
+    simulation.warnings = [said for warn in WARNINGS for said in warn(flatten(objects))]
     accepted, refused, simulation.makers = listed(objects)
     simulation.refused += [("", str(misfit)) for misfit in misfits]
     simulation.refused += [(error.about, error.told) for error in refused]
@@ -110,6 +110,27 @@ def unlimited(objects: Iterable[dict[str, Any]]) -> list[str]:
             why = "an API server refuses it without a limit that is equal"
             found += [f"{named(obj)}: {place}: {why}" for place in without_limit(spec, field)]
     return found
+
+
+def unheeded(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for all bound pods that keep others away from their node: those are placed there all the same."""
+    bound = [
+        obj for obj in objects if (obj["apiVersion"], obj["kind"]) == ("v1", "Pod") and obj["spec"].get("nodeName")
+    ]
+    keeping = [named(obj) for obj in bound if _keeps_away(obj["spec"])]
+    if not keeping:
+        return []
+    more = f" and {len(keeping) - 1} more" if len(keeping) > 1 else ""
+    return [f"{keeping[0]}{more}: the required podAntiAffinity of a bound pod keeps no other pod away here"]
+
+
+def _keeps_away(spec: dict[str, Any]) -> bool:
+    affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
+    return bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+
+
+WARNINGS = (misspelt, suspended, unlimited, unheeded)
+"""Each looks through the objects, and says a sentence for what it finds."""
 
 
 def _is_suspended(spec: Any) -> bool:
@@ -160,7 +181,7 @@ class Simulation:
         self.unread: dict[str, int] = {}
         """Kinds that are not read, and how many of each."""
         self.warnings: list[str] = []
-        """What is read, and looks misspelt or is suspended."""
+        """What is read, and looks misspelt, is suspended, is refused by a cluster or has no effect here."""
         self._last: dict[str, int] = {}
         self._version = 0
 

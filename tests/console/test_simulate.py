@@ -517,3 +517,16 @@ def test_a_suspended_workload_is_told() -> None:
         "PyTorchJob team/train: it is suspended: no pods are made of it before it is resumed",
     ]
     assert len(found["bound"]) == 1
+
+
+def test_bound_pods_that_keep_others_away_are_told_once() -> None:
+    """As it was: others were placed beside them, and nothing was said (ARCHITECTURE.md, known limits)."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    keeping = [pod(name, affinity=affinity, nodeName="n") for name in ("a", "b")]
+    found = simulate([node("n"), *keeping, pod("c"), pod("d", affinity=affinity)]).answer()
+    assert found["warnings"] == [
+        "Pod default/a and 1 more: the required podAntiAffinity of a bound pod keeps no other pod away here"
+    ]
+    assert found["bound"]["default/c"] == "n"
+    assert found["waiting"] == {"default/d": "not supported yet: required podAntiAffinity"}
