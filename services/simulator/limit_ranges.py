@@ -108,9 +108,8 @@ def add(spec: Object, limit_ranges: Iterable[Object]) -> None:
 def check(resource: Resource, pod: Object, limit_ranges: Iterable[Object]) -> None:
     """Raises ApiError 403 for the first LimitRange that the pod does not keep to, with all that it violates."""
     for limit_range in limit_ranges:
-        found = dict.fromkeys(
-            why for item in _items(limit_range) for why in _violated(item, pod["spec"])
-        )  # each is told once
+        # Several containers may have the same wrong; it is told once.
+        found = dict.fromkeys(why for item in _items(limit_range) for why in _violated(item, pod["spec"]))
         if found:
             why = next(iter(found)) if len(found) == 1 else f"[{', '.join(found)}]"
             raise errors.forbidden(resource, pod["metadata"]["name"], why)

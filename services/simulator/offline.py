@@ -8,7 +8,7 @@ of the objects alone: no clock, no chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -68,21 +68,24 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> Offered:
     made, unfit = _workloads_admitted(operated, created)
     refused += denied + unfit
     makers = {about(obj): owner for obj in operated if (owner := _controller(obj))}
-    expanded = []
-    for obj in made:
-        maker = makers.get(about(obj)) or (about(obj) if is_workload(obj) else "")
-        for one in expand([obj]):
-            expanded.append(one)
-            if maker:
-                makers[about(one)] = maker
-    expanded.sort(key=named_first)
     found = []
-    for obj in expanded:
+    for obj in sorted(_expanded(made, makers), key=named_first):
         try:
             found.append(_kept(api, obj) if _given_out(obj) else api.apply_new(obj))
         except ApiError as error:
             refused.append(error.of(obj))
     return Offered(found, refused, makers)
+
+
+def _expanded(objects: Iterable[Object], makers: dict[str, str]) -> Iterator[Object]:
+    """Workloads replaced by the pods that they make first. `makers` is told of each pod what made it: where the workload
+    was made itself, what made that."""
+    for obj in objects:
+        maker = makers.get(about(obj)) or (about(obj) if is_workload(obj) else "")
+        for one in expand([obj]):
+            if maker:
+                makers[about(one)] = maker
+            yield one
 
 
 def _controller(obj: Object) -> str:
