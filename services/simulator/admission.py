@@ -376,10 +376,8 @@ def _prepare_job(resource: Resource, job: Object) -> None:
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
     _refuse(resource, job, [*causes.one_of(values.COMPLETING, spec["completionMode"], "spec.completionMode")])
-    if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
-        message = "Required value: when completion mode is Indexed"
-        _refuse(resource, job, [("spec.completions", "FieldValueRequired", message)])
+    if spec["completionMode"] == "Indexed":
+        _refuse(resource, job, [*values.of_indexed(job)])
     if spec["template"]["spec"]["restartPolicy"] == "Always":
-        message = 'Required value: valid values: "OnFailure", "Never"'
-        field = "spec.template.spec.restartPolicy"
-        raise errors.invalid(resource, job["metadata"]["name"], [(field, "FieldValueRequired", message)])
+        why = 'valid values: "OnFailure", "Never"'
+        _refuse(resource, job, [causes.required("spec.template.spec.restartPolicy", why)])

@@ -19,6 +19,7 @@ import msgspec
 from services.simulator import admission, errors, limit_ranges, patches, runtime_classes
 from services.simulator.resources import BUILT_IN, Resource, from_crd
 from services.simulator.store import Collection, Entry, Store, decode, encode
+from services.simulator.workloads import LONGEST_BASE
 
 Object = dict[str, Any]
 
@@ -215,7 +216,7 @@ class Api:
             raise errors.internal("resourceVersion should not be set on objects to be created")
         name = asked.get("name") or ""
         if not name and asked.get("generateName"):
-            name = asked["generateName"] + "".join(self.random.choices(SUFFIX, k=5))
+            name = asked["generateName"][:LONGEST_BASE] + "".join(self.random.choices(SUFFIX, k=5))
         metadata = {**asked, "name": name, "uid": self.new_uid(), "creationTimestamp": timestamp(self.clock())}
         if namespace:
             metadata["namespace"] = namespace

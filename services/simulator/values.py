@@ -21,6 +21,8 @@ COMPARING = ("Lt", "Gt")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 RESTARTING = ("Always", "OnFailure", "Never")
 COMPLETING = ("NonIndexed", "Indexed")
+MOST_INDEXED = 100_000
+"""Pods at once."""
 LAST_PORT = 65_535
 PREEMPTING = ("PreemptLowerPriority", "Never")
 HIGHEST_PRIORITY = 1_000_000_000
@@ -47,6 +49,19 @@ def of_priority_class(obj: Object, systems: Iterable[str]) -> Iterator[Cause]:
         why = "priority class names with 'system-' prefix are reserved for system use only"
         yield forbidden("metadata.name", why)
     yield from one_of(PREEMPTING, obj.get("preemptionPolicy") or PREEMPTING[0], "preemptionPolicy")
+
+
+def of_indexed(job: Object) -> Iterator[Cause]:
+    """Of a Job whose pods have a number each, and are called by it."""
+    completions, parallelism = job["spec"].get("completions"), job["spec"].get("parallelism") or 0
+    if completions is None:
+        yield required("spec.completions", "when completion mode is Indexed")
+    if parallelism > MOST_INDEXED:
+        why = f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"
+        yield invalid("spec.parallelism", parallelism, why)
+    name = job["metadata"]["name"]
+    if completions and names.label(last := f"{name}-{completions - 1}"):
+        yield invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {last}")
 
 
 def of_runtime_class(obj: Object) -> Iterator[Cause]:

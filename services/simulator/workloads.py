@@ -20,7 +20,7 @@ LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(LETTERS) ** 5
 _STEP = 8_868_112
 """Near the golden section of `_SUFFIXES` and coprime to it: neighbours in number are far apart in name."""
-_LONGEST_BASE = 58
+LONGEST_BASE = 58
 """A generated name's base is cut so that the whole stays within 63 characters."""
 
 NOT_COPIED = ("deployment.kubernetes.io/", "kubectl.kubernetes.io/last-applied-configuration")
@@ -169,7 +169,7 @@ def job_pod(job: Object, number: int, index: int | None) -> Object:
 def _pod(owner: Object, base: str, suffix: str, labels: dict[str, str]) -> Object:
     template = _copy(owner["spec"]["template"])
     asked = template.get("metadata") or {}
-    name = base[:_LONGEST_BASE] + suffix
+    name = base[:LONGEST_BASE] + suffix
     metadata = {"generateName": base, **_metadata(owner, name, (asked.get("labels") or {}) | labels)}
     if asked.get("annotations"):
         metadata["annotations"] = asked["annotations"]
@@ -208,7 +208,7 @@ def uid_of(obj: Object) -> str:
 def generated_name(obj: Object, number: int) -> str:
     """Of what has a generateName only; another for each number."""
     base = str(obj["metadata"]["generateName"])
-    return base[:_LONGEST_BASE] + _suffix({**obj, "metadata": {**obj["metadata"], "name": base}}, number)
+    return base[:LONGEST_BASE] + _suffix({**obj, "metadata": {**obj["metadata"], "name": base}}, number)
 
 
 def _suffix(owner: Object, number: int) -> str:

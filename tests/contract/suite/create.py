@@ -79,6 +79,8 @@ async def test_generate_name_appends_a_suffix(client: Client) -> None:
     names = {(await client.post(client.pods, body)).ok(201)["metadata"]["name"] for _ in range(3)}
     assert len(names) == 3
     assert all(name.startswith("gen-") and len(name) == len("gen-") + 5 for name in names)
+    body["metadata"] = {"generateName": "g" * 200}
+    assert len((await client.post(client.pods, body)).ok(201)["metadata"]["name"]) == 63
 
 
 async def test_a_second_create_is_already_exists(client: Client) -> None:
@@ -260,6 +262,7 @@ def workload(restarts: str, **spec: Any) -> Object:
     return {"metadata": {"name": "w"}, "spec": {"template": template, **spec}}
 
 
+INDEXED = workload("Never", completionMode="Indexed", completions=1_000, parallelism=1)
 SELECTED = {"selector": {"matchLabels": {"a": "b"}}}
 
 
@@ -285,6 +288,14 @@ def expressed(operator: str, *values: str) -> Object:
         ("batch/v1/jobs", workload("Never", completionMode="indexed"), "spec.completionMode"),
         ("batch/v1/jobs", workload("Never", completionMode="Indexed", parallelism=1), "spec.completions"),
         ("batch/v1/jobs", workload("Never", completionMode="Indexed"), ""),
+        (
+            "batch/v1/jobs",
+            workload("Never", completionMode="Indexed", completions=100_001, parallelism=100_001),
+            "spec.parallelism",
+        ),
+        ("batch/v1/jobs", INDEXED | {"metadata": {"name": "a.b"}}, "metadata.name"),
+        ("batch/v1/jobs", INDEXED | {"metadata": {"name": "a" * 60}}, "metadata.name"),
+        ("batch/v1/jobs", INDEXED | {"metadata": {"name": "a" * 59}}, ""),
     ],
 )
 async def test_a_workload_of_which_no_pods_can_come_is_refused(
