@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
 from services.state.refusals import rejected, said
 from services.state.reservations import rooms
+
+GATED = "gated"
 
 
 def summary(state: State) -> dict[str, Any]:
@@ -84,20 +87,32 @@ def bound_pods(state: State) -> list[Pod]:
 
 def why_waiting(state: State, pod: Pod) -> str:
     """Why a pod is not bound, with what is missing."""
-    uid = pod.fact.uid
-    claim = state.claims.get(uid)
-    group = state.groups.get(pod.group)
-    if pod.fact.gated:
+    return _why_alike(state, [pod])
+
+
+def _why_alike(state: State, pods: list[Pod]) -> str:
+    """Of pods of one group that are at the same `_stage`."""
+    stage = _stage(state, pods[0])
+    if stage == GATED:
         return "its scheduling gates are not removed"
-    if claim is not None and claim.stage == "held":
-        return f"waits on node {claim.node} for the rest of its gang"
-    if claim is not None:
-        return f"{claim.stage}: {claim.node}"
+    if stage:
+        nodes = dict.fromkeys(state.claims[pod.fact.uid].node for pod in pods)
+        one = next(iter(nodes)) if len(nodes) == 1 else ""
+        if stage == "held":
+            return f"waits on {f'node {one}' if one else f'{len(nodes)} nodes'} for the rest of its gang"
+        return f"{stage}: {one or f'{len(nodes)} nodes'}"
+    group = state.groups.get(pods[0].group)
     if group is None or not group.cohort:
         return "not tried yet"
     _, message = said(state, group)
     kept = state.reservations.get(group.key)
     return message if kept is None else f"{message} Room for {_extent(kept)} is kept for it as it becomes free."
+
+
+def _stage(state: State, pod: Pod) -> str:
+    """Whether a pod that waits has gates, or is on its way to a node, and how far; "" for neither."""
+    claim = state.claims.get(pod.fact.uid)
+    return GATED if pod.fact.gated else "" if claim is None else claim.stage
 
 
 def reserved(state: State) -> dict[str, str]:
@@ -125,13 +140,26 @@ def overdrawn(state: State) -> dict[str, str]:
 
 
 def waiting_groups(state: State) -> dict[str, tuple[int, str]]:
-    """Groups with pods that are not bound: how many, and why (of the first)."""
+    """Groups with pods that are not bound: how many, and why. Where its pods wait for different things, each thing has
+    the number of those pods before it, and what keeps pods from a node comes first."""
     found: dict[str, tuple[int, str]] = {}
     for key, group in state.groups.items():
-        pods = [state.pods[uid] for uid in members(state, group) if state.pods[uid].status == PENDING]
-        if pods:
-            found[key] = (len(pods), why_waiting(state, pods[0]))
+        alike: dict[str, list[Pod]] = {}
+        for uid in members(state, group):
+            pod = state.pods[uid]
+            if pod.status == PENDING:
+                alike.setdefault(_stage(state, pod), []).append(pod)
+        if alike:
+            found[key] = (sum(map(len, alike.values())), _why_each(state, alike))
     return found
+
+
+def _why_each(state: State, alike: Mapping[str, list[Pod]]) -> str:
+    """`alike`: the pods of a group by their `_stage`."""
+    whys = [(len(pods), _why_alike(state, pods)) for _, pods in sorted(alike.items())]
+    if len(whys) == 1:
+        return whys[0][1]
+    return "; ".join(f"{count} of them: {why.removesuffix('.')}" for count, why in whys)
 
 
 def gangs(state: State) -> dict[str, dict[str, Any]]:

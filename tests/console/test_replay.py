@@ -121,3 +121,28 @@ def test_why_a_pod_waits() -> None:
     assert why("train-0") == "proposed: n0"
     world.judge()
     assert why("train-0") == "waits on node n0 for the rest of its gang"
+
+
+def test_a_gang_on_its_way_to_several_nodes_says_how_many() -> None:
+    world = World()
+    for i in range(3):
+        world.node(f"n{i}", cpu=1)
+    uids = world.gang("train", 3, 3)
+    world.propose("default/train", {uid: f"n{i}" for i, uid in enumerate(uids)})
+    assert waiting_groups(world.state) == {"default/train": (3, "proposed: 3 nodes")}
+    world.judge()
+    assert waiting_groups(world.state) == {"default/train": (3, "permitted: 3 nodes")}
+
+
+def test_pods_of_a_gang_that_wait_for_different_things_are_told_apart() -> None:
+    """Two hold room and two find none: what the first says alone would hide what the gang lacks."""
+    world = World()
+    for i in range(2):
+        world.node(f"n{i}", cpu=1)
+    world.koordinator("default/train", 4, 4, {"mode": "NonStrict", "waiting_time_ms": 600_000})
+    world.settle()
+    pods, why = waiting_groups(world.state)["default/train"]
+    assert pods == 4
+    lacking, _, holding = why.partition("; ")
+    assert lacking.startswith("2 of them: 0/2 nodes are available: 2 Insufficient cpu")
+    assert holding == "2 of them: waits on 2 nodes for the rest of its gang"
