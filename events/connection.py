@@ -13,7 +13,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -185,6 +185,8 @@ class Connection:
         self._tokens = itertools.count()
         self._answers_since_s: float | None = float("-inf")
         self._inbox = ""
+        self._who = ""
+        """Who signed in, for people."""
         self._deaf: Denied | None = None
         """Why no answer can come any more: the inbox was taken away, and is not given back without a reconnection."""
 
@@ -209,13 +211,15 @@ class Connection:
         if ca_file or certificate_file or any(server.startswith(("tls://", "wss://")) for server in self._servers):
             credentials["tls"] = tls.of_files(ca_file, certificate_file, key_file)
         self._trust = tls.Trust(len(self._servers), ca_file, certificate_file, used="tls" in credentials)
+        user = credentials.get("user") or urlsplit(self._servers[0]).username or ""
+        self._who = _named(user, credentials)
         connecting = asyncio.ensure_future(
             self.client.connect(
                 self._servers,
                 error_cb=self._on_error,
                 disconnected_cb=self._on_disconnect,
                 reconnected_cb=self._on_reconnect,
-                inbox_prefix=inbox_prefix or self._own_inbox(credentials.get("user")),
+                inbox_prefix=inbox_prefix or _own_inbox(user),
                 **_OPTIONS,
                 **credentials,
             )
@@ -387,7 +391,7 @@ class Connection:
         if problem := self._trust.failed(error):
             self._refuse(tls.Untrusted(f"{self.url}: {problem}"))
         elif "authorization violation" in text:
-            self._refuse(Denied(f"{self.url}: the NATS server refused the credentials"))
+            self._refuse(Denied(f"{self.url}: the NATS server refused the credentials of {self._who}"))
         elif denied := _DENIED.search(text):
             self._deny(denied[1], denied[2])
         elif "maximum subscriptions exceeded" in text:  # who subscribed hears nothing, and does not know why
@@ -423,7 +427,7 @@ class Connection:
         """A denied publish is not answered: the requests on its subject end here. nats-py lowers the server's words."""
         if verb == "subscription" and self._inbox and denied.startswith(self._inbox.lower()):
             self._deaf = Denied(
-                f"{self.url}: the NATS server denies this user the inbox {self._inbox}: expected a prefix that it may "
+                f"{self.url}: the NATS server denies {self._who} the inbox {self._inbox}: expected a prefix that it may "
                 f"subscribe to (MUSTER_NATS_INBOX_PREFIX)"
             )
             self._refuse(self._deaf)
@@ -434,14 +438,21 @@ class Connection:
             if verb == "publish" and subject.lower() == denied:
                 tell(self._denied(subject))
 
-    @staticmethod
-    def _denied(subject: str) -> Denied:
-        return Denied(f"{subject}: the NATS server denies publishing to this subject")
+    def _denied(self, subject: str) -> Denied:
+        return Denied(f"{subject}: the NATS server denies {self._who} publishing to this subject")
 
-    def _own_inbox(self, user: str | None) -> str:
-        """Where answers come: each user has a place of its own, so that the server can keep others from listening."""
-        user = user or urlsplit(self._servers[0]).username or ""
-        return f"_INBOX_{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else "_INBOX"
+
+def _own_inbox(user: str) -> str:
+    """Where answers come: each user has a place of its own, so that the server can keep others from listening."""
+    return f"_INBOX_{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else "_INBOX"
+
+
+def _named(user: str, credentials: Mapping[str, Any]) -> str:
+    """Who signs in, for people: which role's user it was is half of why it may not."""
+    if user:
+        return f"user {user!r}"
+    given = credentials.get("user_credentials") or credentials.get("token")
+    return "this user" if given else "a client without a user (MUSTER_NATS_USER)"
 
 
 async def _ended(task: asyncio.Future[None]) -> None:

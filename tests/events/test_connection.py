@@ -303,7 +303,7 @@ async def test_whose_inbox_is_taken_away_is_told_at_once(tmp_path: Path) -> None
         async with connected(server.url.replace("//", "//planner:one@")) as connection:
             reload(server, deaf)
             async with asyncio.timeout(5):
-                with pytest.raises(Denied, match="denies this user the inbox _INBOX_planner"):
+                with pytest.raises(Denied, match="denies user 'planner' the inbox _INBOX_planner"):
                     await _ask_on(connection)
 
 

@@ -408,19 +408,25 @@ async def test_another_cluster_is_another_account(guarded: EmbeddedServer) -> No
 
 async def test_a_wrong_password_is_told_at_once(guarded: EmbeddedServer) -> None:
     async with asyncio.timeout(5):
-        with pytest.raises(Denied, match="refused the credentials"):
+        with pytest.raises(Denied, match="refused the credentials of user 'binder'"):
             await JetStreamLog.open(guarded.url, CLUSTER, user="binder", password="guess")
 
 
 async def test_nobody_comes_in_without_a_user(guarded: EmbeddedServer) -> None:
     async with asyncio.timeout(5):
-        with pytest.raises(Denied, match="refused the credentials"):
+        with pytest.raises(Denied, match=r"refused the credentials of a client without a user \(MUSTER_NATS_USER\)"):
             await JetStreamLog.open(guarded.url, CLUSTER)
+
+
+async def test_who_may_not_ask_is_named(guarded: EmbeddedServer) -> None:
+    """People have several users, and half of the time the wrong one stands in the environment."""
+    with pytest.raises(Denied, match=r"STREAM\.INFO.*: the NATS server denies user 'subscriber' publishing to this"):
+        await JetStreamLog.open(guarded.url, CLUSTER, user="subscriber", password="of subscriber", create=False)
 
 
 async def test_an_inbox_that_the_user_may_not_hear_is_told_at_once(guarded: EmbeddedServer) -> None:
     async with asyncio.timeout(5):
-        with pytest.raises(Denied, match=r"denies this user the inbox _INBOX_binder\..*MUSTER_NATS_INBOX_PREFIX"):
+        with pytest.raises(Denied, match=r"denies user 'reader' the inbox _INBOX_binder\..*MUSTER_NATS_INBOX_PREFIX"):
             await Connection(guarded.url).connect(user="reader", password="of reader", inbox_prefix="_INBOX_binder")
 
 
