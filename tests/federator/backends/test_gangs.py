@@ -289,6 +289,21 @@ def test_muster_binds_it_as_a_gang(roles: int) -> None:
         assert len(answer["bound"]) == bound
 
 
+@pytest.mark.parametrize(("gpus", "bound"), [(1, 2), (0, 0)])
+def test_who_asks_for_gpus_may_go_to_nodes_that_are_kept_for_them(gpus: int, bound: int) -> None:
+    """Clusters taint such nodes with the resource's name, and no field of a job can say that it tolerates that."""
+    asked = job("train", instances=2)
+    for role in asked["taskRoles"].values():
+        role["resourcePerInstance"] |= {"gpu": gpus}
+    gang = objects(asked, Placing(gpu="amd.com/gpu"))
+    machine = node("gpus", **{"amd.com/gpu": "2"})
+    machine["spec"] = {"taints": [{"key": "amd.com/gpu", "value": "present", "effect": "NoSchedule"}]}
+    for one in (gang.group, gang.first):
+        one["metadata"]["namespace"] = "default"
+    answer = simulate([machine, gang.group, *pods_of(released(gang.first))]).answer()
+    assert len(answer["bound"]) == bound
+
+
 def released(made: dict[str, Any]) -> dict[str, Any]:
     return made | {"spec": made["spec"] | {"suspend": False}}
 
