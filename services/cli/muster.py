@@ -294,7 +294,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="every second, until interrupted")] = False,
     as_json: Json = False,
 ) -> None:
-    """Who holds what, how far behind, decisions and conflicts a second, and who waits. Writes nothing."""
+    """Who holds what, how far behind, decisions and conflicts a second, and how many wait. Writes nothing."""
     from services.console import commands
 
     if log is not None and nats is not None:

@@ -350,3 +350,29 @@ def test_a_server_without_its_passwords_does_not_start(tmp_path: Path) -> None:
     part = subprocess.run([binary, "-t", "-c", str(file)], env=environment, capture_output=True, text=True, check=False)
     assert "MUSTER_BINDER_PASSWORD" in part.stderr
     assert part.returncode != 0
+
+
+# ------------------------------------------------------------------------------------------------------------- its README
+
+
+def test_whoever_reads_the_log_from_outside_finds_what_is_named() -> None:
+    told = (DEPLOY / "README.md").read_text()
+    secrets = [json.loads(certificate_secret()), *json.loads(password_secrets())["items"]]
+    made = {secret["metadata"]["name"]: secret for secret in secrets}
+    for name, key in re.findall(r"get secret (\S+) -o jsonpath='{\.data\.(\S+?)}'", told):
+        assert key.replace("\\", "") in made[name]["data"]
+    assert re.findall("nats://[^ /]*", told) == ["nats://localhost:4222"]
+    assert "localhost" in CERTIFICATE_NAMES
+
+
+def test_removing_it_leaves_nothing_of_it() -> None:
+    """Of what no namespace takes along."""
+    told = (DEPLOY / "README.md").read_text()
+    (line,) = re.findall(r"kubectl delete (clusterrole\S*) (.*)", told)
+    deleted = {(kind, name) for kind in line[0].split(",") for name in line[1].split()}
+    deleted |= {("namespace", name) for name in re.findall(r"kubectl delete namespace (\S+)", told)}
+    made = [one for file in sorted(MANIFESTS.glob("*.yaml")) for one in yaml.safe_load_all(file.read_text()) if one]
+    scoped = [one for one in made if "namespace" not in one["metadata"]]
+    left = {(one["kind"].lower(), one["metadata"]["name"]) for one in scoped} - deleted
+    assert {kind for kind, _ in left} == {"customresourcedefinition"}
+    assert "kubectl delete -f deploy/manifests/10-podgroup-crd.yaml" in told
