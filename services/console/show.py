@@ -241,11 +241,16 @@ def answer(found: Mapping[str, Any]) -> None:
         out.print(table("Evicted", ("pod",), [(pod,) for pod in found["evicted"]]))
     if found["rejected"]:
         out.print(table("Rejected", ("object",), [(rejected,) for rejected in found["rejected"]]))
-    if found["warnings"]:
-        out.print(table("Warnings", ("object",), [(warning,) for warning in found["warnings"]]))
-    if found["unread"]:
-        out.print(f"not read, and without effect: {counts(found['unread'])}", style="yellow", soft_wrap=True)
+    remarks(out, found["unread"], found["warnings"])
     out.print(f"{len(found['bound'])} bound, {len(found['waiting'])} waiting; digest {found['digest']}", soft_wrap=True)
+
+
+def remarks(out: Console, unread: Mapping[str, int], warnings: Iterable[str]) -> None:
+    """As `services.console.remarks` has them."""
+    if warnings:
+        out.print(table("Warnings", ("object",), [(warning,) for warning in warnings]))
+    if unread:
+        out.print(f"not read, and without effect: {counts(unread)}", style="yellow", soft_wrap=True)
 
 
 def _alike(waiting: Mapping[str, str]) -> list[tuple[str, str]]:

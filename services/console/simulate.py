@@ -10,7 +10,6 @@ Pods of every schedulerName are candidates, so that manifests written for anothe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -23,19 +22,15 @@ from events.envelope import Header
 from events.memory import MemoryLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
-from services.console.misspelt import misspelt, named
+from services.console.remarks import kind_of, remarks
 from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections_of, waiting_pods, why_waiting
-from services.ingest.decoding import KINDS, POD, Kind
+from services.ingest.decoding import KINDS, POD
 from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
 from services.planner import core as planner
-from services.simulator.asks import without_limit
 from services.simulator.manifests import ManifestError, is_configuration
 from services.simulator.offline import EPOCH, Offered, offered
-from services.simulator.operators import MAKES
-from services.simulator.operators.jobset import RUNTIMES
-from services.simulator.workloads import flatten, is_workload
 from services.state import snapshot
 from services.state.clock import HEARTBEAT_NS, TICK_SPACING_NS
 from services.state.fold import State
@@ -46,15 +41,6 @@ SHARD = "0"
 START_NS = int(EPOCH.timestamp()) * 1_000_000_000
 FACTS = 2_000
 """Facts in one commit."""
-HELPERS = {
-    ("", "Namespace"),
-    ("", "LimitRange"),
-    ("node.k8s.io", "RuntimeClass"),
-    *(("trainer.kubeflow.org", kind) for kind in RUNTIMES),
-}
-"""(API group, kind) of what others name, or what says something of others."""
-READ = {(kind.resource.api_version, kind.name.partition(".")[0]): kind for kind in KINDS}
-"""(apiVersion, kind) of what ingest reads. Other groups have kinds of these names, too."""
 MAX_TICKS = 200
 """How often time passes at most: gangs that time out and are tried again would go on for ever."""
 MAX_ROUNDS = 100_000
@@ -75,76 +61,13 @@ def simulate(
     objects = list(objects)
     simulation = Simulation()
     simulation.begin(policy)
-    simulation.unread = unread(objects)
-    simulation.warnings = [said for warn in WARNINGS for said in warn(flatten(objects))]
+    simulation.unread, simulation.warnings = remarks(objects)
     accepted, refused, simulation.makers = listed(objects)
     simulation.refused += [("", str(misfit)) for misfit in misfits]
     simulation.refused += [(error.about, error.told) for error in refused]
     simulation.observe(accepted)
     simulation.settle()
     return simulation
-
-
-def unread(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Kinds of which nothing is placed and on which nothing depends here, and how many of each are given; by name."""
-    kinds = Counter((obj["kind"], obj["apiVersion"]) for obj in flatten(objects) if not _is_read(obj))
-    return {f"{kind} {api_version}": count for (kind, api_version), count in sorted(kinds.items())}
-
-
-def suspended(objects: Iterable[dict[str, Any]]) -> list[str]:
-    """One sentence for each workload of which no pods are made before somebody resumes it."""
-    return [
-        f"{named(obj)}: it is suspended: no pods are made of it before it is resumed"
-        for obj in objects
-        if _has_pods(obj) and _is_suspended(obj.get("spec"))
-    ]
-
-
-def unlimited(objects: Iterable[dict[str, Any]]) -> list[str]:
-    """One sentence for each request for which an API server wants a limit. It is counted all the same."""
-    found = []
-    for obj in objects:
-        field = "spec.template.spec" if is_workload(obj) else "spec"
-        if is_workload(obj) or (obj["apiVersion"], obj["kind"]) == ("v1", "Pod"):
-            spec = obj["spec"]["template"]["spec"] if is_workload(obj) else obj["spec"]
-            why = "an API server refuses it without a limit that is equal"
-            found += [f"{named(obj)}: {place}: {why}" for place in without_limit(spec, field)]
-    return found
-
-
-def unheeded(objects: Iterable[dict[str, Any]]) -> list[str]:
-    """One sentence for all bound pods that keep others away from their node: those are placed there all the same."""
-    bound = [
-        obj for obj in objects if (obj["apiVersion"], obj["kind"]) == ("v1", "Pod") and obj["spec"].get("nodeName")
-    ]
-    keeping = [named(obj) for obj in bound if _keeps_away(obj["spec"])]
-    if not keeping:
-        return []
-    more = f" and {len(keeping) - 1} more" if len(keeping) > 1 else ""
-    return [f"{keeping[0]}{more}: the required podAntiAffinity of a bound pod keeps no other pod away here"]
-
-
-def _keeps_away(spec: dict[str, Any]) -> bool:
-    affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
-    return bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
-
-
-WARNINGS = (misspelt, suspended, unlimited, unheeded)
-"""Each looks through the objects, and says a sentence for what it finds."""
-
-
-def _is_suspended(spec: Any) -> bool:
-    """Kubeflow's training jobs say it in their `runPolicy`."""
-    return isinstance(spec, dict) and (spec.get("suspend") is True or _is_suspended(spec.get("runPolicy")))
-
-
-def _has_pods(obj: dict[str, Any]) -> bool:
-    return is_workload(obj) or (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in MAKES
-
-
-def _is_read(obj: dict[str, Any]) -> bool:
-    helps = (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in HELPERS
-    return _has_pods(obj) or helps or _kind_of(obj) is not None
 
 
 def listed(objects: Iterable[dict[str, Any]]) -> Offered:
@@ -156,10 +79,6 @@ def listed(objects: Iterable[dict[str, Any]]) -> Offered:
     for place, obj in enumerate(answer.found):
         obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=place)).isoformat()
     return answer
-
-
-def _kind_of(obj: dict[str, Any]) -> Kind[Any] | None:
-    return READ.get((obj["apiVersion"], obj["kind"]))
 
 
 def _nodes_by_name(obj: dict[str, Any]) -> tuple[bool, str]:
@@ -179,9 +98,8 @@ class Simulation:
         self.makers: dict[str, str] = {}
         """By such an object: the workload that made it."""
         self.unread: dict[str, int] = {}
-        """Kinds that are not read, and how many of each."""
         self.warnings: list[str] = []
-        """What is read, and looks misspelt, is suspended, is refused by a cluster or has no effect here."""
+        """Both as `services.console.remarks` has them."""
         self._last: dict[str, int] = {}
         self._version = 0
 
@@ -208,7 +126,7 @@ class Simulation:
         """Ingest's part: the kinds that it reads, in its order, as facts."""
         items: dict[Resource, list[dict[str, Any]]] = {kind.resource: [] for kind in KINDS}
         for obj in objects:
-            if (kind := _kind_of(obj)) is not None:
+            if (kind := kind_of(obj)) is not None:
                 items[kind.resource].append(obj)
         pods = items[POD.resource]
         core = Ingest({obj["spec"].get("schedulerName", "") for obj in pods})

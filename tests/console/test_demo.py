@@ -32,6 +32,8 @@ DEMO = [sys.executable, "-m", "services", "demo"]
 def tiny(tmp_path: Path) -> list[str]:
     """Two gangs that each need most of the cluster, the first of which ends soon; and one that never fits."""
     first = owner("Job", "first", 6, {GANG: "first"})
+    later = owner("Job", "later", 2, {GANG: "second"})
+    later["spec"]["suspend"] = True
     first["spec"]["template"]["metadata"]["annotations"] = {DURATION: "300"}
     things = [pod_group("first", 6), first, pod_group("second", 6), owner("Job", "second", 6, {GANG: "second"})]
     things += [
@@ -39,6 +41,8 @@ def tiny(tmp_path: Path) -> list[str]:
         owner("Job", "never", 9, {GANG: "never"}),
         pod("alone", "500m"),
         pod("odd", "many"),
+        later,
+        owner("DaemonSet", "agent", 1),
         {"kind": "Pod"},
     ]
     files = {"nodes": [node("n1", cpu="4"), node("n2", cpu="4")], "workload": things}
@@ -76,10 +80,12 @@ def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
     assert list(found["waiting_groups"]) == ["default/never"]
     assert "Insufficient cpu" in found["waiting_groups"]["default/never"]["why"]
     assert found["rejected"] == [
-        f"{tiny[-1]}, document 9: apiVersion: expected a name, found nothing",
+        f"{tiny[-1]}, document 11: apiVersion: expected a name, found nothing",
         "Pod default/odd: spec.containers[0].resources.requests.cpu is 'many'; "
         "expected a quantity such as 500m, 1.5, 2Gi or 1e3",
     ]
+    assert found["unread"] == {"DaemonSet apps/v1": 1}
+    assert found["warnings"] == ["Job default/later: it is suspended: no pods are made of it before it is resumed"]
     assert found["verified"] is found["settled"] is True
     assert found["decisions"] > 0
     assert found["pods_per_second"] == pytest.approx(found["pods_bound"] / found["seconds"], rel=0.1)

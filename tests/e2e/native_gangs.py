@@ -31,7 +31,8 @@ from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
 from deploy.e2e.processes import free_port
 from deploy.e2e.workload import node
 from events.policy import DEFAULT_POLICY
-from services.console.simulate import READ, Simulation
+from services.console.remarks import READ
+from services.console.simulate import Simulation
 from services.ingest.differ import Ingest
 from services.state.records import SUCCEEDED
 from tests.e2e.cluster import until

@@ -30,6 +30,7 @@ from services.console.demo import workload
 from services.console.demo.following import following
 from services.console.errors import Unusable
 from services.console.processes import Child, ChildFailed, stop
+from services.console.remarks import Remarks, remarks
 from services.console.summary import bound_pods, gangs, rejections, waiting_groups, waiting_pods
 from services.console.verify import Report, verify
 from services.state.fold import State
@@ -69,6 +70,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     """By group: how many of its pods wait, and why."""
     rejected: list[str]
     """Objects that could not be taken as they are."""
+    remarks: Remarks
+    """What is to be said of the manifests besides."""
     settled: bool
     """Whether it ended because nothing could change any more."""
     seconds: float
@@ -90,6 +93,7 @@ def in_one_line(found: Outcome) -> dict[str, Any]:
         "waiting": found.waiting,
         "waiting_groups": {key: {"pods": pods, "why": why} for key, (pods, why) in found.waiting_groups.items()},
         "rejected": found.rejected,
+        **found.remarks._asdict(),
         "seconds": found.seconds,
         "pods_per_second": found.pods_per_second,
         "peak_pods_per_second": found.peak_pods_per_second,
@@ -151,7 +155,7 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
     database = options.directory / DATABASE
     progress = Progress()
     async with AsyncExitStack() as stack:
-        simulator, names = _start_simulator(options)
+        simulator, names, said = _start_simulator(options)
         stack.callback(stop, [simulator])
         server = stack.enter_context(EmbeddedServer(options.directory / "nats"))
         log = await open_log(server.url, CLUSTER, create=True)
@@ -166,14 +170,14 @@ async def run(options: Options, shown: Callable[[Progress], None] = lambda _: No
         stack.push_async_callback(file.close)
         await copy(log, file)
         report = await verify(file)
-        return _outcome(progress, refused, settled, report, database, statuses)
+        return _outcome(progress, refused, said, settled, report, database, statuses)
 
 
 # --------------------------------------------------------------------------------------------------------- the processes
 
 
-def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
-    """The simulated cluster, and the schedulerNames of its workload."""
+def _start_simulator(options: Options) -> tuple[Child, frozenset[str], Remarks]:
+    """The simulated cluster, the schedulerNames of its workload, and what is to be said of its manifests."""
     from services.simulator.manifests import read_yaml
     from services.simulator.operators import admitted
 
@@ -187,11 +191,13 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str]]:
     elif not (nodes or pods):
         nodes = (_write(options.directory / "nodes.yaml", workload.nodes()),)
         pods = (_write(options.directory / "workload.yaml", workload.workload()),)
-    names |= scheduler_names(admitted(read_yaml([*nodes, *pods])[0])[0])
+    objects = read_yaml([*nodes, *pods])[0]
+    said = remarks(objects)
+    names |= scheduler_names(admitted(objects)[0])
     for flag, files in (("--nodes", nodes), ("--workload", pods)):
         for file in files:
             arguments += [flag, str(file)]
-    return Child("the simulated cluster", arguments, options.directory / "simulator.log"), names
+    return Child("the simulated cluster", arguments, options.directory / "simulator.log"), names, said
 
 
 def scheduler_names(objects: Iterable[dict[str, Any]]) -> frozenset[str]:
@@ -274,7 +280,13 @@ async def _until_rest(
 
 
 def _outcome(
-    progress: Progress, refused: list[str], settled: bool, report: Report, database: Path, statuses: dict[str, int]
+    progress: Progress,
+    refused: list[str],
+    said: Remarks,
+    settled: bool,
+    report: Report,
+    database: Path,
+    statuses: dict[str, int],
 ) -> Outcome:
     state = progress.state
     bound, seconds = len(bound_pods(state)), progress.seconds()
@@ -285,6 +297,7 @@ def _outcome(
         gangs=gangs(state),
         waiting_groups=waiting_groups(state),
         rejected=[*refused, *rejections(state)],
+        remarks=said,
         settled=settled,
         seconds=round(seconds, 3),
         pods_per_second=round(bound / seconds, 1) if seconds else 0.0,

@@ -51,7 +51,8 @@ def outcome(found: Outcome) -> None:
     """What was bound, what waits and why, and what `verify` says."""
     out = show.console()
     rows = [
-        (key, gang["dialect"], gang["min_member"], gang["bound"], gang["phase"]) for key, gang in found.gangs.items()
+        (key, *("–" if gang[of] is None else gang[of] for of in ("dialect", "min_member", "bound", "phase")))
+        for key, gang in found.gangs.items()
     ]
     if rows:
         out.print(show.table("Gangs", ("gang", "dialect", "min", "bound", "phase"), rows))
@@ -60,6 +61,7 @@ def outcome(found: Outcome) -> None:
         out.print(show.table("Waiting", ("group", "pods", "why"), waiting))
     if found.rejected:
         out.print(show.table("Rejected", ("object",), [(rejected,) for rejected in found.rejected]))
+    show.remarks(out, *found.remarks)
     pods = f"{found.pods_bound} pods bound, {found.gangs_bound} gangs, {found.waiting} waiting"
     speed = f"; last binding after {found.seconds:.1f} s, {found.peak_pods_per_second} bindings in the best second"
     out.print(show.headed(pods, "bold", speed))

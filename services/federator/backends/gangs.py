@@ -5,8 +5,8 @@
                                               has it whole; the others' names have a digest of the owner in them
     extras."dev.muster.federator"             an annotation of all: the owner, as JSON
     taskRoles.R.instances                     parallelism = completions, Indexed; the PodGroup's minMember is all of them
-    …R.resourcePerInstance cpu, memoryMB, gpu requests and limits: cpu, memory (Mi), the entry's GPU resource; who asks for
-                                              GPUs tolerates the taint of that name
+    …R.resourcePerInstance cpu, memoryMB, gpu requests and limits: cpu, memory (Mi), the entry's GPU resource. Who
+                                              asks for GPUs tolerates the taint of that name
     …R.dockerImage                            the uri of the prerequisite of that name
     …R.commands, the default deployment's     one shell script, with ``<% $parameters.… %>``, ``$data``, ``$script`` and
       preCommands and postCommands            ``$output`` filled in, as the server does it
@@ -258,7 +258,9 @@ def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
         "resources": {"requests": amounts, "limits": amounts},
     }
     pod: Mapped = {"schedulerName": placing.scheduler, "restartPolicy": "Never", "containers": [container]}
-    if asked.get("gpu"):  # as Kubernetes' admission plugin ExtendedResourceToleration says it, which few clusters have on
+    if asked.get(
+        "gpu"
+    ):  # as Kubernetes' admission plugin ExtendedResourceToleration says it, which few clusters have on
         pod["tolerations"] = [{"key": placing.gpu, "operator": "Exists", "effect": "NoSchedule"}]
     if shared := (spec.get("extraContainerOptions") or {}).get("shmMB"):
         container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]

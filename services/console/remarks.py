@@ -1,0 +1,108 @@
+"""What is said of manifests, beside where their pods go: kinds that nothing is placed of, and what is probably not meant.
+
+It is said of the objects as they are given, before a server or a scheduler has seen them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from services.console.misspelt import misspelt, named
+from services.ingest.decoding import KINDS, Kind
+from services.simulator.asks import without_limit
+from services.simulator.operators import MAKES
+from services.simulator.operators.jobset import RUNTIMES
+from services.simulator.workloads import flatten, is_workload
+
+HELPERS = {
+    ("", "Namespace"),
+    ("", "LimitRange"),
+    ("node.k8s.io", "RuntimeClass"),
+    *(("trainer.kubeflow.org", kind) for kind in RUNTIMES),
+}
+"""(API group, kind) of what others name, or what says something of others."""
+READ = {(kind.resource.api_version, kind.name.partition(".")[0]): kind for kind in KINDS}
+"""(apiVersion, kind) of what ingest reads. Other groups have kinds of these names, too."""
+
+
+class Remarks(NamedTuple):
+    """Ready for JSON."""
+
+    unread: dict[str, int]
+    """Kinds that are not read, and how many of each."""
+    warnings: list[str]
+    """What is read, and looks misspelt, is suspended, is refused by a cluster or has no effect here."""
+
+
+def remarks(objects: Sequence[dict[str, Any]]) -> Remarks:
+    single = list(flatten(objects))
+    return Remarks(_unread(single), [said for warn in WARNINGS for said in warn(single)])
+
+
+def kind_of(obj: dict[str, Any]) -> Kind[Any] | None:
+    """Of what ingest reads."""
+    return READ.get((obj["apiVersion"], obj["kind"]))
+
+
+def _unread(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Kinds of which nothing is placed and on which nothing depends here, and how many of each are given; by name."""
+    kinds = Counter((obj["kind"], obj["apiVersion"]) for obj in objects if not _is_read(obj))
+    return {f"{kind} {api_version}": count for (kind, api_version), count in sorted(kinds.items())}
+
+
+def _suspended(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for each workload of which no pods are made before somebody resumes it."""
+    return [
+        f"{named(obj)}: it is suspended: no pods are made of it before it is resumed"
+        for obj in objects
+        if _has_pods(obj) and _is_suspended(obj.get("spec"))
+    ]
+
+
+def _unlimited(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for each request for which an API server wants a limit. It is counted all the same."""
+    found = []
+    for obj in objects:
+        field = "spec.template.spec" if is_workload(obj) else "spec"
+        if is_workload(obj) or (obj["apiVersion"], obj["kind"]) == ("v1", "Pod"):
+            spec = obj["spec"]["template"]["spec"] if is_workload(obj) else obj["spec"]
+            why = "an API server refuses it without a limit that is equal"
+            found += [f"{named(obj)}: {place}: {why}" for place in without_limit(spec, field)]
+    return found
+
+
+def _unheeded(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for all bound pods that keep others away from their node: those are placed there all the same."""
+    bound = [
+        obj for obj in objects if (obj["apiVersion"], obj["kind"]) == ("v1", "Pod") and obj["spec"].get("nodeName")
+    ]
+    keeping = [named(obj) for obj in bound if _keeps_away(obj["spec"])]
+    if not keeping:
+        return []
+    more = f" and {len(keeping) - 1} more" if len(keeping) > 1 else ""
+    return [f"{keeping[0]}{more}: the required podAntiAffinity of a bound pod keeps no other pod away here"]
+
+
+WARNINGS = (misspelt, _suspended, _unlimited, _unheeded)
+"""Each looks through the objects, and says a sentence for what it finds."""
+
+
+def _keeps_away(spec: dict[str, Any]) -> bool:
+    affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
+    return bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+
+
+def _is_suspended(spec: Any) -> bool:
+    """Kubeflow's training jobs say it in their `runPolicy`."""
+    return isinstance(spec, dict) and (spec.get("suspend") is True or _is_suspended(spec.get("runPolicy")))
+
+
+def _has_pods(obj: dict[str, Any]) -> bool:
+    return is_workload(obj) or (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in MAKES
+
+
+def _is_read(obj: dict[str, Any]) -> bool:
+    helps = (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in HELPERS
+    return _has_pods(obj) or helps or kind_of(obj) is not None
