@@ -24,7 +24,7 @@ from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.console.remarks import kind_of, remarks
 from services.console.settled import waits_for_time
-from services.console.summary import bound_pods, gangs, rejections_of, waiting_pods, why_waiting
+from services.console.summary import bound_pods, gangs, rejections_of, why_each_waits
 from services.ingest.decoding import KINDS, POD
 from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
@@ -223,7 +223,7 @@ class Simulation:
     def answer(self) -> dict[str, Any]:
         """Ready for JSON: what is bound, what waits, what cannot be read, and the digest (README.md names the keys)."""
         state = self.state
-        waiting = {_name(pod.fact): why_waiting(state, pod) for pod in waiting_pods(state)}
+        waiting = {_name(pod.fact): why for pod, why in why_each_waits(state)}
         for event in state.rejections.values():
             if event.kind == "Pod":
                 waiting[f"{event.namespace}/{event.name}"] = f"rejected: {rejected(event)}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 import events as ev
 from services.binder.group_status import phase
+from services.console.beyond import beyond
 from services.state.fold import State
 from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
@@ -105,6 +106,8 @@ def _why_alike(state: State, pods: list[Pod]) -> str:
     if group is None or not group.cohort:
         return "not tried yet"
     _, message = said(state, group)
+    if state.cohorts[group.cohort].reason == "InsufficientRoom" and (never := beyond(state, group)):
+        return f"{message.removesuffix('.')}. {never}"
     kept = state.reservations.get(group.key)
     return message if kept is None else f"{message} Room for {_extent(kept)} is kept for it as it becomes free."
 
@@ -113,6 +116,18 @@ def _stage(state: State, pod: Pod) -> str:
     """Whether a pod that waits has gates, or is on its way to a node, and how far; "" for neither."""
     claim = state.claims.get(pod.fact.uid)
     return GATED if pod.fact.gated else "" if claim is None else claim.stage
+
+
+def why_each_waits(state: State) -> Iterator[tuple[Pod, str]]:
+    """The pods that are not bound, in the log's order, and why. Those of a group that were refused share their reason."""
+    refused: dict[str, str] = {}
+    for pod in waiting_pods(state):
+        if _stage(state, pod):
+            yield pod, why_waiting(state, pod)
+        else:
+            if pod.group not in refused:
+                refused[pod.group] = why_waiting(state, pod)
+            yield pod, refused[pod.group]
 
 
 def reserved(state: State) -> dict[str, str]:
