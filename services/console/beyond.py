@@ -27,7 +27,7 @@ def beyond(state: State, group: Group) -> str:
     empty = [_on_empty_nodes(state.table, state.table.classes[of]) for of in pods]
     places = sum(min(len(uids), found.places) for uids, found in zip(pods.values(), empty, strict=True))
     needed = _needed(state, group)
-    if places >= needed:
+    if places >= needed or sum(map(len, pods.values())) < needed:  # pods are missing since it was refused
         return ""
     if lacking := next((found.lacking for found in empty if found.lacking), ""):
         return lacking

@@ -84,6 +84,16 @@ def test_what_runs_of_a_gang_is_not_needed_again() -> None:
     assert len(world.bound()) == 4
 
 
+def test_a_gang_that_lost_a_pod_since_is_not_told_of_nodes() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    world.pod("busy", cpu=1, priority=1)
+    world.gang("train", 3, 3)
+    world.settle()
+    world.deleted("train-2")
+    assert "nothing else" not in why_waiting(world.state, world.state.pods["train-0"])
+
+
 def test_a_member_that_fits_nowhere_counts_only_if_the_minimum_needs_it() -> None:
     world = World()
     world.node("n0", cpu=2)
