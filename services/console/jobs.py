@@ -137,7 +137,11 @@ def status(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
     rows = [
         (at["cluster"], f"{at['priority']:g}", _phase(at), at["run"], at["name"], _why(at)) for at in job["clusters"]
     ]
-    show.console().print(show.table(f"{job['name']}: {_stand(job)}", columns, rows))
+    out = show.console()
+    out.print(show.table(f"{job['name']}: {_stand(job)}", columns, rows))
+    for at in job["clusters"]:
+        if silent := _silent(at):
+            out.print(f"{at['cluster']} does not answer: {silent}", soft_wrap=True)
     return 0
 
 
@@ -298,7 +302,13 @@ def _why(at: dict[str, Any]) -> str:
 
 
 def _phase(at: dict[str, Any]) -> str:
-    return f"{at['phase']}, in doubt" if at["in_doubt"] else str(at["phase"])
+    also = (", in doubt" if at["in_doubt"] else "") + (", no answer" if _silent(at) else "")
+    return f"{at['phase']}{also}"
+
+
+def _silent(at: dict[str, Any]) -> str:
+    """Why the cluster does not answer; a federator of an earlier version does not say."""
+    return str(at.get("silent", ""))
 
 
 def _stand(job: dict[str, Any]) -> str:

@@ -95,9 +95,17 @@ def _folded(state: State, sequence: int, event: Event, name: str, had: Container
     if sum(state.ignored.values()) != ignored:
         return []
     if isinstance(event, ev.JobFederated) and event.name == name:
-        aliases = ", ".join(f"{at.cluster} ({at.priority_milli / 1000:g})" for at in event.clusters)
-        return [("", "accepted", "R1", f"submitted to all, by priority: {aliases}")]
+        return list(_accepted(state, state.jobs[event.job], event))
     return before
+
+
+def _accepted(state: State, job: Job, event: ev.JobFederated) -> Iterator[Step]:
+    """Clusters that had not answered by then say nothing new while they go on so: they are told of here."""
+    aliases = ", ".join(f"{at.cluster} ({at.priority_milli / 1000:g})" for at in event.clusters)
+    yield "", "accepted", "R1", f"submitted to all, by priority: {aliases}"
+    for place in job.places.values():
+        if reason := state.clusters[place.account].silent:
+            yield _silent(job, place, reason)
 
 
 def _before(state: State, job: Job, event: Event) -> Iterator[Step]:

@@ -63,9 +63,9 @@ def listed(state: State, offset: int) -> list[dict[str, Any]]:
     return [_head(job) | {"clusters": len(job.places)} for job in islice(state.jobs.values(), offset, offset + PAGE)]
 
 
-def shown(job: Job) -> dict[str, Any]:
+def shown(state: State, job: Job) -> dict[str, Any]:
     """A job as users see it."""
-    return _head(job) | {"clusters": [_place(place) for place in job.places.values()]}
+    return _head(job) | {"clusters": [_place(state, place) for place in job.places.values()]}
 
 
 def _head(job: Job) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _head(job: Job) -> dict[str, Any]:
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(state: State, place: Place) -> dict[str, Any]:
     return {
         "cluster": place.cluster,
         "priority": place.priority_milli / 1000,
@@ -89,4 +89,5 @@ def _place(place: Place) -> dict[str, Any]:
         "stopped_for": place.stopped_for,
         "given_up": place.given_up,
         "refusal": place.refusal,
+        "silent": "" if place.phase == ENDED else state.clusters[place.account].silent,
     }

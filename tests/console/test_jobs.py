@@ -104,6 +104,21 @@ def test_a_job_that_was_cancelled_is_said_to_be(monkeypatch: pytest.MonkeyPatch)
     assert "settled, cancelled" in said.stdout
 
 
+def test_a_cluster_that_does_not_answer_is_named_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: `v100: submitting`, for as long as one looked."""
+    at = {"cluster": "v100", "priority": 1.0, "name": "train-v100", "phase": "submitting", "run": ""}
+    at |= {"in_doubt": False, "stopped_for": "", "given_up": "", "refusal": "", "silent": "connection refused"}
+    racing = JOB | {"clusters": [at]}
+    monkeypatch.setattr(jobs, "_Asking", Federator(racing))
+    said = CliRunner().invoke(app, ["job", "status", "train"], env={"COLUMNS": "200"})
+    assert said.stdout.splitlines()[-1] == "v100 does not answer: connection refused"
+    federator = Federator(racing, racing, SETTLED)
+    done = submitted(federator, without_tokens(), tmp_path, monkeypatch)
+    assert done.stdout.splitlines()[0] == "v100: submitting, no answer"
+
+
 def test_a_job_that_is_not_known_any_more_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federator = Federator(JOB, JOB, Unfit(404, "there is no job 'train'"))
     done = submitted(federator, without_tokens(), tmp_path, monkeypatch)

@@ -1,10 +1,12 @@
 """A job's story (`services.federator.explain`): given these events, these lines."""
 
+import msgspec
 import pytest
 
 import events as ev
 from services.federator import core
 from services.federator.explain import Line, Said, explained
+from services.federator.requests import shown
 from services.federator.rules import forgotten
 from services.federator.state import State
 from tests.federator.world import Federation
@@ -95,6 +97,21 @@ def test_the_holder_falls_silent_and_answers_again() -> None:
     world.back("low")
     world.at(14)
     assert told(world)[-2:] == [("low", "silent", "R9"), ("low", "answers again", "R14")]
+
+
+def test_a_cluster_that_did_not_answer_before_the_job_came_is_told_of() -> None:
+    """As it was: nothing, as long as it went on to be silent, and the job went on to be submitted there."""
+    world = Federation(low=10, high=50)
+    world.silent("high")
+    world.at(1)
+    later = msgspec.structs.replace(next(one for one in world.log if isinstance(one, ev.JobFederated)), job="u2")
+    world.append(msgspec.structs.replace(later, name="later"))
+    lines = explained([Said(n, 0, [event]) for n, event in enumerate(world.log, 1)], "later")
+    assert lines is not None
+    assert [(at.cluster, at.what, at.rule) for at in lines] == [("", "accepted", "R1"), ("high", "silent", "R14")]
+    of_each = {at["cluster"]: at["silent"] for at in shown(world.state, world.state.jobs["u2"])["clusters"]}
+    assert of_each == {"low": "", "high": world.state.clusters[world.place("high").account].silent}
+    assert of_each["high"]
 
 
 def test_cancelled_by_its_user() -> None:

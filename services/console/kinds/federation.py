@@ -89,7 +89,8 @@ def summary(state: State) -> dict[str, Any]:
 
 def waiting(state: State) -> tuple[str, dict[str, dict[str, Any]]]:
     """Jobs that are not settled."""
-    return "unsettled_jobs", {job.name: _unsettled(shown(job)) for job in state.jobs.values() if job.phase != SETTLED}
+    unsettled = (job for job in state.jobs.values() if job.phase != SETTLED)
+    return "unsettled_jobs", {job.name: _unsettled(shown(state, job)) for job in unsettled}
 
 
 def _unsettled(job: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def handlers(federator: Federator) -> dict[str, Handler]:
         return {"job": uid, "name": federator.state.jobs[uid].name}
 
     async def status(data: bytes) -> Any:
-        return requests.shown(named(_asked(data, requests.Named).name))
+        return requests.shown(federator.state, named(_asked(data, requests.Named).name))
 
     async def listed(data: bytes) -> Any:
         return requests.listed(federator.state, _asked(data, requests.Listed).offset)
