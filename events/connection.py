@@ -1,69 +1,58 @@
-"""One connection to NATS: how it reconnects, and requests whose answers can be lost.
+"""One connection to NATS: how it is made, lost and made again, and what JetStream is asked over it.
 
-nats-py's own `request` waits out its timeout even when no answer can come: a publish that the server's permissions deny
-is only an asynchronous error, and an answer under way when the connection breaks is lost. Here every request is a
-future under a token of one standing inbox, and both end it at once, saying why.
+It never stops reconnecting. `request` sends, and waits for an answer in the connection's inbox (`events.inbox`); `ask`
+reads it as JetStream's (`events.answers`), and each further verb is a question of its own. None of them asks again
+after an error: that is its caller's patience (`events.patience`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-import nats
 import nats.errors
 from nats.aio.msg import Msg
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    stop_after_delay,
-    stop_never,
-    wait_random_exponential,
-)
 
 from events import tls
-from events.client import Client, parse_header_lines
+from events.answers import (
+    NO_MESSAGE_FOUND,
+    NO_ROOM,
+    NOT_LAST,
+    NOT_NOW,
+    STREAM_NAME_IN_USE,
+    Denied,
+    Message,
+    NobodyThere,
+    NoRoom,
+    NotLast,
+    Refused,
+    Unanswered,
+    api,
+    decode_answer,
+    decode_message,
+    decode_published,
+    decoded,
+)
+from events.client import Client
 from events.homes import without_credentials
+from events.inbox import Inbox, publish_denied
 from events.log import LogError, TooLarge, Unavailable
-from events.wire import UNDECODABLE
+from events.patience import TOLD_AFTER_S
 
 REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
-TOLD_AFTER_S = 1.0
-"""After so long a wait, the log says what for, and until when."""
 API, AGAIN_S = "$JS.", 0.25
 """JetStream may be asked again, since a repeated request changes nothing more; and after how long."""
 CLOSE_WITHIN_S = 5.0
 """What a server that hangs has not taken by then is lost, as with a crash."""
-PATIENCE_S = 30.0
-"""How long an append or a read goes on trying before it is Unavailable. `follow` never gives up."""
-
-MESSAGE_ID = "Nats-Msg-Id"
-EXPECTED, EXPECTED_LAST = "Nats-Expected-Last-Subject-Sequence", "Nats-Expected-Last-Sequence"
-"""Headers of a message for a stream: what it deduplicates by; whom it must follow on its subject, and in all."""
-
-STREAM_NOT_FOUND = 10059
-NOT_NOW = (10005, 10118, 10119)
-"""No suitable peers: nothing of several replicas is made while a server is away, or has just come back. Stream or
-consumer is offline: all servers that have it are away, be it one that was made for a first request a moment ago."""
-NO_ROOM = 10023
-"""The server's storage is full. Somebody may make room."""
-STREAM_NAME_IN_USE = 10058
-NO_MESSAGE_FOUND = 10037
-MESSAGE_TOO_LARGE = 10054
-NOT_LAST = (10071, 10164, 10158)
-"""Wrong last sequence; with three replicas also: another publish to the subject, or with this id, is in process."""
 
 _OPTIONS: dict[str, Any] = {
     "allow_reconnect": True,
@@ -81,85 +70,6 @@ _OPTIONS: dict[str, Any] = {
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 _logger = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
-def api(domain: str = "") -> str:
-    """The prefix of JetStream's verbs: in the server's own domain, or in one heard over a leaf node."""
-    return f"$JS.{domain}.API" if domain else "$JS.API"
-
-
-class Unanswered(Unavailable):
-    """The request may or may not have been carried out: its answer did not come."""
-
-
-class NobodyThere(Unanswered):
-    """No process that this account reaches listens on the subject: nothing was carried out."""
-
-
-class NoRoom(Unanswered):
-    """The server stores nothing more. It may do so later."""
-
-
-class Denied(LogError):
-    """The server's permissions forbid the subject that is named."""
-
-
-class Refused(LogError):
-    """JetStream answered with an error; `number` is its err_code."""
-
-    def __init__(self, subject: str, code: int, number: int, description: str) -> None:
-        self.code, self.number, self.description = code, number, description
-        super().__init__(f"{subject}: {description} (JetStream error {number})")
-
-
-class NotLast(Refused):
-    """The expected sequence is not the subject's last: another message is, or is about to be."""
-
-
-class Message(msgspec.Struct):
-    """A message as the leader of its stream holds it."""
-
-    subject: str
-    seq: int
-    hdrs: bytes = b""
-    data: bytes = b""
-    time: datetime | None = None
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return parse_header_lines(self.hdrs.decode("utf-8", "replace"))  # the version line has no colon
-
-
-class _Error(msgspec.Struct):
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class _Answer(msgspec.Struct):
-    error: _Error | None = None
-
-
-class _MessageAnswer(msgspec.Struct):
-    message: Message
-
-
-class _Published(msgspec.Struct):
-    seq: int
-
-
-_decode_message = msgspec.json.Decoder(_MessageAnswer).decode
-_decode_published = msgspec.json.Decoder(_Published).decode
-_decode_answer = msgspec.json.Decoder(_Answer).decode
-
-
-def decoded(decode: Callable[[bytes], T], what: str, answer: bytes) -> T:
-    """What JetStream answered. Raises Unanswered for what only somebody else can have sent to the inbox."""
-    try:
-        return decode(answer)
-    except UNDECODABLE as error:
-        raise Unanswered(f"{what}: expected JetStream's answer: {error}") from error
 
 
 class Connection:
@@ -181,14 +91,10 @@ class Connection:
         self._refused: asyncio.Future[LogError] | None = None
         self._connected = False
         """Whether `connect` has ended well."""
-        self._answers: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
-        self._tokens = itertools.count()
-        self._answers_since_s: float | None = float("-inf")
-        self._inbox = ""
+        self._inbox = Inbox(self.url)
         self._who = ""
         """Who signed in, for people."""
-        self._deaf: Denied | None = None
-        """Why no answer can come any more: the inbox was taken away, and is not given back without a reconnection."""
+        self._answers_since_s: float | None = float("-inf")
 
     async def connect(
         self,
@@ -233,6 +139,17 @@ class Connection:
         self._connected = True
         return self
 
+    async def close(self) -> None:
+        """Ends what waits for messages too."""
+        self._wake_all()
+        with suppress(OSError, RuntimeError):  # a broken connection cannot be drained; uvloop's says so with the latter
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                reconnecting = self.client._reconnection_task
+                await self.client.close()
+                if reconnecting is not None:
+                    await _ended(reconnecting)
+                await self.client.close()  # once more: it may have connected all the same
+
     async def _settle(self, connecting: asyncio.Future[None]) -> None:
         """Until the connection is made, and its inbox heard, or it is known that it cannot be. Raises as `connect`."""
         refused = self._refused = asyncio.get_running_loop().create_future()
@@ -242,8 +159,7 @@ class Connection:
             raise refused.result() if refused.done() else silent
         try:
             connecting.result()
-            self._inbox = self.client.new_inbox()
-            await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+            await self._inbox.open(self.client)
             await self.client.flush()
         except (nats.errors.Error, OSError, ValueError) as error:
             raise Unavailable(f"{self.url}: {error}") from error
@@ -265,6 +181,8 @@ class Connection:
         said = " ".join(str(self.last_error or "").split())
         return f": {said}" if said else ""
 
+    # ----------------------------------------------------------------------------------------------------------- asking
+
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float | None = None
     ) -> Msg:
@@ -272,29 +190,23 @@ class Connection:
 
         Raises Unanswered, Denied, TooLarge, and Unavailable when this connection was closed.
         """
-        if self._deaf is not None:
-            raise self._deaf
         within_s = within_s or REQUEST_WITHIN_S
         size, limit = len(payload) + _size(headers or {}), self.client.max_payload
         if size > limit:  # a server that got it would end the connection
             raise TooLarge(f"{subject}: a message of {size} bytes; the server's max_payload is {limit}")
-        token = str(next(self._tokens))
-        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        self._answers[token] = subject, answer
         try:
-            async with asyncio.timeout(within_s):
-                while not answer.done():
-                    await self.client.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
-                    await asyncio.wait({answer}, timeout=AGAIN_S if subject.startswith(API) else None)
-                message = answer.result()
+            with self._inbox.expecting(subject) as (reply, answer):
+                async with asyncio.timeout(within_s):
+                    while not answer.done():
+                        await self.client.publish(subject, payload, reply=reply, headers=headers)
+                        await asyncio.wait({answer}, timeout=AGAIN_S if subject.startswith(API) else None)
+                    message = answer.result()
         except TimeoutError as error:
             raise Unanswered(f"{subject}: no answer within {within_s:g} s") from error
         except nats.errors.OutboundBufferLimitError as error:
             raise Unanswered(f"{subject}: not connected to {self.url}") from error
         except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError) as error:
             raise Unavailable(f"{subject}: the connection to {self.url} is closed") from error
-        finally:
-            del self._answers[token]
         if message.headers and message.headers.get("Status") == "503":
             raise NobodyThere(f"{subject}: nothing at {self.url} answers it (is JetStream up, does the stream exist?)")
         return message
@@ -309,7 +221,7 @@ class Connection:
         payload = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         try:
             answer: bytes = (await self.request(subject, payload, headers, within_s)).data
-            error = decoded(_decode_answer, subject, answer).error
+            error = decoded(decode_answer, subject, answer).error
             if error is not None and (error.code == 503 or error.err_code in NOT_NOW):
                 not_now = NoRoom if error.err_code == NO_ROOM else Unanswered
                 raise not_now(f"{subject}: {error.description}")
@@ -331,7 +243,7 @@ class Connection:
     ) -> int:
         """A message into the stream that takes `subject`; its sequence. Raises NotLast, and what `ask` raises."""
         try:
-            return decoded(_decode_published, subject, await self.ask(subject, body, headers, within_s)).seq
+            return decoded(decode_published, subject, await self.ask(subject, body, headers, within_s)).seq
         except Refused as refused:
             if refused.number in NOT_LAST:
                 raise NotLast(subject, refused.code, refused.number, refused.description) from refused
@@ -358,7 +270,7 @@ class Connection:
             if refused.number == NO_MESSAGE_FOUND:
                 return None
             raise
-        return decoded(_decode_message, stream, answer).message
+        return decoded(decode_message, stream, answer).message
 
     async def create_stream(self, configuration: dict[str, Any]) -> None:
         """Creates the stream unless it is there, be it another than this. Raises as `ask` does."""
@@ -368,21 +280,7 @@ class Connection:
             if refused.number != STREAM_NAME_IN_USE:
                 raise
 
-    async def close(self) -> None:
-        """Ends what waits for messages too."""
-        self._wake_all()
-        with suppress(OSError, RuntimeError):  # a broken connection cannot be drained; uvloop's says so with the latter
-            async with asyncio.timeout(CLOSE_WITHIN_S):
-                reconnecting = self.client._reconnection_task
-                await self.client.close()
-                if reconnecting is not None:
-                    await _ended(reconnecting)
-                await self.client.close()  # once more: it may have connected all the same
-
-    async def _on_answer(self, message: Msg) -> None:
-        _, answer = self._answers.get(message.subject.rpartition(".")[2], (None, None))
-        if answer is not None and not answer.done():
-            answer.set_result(message)
+    # ----------------------------------------------------------------------------------------------- what happens to it
 
     async def _on_error(self, error: Exception) -> None:
         """Errors while connecting, and what the server says unasked."""
@@ -407,10 +305,7 @@ class Connection:
     async def _on_disconnect(self) -> None:
         if not self.client.is_closed:
             _logger.warning("disconnected from NATS at %s%s", self.url, self._why())
-        self._deaf = None
-        for subject, answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(Unanswered(f"{subject}: the connection to {self.url} broke"))
+        self._inbox.broke()
 
     async def _on_reconnect(self) -> None:
         _logger.warning("connected again to NATS at %s", self.url)
@@ -424,22 +319,17 @@ class Connection:
             event.set()
 
     def _deny(self, verb: str, denied: str) -> None:
-        """A denied publish is not answered: the requests on its subject end here. nats-py lowers the server's words."""
-        if verb == "subscription" and self._inbox and denied.startswith(self._inbox.lower()):
-            self._deaf = Denied(
-                f"{self.url}: the NATS server denies {self._who} the inbox {self._inbox}: expected a prefix that it may "
-                f"subscribe to (MUSTER_NATS_INBOX_PREFIX)"
-            )
-            self._refuse(self._deaf)
-        for subject, answer in self._answers.values():
-            if not answer.done() and (self._deaf or (verb == "publish" and subject.lower() == denied)):
-                answer.set_exception(self._deaf or self._denied(subject))
+        """Whoever waits for an answer that cannot come is told, and whoever hears that his subject is denied. nats-py
+        lowers the server's words."""
+        if verb == "subscription":
+            self._inbox.subscription_denied(denied, self._who)
+            if self._inbox.deaf is not None:
+                self._refuse(self._inbox.deaf)
+            return
+        self._inbox.publish_denied(denied, self._who)
         for subject, tell in tuple(self.denials.items()):
-            if verb == "publish" and subject.lower() == denied:
-                tell(self._denied(subject))
-
-    def _denied(self, subject: str) -> Denied:
-        return Denied(f"{subject}: the NATS server denies {self._who} publishing to this subject")
+            if subject.lower() == denied:
+                tell(publish_denied(subject, self._who))
 
 
 def _own_inbox(user: str) -> str:
@@ -467,32 +357,3 @@ def _size(headers: dict[str, str]) -> int:
     """Bytes on the wire; of none nothing."""
     lines = sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())
     return len("NATS/1.0\r\n\r\n") + lines if headers else 0
-
-
-def retrying(forever: bool = False) -> AsyncRetrying:
-    """Again while there is no answer; the last error is raised as it is. The log says so once."""
-    told = False
-
-    def tell(attempt: RetryCallState) -> None:
-        nonlocal told
-        waited_s = attempt.seconds_since_start or 0.0
-        if not told and waited_s >= TOLD_AFTER_S and attempt.outcome is not None:
-            told = True
-            until = "until it is answered" if forever else f"for {max(0.0, PATIENCE_S - waited_s):.0f} s more"
-            _logger.warning("%s; asked again %s", attempt.outcome.exception(), until)
-
-    return AsyncRetrying(
-        retry=retry_if_exception_type(Unanswered),
-        wait=wait_random_exponential(multiplier=0.02, max=1.0),
-        stop=stop_never if forever else stop_after_delay(PATIENCE_S),
-        before_sleep=tell,
-        reraise=True,
-    )
-
-
-async def patiently(ask: Callable[..., Awaitable[T]], *arguments: Any, forever: bool = False) -> T:
-    """What it says, asked again while there is no answer; the last error is raised as it is."""
-    try:
-        return await ask(*arguments)  # nearly always; tenacity's bookkeeping costs as much as the request
-    except Unanswered:
-        return await retrying(forever)(ask, *arguments)

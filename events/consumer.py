@@ -17,7 +17,8 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.connection import MESSAGE_ID, Connection, Denied, Unanswered, api
+from events.answers import MESSAGE_ID, Denied, Unanswered, api
+from events.connection import Connection
 from events.envelope import Stored
 from events.log import LogError
 

@@ -19,18 +19,11 @@ from typing import Any
 import msgspec
 
 from events import cloudevents
+from events.answers import EXPECTED_LAST, MESSAGE_ID, STREAM_NOT_FOUND, Refused, Unanswered, decoded
 from events.cloudevents import CONTENT_TYPE, FeedMessage
-from events.connection import (
-    EXPECTED_LAST,
-    MESSAGE_ID,
-    STREAM_NOT_FOUND,
-    Connection,
-    Refused,
-    Unanswered,
-    decoded,
-    patiently,
-)
+from events.connection import Connection
 from events.log import LogError
+from events.patience import patiently
 
 MAX_AGE_S = 7 * 24 * 3600
 MAX_BYTES = 1 << 30

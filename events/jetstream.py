@@ -19,24 +19,24 @@ from typing import Any
 import msgspec
 
 from events import envelope, subjects
-from events.connection import (
+from events.answers import (
     EXPECTED,
     EXPECTED_LAST,
     MESSAGE_ID,
     MESSAGE_TOO_LARGE,
     STREAM_NOT_FOUND,
-    Connection,
     NotLast,
     Refused,
     Unanswered,
     api,
     decoded,
-    patiently,
 )
+from events.connection import Connection
 from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import Bounds, Conflict, LogError, Purged, TooLarge, check_place, check_purge, check_size
 from events.object_store import ObjectStore
+from events.patience import patiently
 
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3

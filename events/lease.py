@@ -27,8 +27,10 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.connection import EXPECTED, PATIENCE_S, Connection, NotLast, Unanswered, retrying
+from events.answers import EXPECTED, NotLast, Unanswered
+from events.connection import Connection
 from events.log import LogError
+from events.patience import PATIENCE_S, retrying
 from events.wire import UNDECODABLE
 
 _logger = logging.getLogger(__name__)

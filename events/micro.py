@@ -17,7 +17,8 @@ import nats.errors
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import Service, ServiceConfig
 
-from events.connection import CLOSE_WITHIN_S, Connection, NobodyThere, Unanswered
+from events.answers import NobodyThere, Unanswered
+from events.connection import CLOSE_WITHIN_S, Connection
 from events.log import LogError, Unavailable
 from events.wire import UNDECODABLE
 

@@ -4,7 +4,7 @@ An object is chunks under a subject of its own and a meta message that names the
 is there as a whole or not at all. `Bucket` is one bucket; `ObjectStore` keeps a log's snapshots in one,
 ``muster-snapshots-<cluster>``.
 
-Requests of our own read and write it, and tell refusals from lost answers (`events.connection`). nats-py's client waits
+Requests of our own read and write it, and tell refusals from lost answers (`events.answers`). nats-py's client waits
 for ever for a chunk that is gone, reports a denial as a timeout, asks for the names of all streams, and leaves a marker
 behind for every object that it deletes.
 """
@@ -20,18 +20,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from events.connection import (
-    MESSAGE_ID,
-    STREAM_NOT_FOUND,
-    Connection,
-    Message,
-    NoRoom,
-    Refused,
-    Unanswered,
-    decoded,
-    patiently,
-)
+from events.answers import MESSAGE_ID, STREAM_NOT_FOUND, Message, NoRoom, Refused, Unanswered, decoded
+from events.connection import Connection
 from events.log import LogError
+from events.patience import patiently
 from events.snapshots import BrokenSnapshot, Kept
 from events.wire import UNDECODABLE
 

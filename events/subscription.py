@@ -19,18 +19,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from events import cloudevents
+from events.answers import MESSAGE_ID, STREAM_NOT_FOUND, Denied, Refused, Unanswered, decoded
 from events.cloudevents import FeedMessage
-from events.connection import (
-    MESSAGE_ID,
-    STREAM_NOT_FOUND,
-    Connection,
-    Denied,
-    Refused,
-    Unanswered,
-    decoded,
-    retrying,
-)
+from events.connection import Connection
 from events.log import LogError
+from events.patience import retrying
 
 CONSUMER_NOT_FOUND = 10014
 

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from events import cloudevents
-from events.connection import Connection, retrying
+from events.connection import Connection
 from events.consumer import Consumer
 from events.envelope import Stored
+from events.patience import retrying
 from services.feed import core
 
 Published = tuple[str, bytes]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from events.connection import Refused, Unanswered
+from events.answers import Refused, Unanswered
 from events.log import LogError
 from tests.chaos import audit, feeding, ledger, rest
 from tests.chaos.field import CLUSTER, Field

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from events.connection import Unanswered
+from events.answers import Unanswered
 from events.log import Unavailable
 from events.micro import Unfit
 from services.cli.muster import app

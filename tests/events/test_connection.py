@@ -20,9 +20,11 @@ import pytest
 import uvloop
 from nats.aio.msg import Msg
 
+from events.answers import Denied, Unanswered
 from events.client import Client
-from events.connection import _OPTIONS, Connection, Denied, Unanswered, patiently
+from events.connection import _OPTIONS, Connection
 from events.log import Unavailable
+from events.patience import patiently
 from events.server import EmbeddedServer
 from events.tls import Transport
 from tests.nats_server import connected
@@ -181,8 +183,10 @@ async def test_a_stream_that_somebody_changed_is_there(own_server: EmbeddedServe
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("TOLD_AFTER_S", 0.05), ("CONNECT_WITHIN_S", 0.4), ("PATIENCE_S", 0.4)):
-        monkeypatch.setattr(f"events.connection.{name}", value)
+    monkeypatch.setattr("events.patience.TOLD_AFTER_S", 0.05)
+    monkeypatch.setattr("events.connection.CONNECT_WITHIN_S", 0.4)
+    monkeypatch.setattr("events.patience.TOLD_AFTER_S", 0.05)
+    monkeypatch.setattr("events.patience.PATIENCE_S", 0.4)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -327,7 +331,7 @@ async def test_who_waits_for_an_answer_is_told_once(caplog: pytest.LogCaptureFix
 async def test_an_answer_that_comes_soon_is_worth_no_word(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("events.connection.TOLD_AFTER_S", 60.0)
+    monkeypatch.setattr("events.patience.TOLD_AFTER_S", 60.0)
     asked = []
 
     async def ask() -> int:

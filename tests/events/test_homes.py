@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from events.connection import Refused
+from events.answers import Refused
 from events.envelope import Stored
 from events.homes import copy, is_server, open_log, split
 from events.jetstream import JetStreamLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from events.connection import Unanswered
+from events.answers import Unanswered
 from events.jetstream import JetStreamLog
 from events.log import LogError
 from tests.events.test_homes import stored

@@ -13,7 +13,8 @@ import pytest
 from nats.aio.msg import Msg
 
 from events import envelope, subjects
-from events.connection import Connection, NotLast, Unanswered
+from events.answers import NotLast, Unanswered
+from events.connection import Connection
 from events.jetstream import JetStreamLog
 from events.log import Conflict, LogError, TooLarge, Unavailable
 from events.server import EmbeddedServer
@@ -167,7 +168,7 @@ async def test_a_stopped_server_is_waited_for(own_server: EmbeddedServer, cluste
 async def test_a_server_that_stays_away_makes_reading_unavailable(
     own_server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("events.connection.PATIENCE_S", 0.3)
+    monkeypatch.setattr("events.patience.PATIENCE_S", 0.3)
     monkeypatch.setattr("events.connection.REQUEST_WITHIN_S", 0.2)
     log = await JetStreamLog.open(own_server.url, cluster)
     own_server.kill()

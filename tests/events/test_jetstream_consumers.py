@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from events import subjects
-from events.connection import Denied, Unanswered
+from events.answers import Denied, Unanswered
 from events.consumer import KEPT_S, PULL_MESSAGES, Consumer
 from events.jetstream import JetStreamLog
 from events.log import LogError
@@ -99,7 +99,7 @@ async def test_who_follows_never_gives_up_and_who_reads_does(
         await open_it(self)
 
     monkeypatch.setattr(Consumer, "open", refuse)
-    monkeypatch.setattr("events.connection.PATIENCE_S", 0.0)
+    monkeypatch.setattr("events.patience.PATIENCE_S", 0.0)
     with pytest.raises(Unanswered):
         await collect(log.read())
     assert left > 0
@@ -124,7 +124,7 @@ async def test_whose_pulls_the_server_refuses_is_told(
 ) -> None:
     """As it was: a hundred consumers a second, and no word."""
     for name in ("PATIENCE_S", "TOLD_AFTER_S"):
-        monkeypatch.setattr(f"events.connection.{name}", 0.2)
+        monkeypatch.setattr(f"events.patience.{name}", 0.2)
     with EmbeddedServer(tmp_path, jetstream="limits { max_request_batch: 500 }") as server:
         log = await JetStreamLog.open(server.url, "bounded")
         await fill(log, "binder", 2)

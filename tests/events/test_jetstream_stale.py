@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from events import subjects
-from events.connection import Unanswered
+from events.answers import Unanswered
 from events.jetstream import JetStreamLog
 from events.log import LogError, Purged
 from tests.events.writing import append, collect, number_of
@@ -148,7 +148,7 @@ async def test_a_stream_that_stays_behind_what_was_read_has_lost_it(
     log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await append(log, "binder", 1, 0)
-    monkeypatch.setattr("events.connection.PATIENCE_S", 0.2)
+    monkeypatch.setattr("events.patience.PATIENCE_S", 0.2)
     with pytest.raises(LogError, match="ends at 1 and lost what was there up to 2"):
         async for _ in log.follow(2):
             pass

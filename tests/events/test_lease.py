@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from events import lease as leases
-from events.connection import EXPECTED, Connection, Unanswered
+from events.answers import EXPECTED, Unanswered
+from events.connection import Connection
 from events.lease import Lease, Watch
 from events.server import EmbeddedServer
 from tests.events.proxy import proxy

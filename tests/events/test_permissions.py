@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from events import micro, object_store, permissions, subjects
+from events.answers import Denied, Refused
 from events.cloudevents import FeedMessage
-from events.connection import Connection, Denied, Refused
+from events.connection import Connection
 from events.feed import Feed
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, holder_of

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from events import object_store
-from events.connection import Unanswered
+from events.answers import Unanswered
 from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.log import EventLog, LogError

@@ -12,8 +12,9 @@ import pytest
 from deploy.certificates import Authority, Issued
 from events import connection as connections
 from events import tls
-from events.connection import Connection, patiently
+from events.connection import Connection
 from events.homes import open_log
+from events.patience import patiently
 from events.server import EmbeddedServer
 from events.server_cluster import ServerCluster, TlsFiles
 from events.tls import HANG_UPS, InTheClear, Trust, Untrusted

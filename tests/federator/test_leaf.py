@@ -14,7 +14,8 @@ from nats.aio.msg import Msg
 
 import events as ev
 from events import envelope, permissions, subjects
-from events.connection import Connection, Denied, Unanswered
+from events.answers import Denied, Unanswered
+from events.connection import Connection
 from events.jetstream import JetStreamLog
 from events.memory import MemoryLog
 from services.federator.backends import RUNNING, SUCCEEDED, WAITING, Backend, Listing, Reach, Silent, Watched

@@ -16,8 +16,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from events import GangPermitted
+from events.answers import Denied
 from events.cloudevents import PatternError
-from events.connection import Connection, Denied
+from events.connection import Connection
 from events.feed import Feed
 from events.log import LogError
 from events.memory import MemoryLog

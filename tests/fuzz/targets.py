@@ -16,7 +16,8 @@ from urllib.parse import unquote
 import msgspec
 
 import events as ev
-from events import client, cloudevents, connection, credentials, envelope, lease, object_store
+from events import client, cloudevents, credentials, envelope, lease, object_store
+from events.answers import Message
 from events.cloudevents import FeedMessage, NoCloudEvent, PatternError
 from events.credentials import InvalidCredentials
 from events.envelope import Header, MalformedCommit, Stored
@@ -220,7 +221,7 @@ def headers(data: bytes) -> None:
     """NATS headers are names and values without anything of a line's end; none has to be there."""
     found = client.parse_header_lines(data.decode("utf-8", "replace"))
     assert all("\r\n" not in name + value for name, value in found.items())
-    message = connection.Message("muster.c.binder", 7, data, b"[]")
+    message = Message("muster.c.binder", 7, data, b"[]")
     assert message.headers == found
 
 

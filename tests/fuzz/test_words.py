@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
-from events import client, cloudevents, connection, consumer, feed, jetstream, object_store, subscription
+from events import answers, client, cloudevents, consumer, feed, jetstream, object_store, subscription
+from events.answers import Unanswered
 from events.cloudevents import FeedMessage, NoCloudEvent, PatternError
-from events.connection import Unanswered
 from events.policy import DEFAULT_POLICY
 from services import settings
 from services.console import show
@@ -133,7 +133,7 @@ def test_headers_are_the_last_of_each_name(said: list[tuple[str, str]]) -> None:
     assert client.parse_header_lines(text) == naive
 
 
-ANSWERS = (connection._decode_message, connection._decode_published, jetstream._decode_info, feed._decode_info)
+ANSWERS = (answers.decode_message, answers.decode_published, jetstream._decode_info, feed._decode_info)
 ANSWERS += (object_store._decode_info, subscription._decode_info)
 
 
@@ -141,7 +141,7 @@ ANSWERS += (object_store._decode_info, subscription._decode_info)
 @pytest.mark.parametrize("answer", [bytes(raw) for raw in RAW], ids=range(len(RAW)))
 def test_an_answer_that_is_none_is_no_answer(decode: Any, answer: bytes) -> None:
     with pytest.raises(Unanswered, match="muster-c: expected JetStream's answer"):
-        connection.decoded(decode, "muster-c", answer)
+        answers.decoded(decode, "muster-c", answer)
 
 
 REPLY = "$JS.ACK.muster-c.consumer.1.{}.7.1767225600123456789.0"

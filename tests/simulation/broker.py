@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from events import object_store, subjects
-from events.connection import STREAM_NOT_FOUND
+from events.answers import STREAM_NOT_FOUND
 from events.consumer import COMMIT, MESSAGE_ID
 from events.envelope import Stored
 from events.jetstream import EXPECTED

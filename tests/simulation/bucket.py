@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from events.connection import NO_MESSAGE_FOUND
+from events.answers import NO_MESSAGE_FOUND
 from events.consumer import MESSAGE_ID
 from events.object_store import DIGEST, STATE, Object
 from events.object_store import _digest as digest_of

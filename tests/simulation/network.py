@@ -73,8 +73,7 @@ class Link:
         """Muster's own connection over this link."""
         connection = self.connection
         connection.client = self  # type: ignore[assignment]
-        connection._inbox = self.new_inbox()
-        await self.subscribe(f"{connection._inbox}.*", connection._on_answer)
+        await connection._inbox.open(self)  # type: ignore[arg-type]
         return connection
 
     # ------------------------------------------------------------------------------------------- as nats-py's client
