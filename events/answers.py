@@ -48,7 +48,11 @@ class NobodyThere(Unanswered):
     """No process that this account reaches listens on the subject: nothing was carried out."""
 
 
-class NoRoom(Unanswered):
+class NotNow(Unanswered):
+    """A leader says that it cannot be done just now."""
+
+
+class NoRoom(NotNow):
     """The server stores nothing more. It may do so later."""
 
 
@@ -88,8 +92,27 @@ class _Error(msgspec.Struct):
     description: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _Placement(msgspec.Struct):
+    leader: str = ""
+
+
+class Answer(msgspec.Struct):
     error: _Error | None = None
+    cluster: _Placement | None = None
+    """Where the stream or consumer is that it tells of. None from a server that is alone."""
+
+    def check(self, subject: str) -> None:
+        """Raises Refused for a definite no, Unanswered where nobody leads, NotNow for a leader's 'not now'."""
+        if self.cluster is not None and not self.cluster.leader:  # any replica's word then: it may be behind
+            raise Unanswered(f"{subject.rpartition('.')[2]} has no leader: most of its servers are away, or full")
+        if self.error is None:
+            return
+        code, number, description = self.error.code, self.error.err_code, self.error.description
+        if number in NOT_NOW:
+            raise NotNow(f"{subject}: {description}")
+        if code == 503:
+            raise (NoRoom if number == NO_ROOM else Unanswered)(f"{subject}: {description}")
+        raise Refused(subject, code, number, description)
 
 
 class _MessageAnswer(msgspec.Struct):
@@ -102,7 +125,7 @@ class _Published(msgspec.Struct):
 
 decode_message = msgspec.json.Decoder(_MessageAnswer).decode
 decode_published = msgspec.json.Decoder(_Published).decode
-decode_answer = msgspec.json.Decoder(_Answer).decode
+decode_answer = msgspec.json.Decoder(Answer).decode
 
 
 def decoded(decode: Callable[[bytes], T], what: str, answer: bytes) -> T:

@@ -56,6 +56,13 @@ class Client(nats.aio.client.Client):
         if not any(about in err_msg for about in _STAYS):
             await self._process_op_err(error)
 
+    async def go_elsewhere(self) -> bool:
+        """To the next server that is known; False where there is no other. nats-py keeps the list in order of trying."""
+        if len(self._server_pool) < 2:
+            return False
+        await self.force_reconnect()
+        return True
+
     async def close(self) -> None:
         """One that has not begun to connect is closed; nats-py expects it to have begun."""
         if self._flush_queue is not None:

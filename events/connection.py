@@ -24,15 +24,13 @@ from nats.aio.msg import Msg
 from events import tls
 from events.answers import (
     NO_MESSAGE_FOUND,
-    NO_ROOM,
     NOT_LAST,
-    NOT_NOW,
     STREAM_NAME_IN_USE,
     Denied,
     Message,
     NobodyThere,
-    NoRoom,
     NotLast,
+    NotNow,
     Refused,
     Unanswered,
     api,
@@ -44,6 +42,7 @@ from events.answers import (
 from events.client import Client
 from events.homes import without_credentials
 from events.inbox import Inbox, publish_denied
+from events.leaderless import Leaderless
 from events.log import LogError, TooLarge, Unavailable
 from events.patience import TOLD_AFTER_S
 
@@ -94,6 +93,7 @@ class Connection:
         self._inbox = Inbox(self.url)
         self._who = ""
         """Who signed in, for people."""
+        self._leaderless = Leaderless()
         self._answers_since_s: float | None = float("-inf")
 
     async def connect(
@@ -216,23 +216,32 @@ class Connection:
     ) -> bytes:
         """A request that JetStream answers in JSON; `body` is bytes, or anything that becomes JSON.
 
-        Raises Refused for a definite no, Unanswered for 'not now', and what `request` raises.
+        Raises what `Answer.check` does, and `request`. A server at which no leader answers is left, in time.
         """
         payload = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         try:
             answer: bytes = (await self.request(subject, payload, headers, within_s)).data
-            error = decoded(decode_answer, subject, answer).error
-            if error is not None and (error.code == 503 or error.err_code in NOT_NOW):
-                not_now = NoRoom if error.err_code == NO_ROOM else Unanswered
-                raise not_now(f"{subject}: {error.description}")
-        except Unanswered:
-            self._answers_since_s = None
+            decoded(decode_answer, subject, answer).check(subject)
+        except Refused:
+            self._is_answered(subject)
             raise
+        except Unanswered as error:
+            self._answers_since_s = None
+            if not isinstance(error, NotNow) and self._leaderless.unanswered(subject, time.monotonic()):
+                await self._leave(error)
+            raise
+        self._is_answered(subject)
+        return answer
+
+    def _is_answered(self, subject: str) -> None:
+        self._leaderless.answered(subject)
         if self._answers_since_s is None:
             self._answers_since_s = time.monotonic()
-        if error is not None:
-            raise Refused(subject, error.code, error.err_code, error.description)
-        return answer
+
+    async def _leave(self, why: Unanswered) -> None:
+        self._leaderless.forget()
+        if await self.client.go_elsewhere():
+            _logger.warning("%s; another server is asked", why)
 
     def answers_for_s(self) -> float:
         """For how long everything that was asked has been answered; without end, when it always was."""
@@ -310,6 +319,7 @@ class Connection:
     async def _on_reconnect(self) -> None:
         _logger.warning("connected again to NATS at %s", self.url)
         self._trust.restored()
+        self._leaderless.forget()
         self._refused = asyncio.get_running_loop().create_future()
         self._wake_all()
 

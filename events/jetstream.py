@@ -48,14 +48,8 @@ class _State(msgspec.Struct):
     last_seq: int
 
 
-class _Placement(msgspec.Struct):
-    leader: str = ""
-
-
 class _StreamInfo(msgspec.Struct):
     state: _State
-    cluster: _Placement | None = None
-    """None from a server that is alone."""
 
 
 _decode_info = msgspec.json.Decoder(_StreamInfo).decode
@@ -304,10 +298,7 @@ class JetStreamLog:
     async def _state_now(self, within_s: float | None = None) -> _State:
         seen = self._seen  # when it is asked: what is acknowledged while the answer is on its way, it cannot know
         answer = await self.connection.ask(f"{api(self.domain)}.STREAM.INFO.{self.stream}", within_s=within_s)
-        info = decoded(_decode_info, self.stream, answer)
-        state = info.state
-        if info.cluster is not None and not info.cluster.leader:  # any replica's word then: it may be behind
-            raise Unanswered(f"{self.stream} has no leader: most of its servers are away, or full")
+        state = decoded(_decode_info, self.stream, answer).state
         if state.last_seq < seen:
             raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {seen}")
         self._seen = max(self._seen, state.last_seq)

@@ -183,7 +183,7 @@ async def test_a_stream_that_somebody_changed_is_there(own_server: EmbeddedServe
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("events.patience.TOLD_AFTER_S", 0.05)
+    monkeypatch.setattr("events.connection.TOLD_AFTER_S", 0.05)
     monkeypatch.setattr("events.connection.CONNECT_WITHIN_S", 0.4)
     monkeypatch.setattr("events.patience.TOLD_AFTER_S", 0.05)
     monkeypatch.setattr("events.patience.PATIENCE_S", 0.4)

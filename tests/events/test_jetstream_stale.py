@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
 from events import subjects
 from events.answers import Unanswered
@@ -63,15 +64,17 @@ async def test_servers_without_a_leader_are_not_believed(log: JetStreamLog, monk
     """Where two of three are away, the third says what it has. Who took that for the log's end, opened a log that nobody
     could read, and a service that was started ended instead of waiting."""
     await append(log, "binder", 1, 0)
-    ask, asked = log.connection.ask, list[str]()
+    request, asked = log.connection.request, list[str]()
 
-    async def leaderless(subject: str, *arguments: Any, **named: Any) -> bytes:
-        answer = msgspec.json.decode(await ask(subject, *arguments, **named))
+    async def leaderless(subject: str, *arguments: Any, **named: Any) -> Msg:
+        message = await request(subject, *arguments, **named)
         asked.append(subject)
         behind = {"cluster": {"name": "all", "replicas": []}, "state": {"first_seq": 1, "last_seq": 0}}
-        return msgspec.json.encode(answer | (behind if len(asked) < 3 else {"cluster": {"leader": "one"}}))
+        told = msgspec.json.decode(message.data) | (behind if len(asked) < 3 else {"cluster": {"leader": "one"}})
+        message.data = msgspec.json.encode(told)
+        return message
 
-    monkeypatch.setattr(log.connection, "ask", leaderless)
+    monkeypatch.setattr(log.connection, "request", leaderless)
     fresh = JetStreamLog(log.connection, log.cluster)
     with pytest.raises(Unanswered, match="has no leader"):
         await fresh.end_now(1.0)

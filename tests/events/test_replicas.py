@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
+from events import subjects
+from events.answers import NobodyThere
+from events.connection import Connection
 from events.jetstream import JetStreamLog
 from events.lease import Lease
 from events.server import EmbeddedServer
-from tests.events.writing import append_through
+from tests.events.writing import append, append_through
+from tests.nats_server import connected
 from tests.waiting import until
 
 REPLICAS = 3
@@ -61,3 +69,77 @@ async def test_a_leader_that_dies_loses_and_repeats_nothing(servers: dict[str, E
         assert not held.lost.is_set()
     await writer.close()
     await reader.close()
+
+
+@pytest.fixture
+def two_then_three(
+    servers: dict[str, EmbeddedServer], monkeypatch: pytest.MonkeyPatch
+) -> tuple[EmbeddedServer, str, str]:
+    """The third server; a URL of the others; one whose first is the third. Who leaves it does so after a second."""
+    monkeypatch.setattr("events.connection.random.shuffle", lambda urls: None)
+    monkeypatch.setattr("events.leaderless.LEFT_AFTER_S", 1.0)
+    third, others = servers["three"], f"{servers['one'].url},{servers['two'].url}"
+    return third, others, f"{third.url},{others}"
+
+
+def is_at(connection: Connection, server: EmbeddedServer) -> bool:
+    url = connection.client.connected_url
+    return url is not None and url.port == server.port
+
+
+async def test_a_server_that_is_cut_off_from_the_others_is_left(
+    two_then_three: tuple[EmbeddedServer, str, str], cluster: str
+) -> None:
+    """As it was: whoever had met it waited for ever, while the other two went on."""
+    third, others, url = two_then_three
+    writer = await JetStreamLog.open(others, cluster, replicas=REPLICAS)
+    third.stop()
+    nowhere = f'listen: "127.0.0.1:{free_ports(1)[0]}", routes: ["nats://127.0.0.1:1"] }}'
+    third.extra = re.sub("listen: .*", nowhere, third.extra)
+    third.start()
+    sequence = await append(writer, "binder", 1, 0)
+    async with connected(url) as connection:
+        assert is_at(connection, third)
+        assert await JetStreamLog(connection, cluster).end() == sequence
+        assert not is_at(connection, third)
+    await writer.close()
+
+
+async def test_a_server_that_is_full_and_knows_no_leader_is_left(
+    two_then_three: tuple[EmbeddedServer, str, str], cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on answering whatever is not about a stream's state, and stores nothing. A server whose storage limit is
+    reached while it leads may answer so, or may not: here its answers are made so."""
+    third, others, url = two_then_three
+    writer = await JetStreamLog.open(others, cluster, replicas=REPLICAS)
+    sequence = await append(writer, "binder", 1, 0)
+    async with connected(url) as connection:
+        request = connection.request
+
+        async def leaderless(subject: str, *arguments: Any, **named: Any) -> Msg:
+            message = await request(subject, *arguments, **named)
+            if is_at(connection, third) and "STREAM.INFO" in subject:
+                told = msgspec.json.decode(message.data)
+                del told["cluster"]["leader"]
+                message.data = msgspec.json.encode(told)
+            return message
+
+        monkeypatch.setattr(connection, "request", leaderless)
+        log = JetStreamLog(connection, cluster)
+        asking = asyncio.create_task(log.end())
+        while not asking.done():
+            assert await log.last(subjects.subject(cluster, "binder"))
+            await asyncio.sleep(0.05)
+        assert await asking == sequence
+        assert not is_at(connection, third)
+    await writer.close()
+
+
+async def test_who_knows_one_server_stays(own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("events.leaderless.LEFT_AFTER_S", 0.0)
+    async with connected(own_server.url) as connection:
+        for _ in range(3):
+            with pytest.raises(NobodyThere):
+                await connection.publish("muster.nobody", b"")
+        assert connection.client.is_connected
+        assert connection.generation == 0

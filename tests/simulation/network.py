@@ -98,6 +98,10 @@ class Link:
         else:
             self._unsent.append((subject, payload, reply, headers))
 
+    async def go_elsewhere(self) -> bool:
+        """There is one server."""
+        return False
+
     async def close(self) -> None:
         self.is_closed = True
         self.broker.forget(self)
