@@ -3,13 +3,16 @@
 Two standing pull requests are answered into one plain subscription. They are counted in messages: what is still to come
 is topped up whenever a request's worth has been taken, and a request's bytes bound what waits in memory. Whatever ends
 the flow ends the consumer, and its reader makes a new one: a gap in the sequences, a reconnection, a 409 that says that
-the consumer or its server is gone, or silence where heartbeats should be.
+the consumer or its server is gone, silence where heartbeats should be, or heartbeats alone where messages should be. The
+last is how a consumer goes on whose server is full, or cut off from the others: it has nothing of what they store.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -31,6 +34,8 @@ PULL_EXPIRES_S = 30
 HEARTBEAT_S = 1
 SILENCE_S = 3.0
 """A consumer that sends neither message nor heartbeat for so long is gone."""
+BEHIND_S = 15.0
+"""One that does not send what is known to be there, for so long, never will."""
 KEPT_S = 10
 """How long the server keeps a consumer that nobody pulls from."""
 
@@ -40,15 +45,23 @@ class Gap(Unanswered):
 
 
 class Consumer:
-    """The messages of `stream` from sequence `first` on. `open` it, `take` in a loop, `close` it."""
+    """The messages of `stream` from sequence `first` on. `open` it, `take` in a loop, `close` it.
 
-    def __init__(self, connection: Connection, stream: str, first: int, domain: str = "") -> None:
+    `known` says what is the last sequence that its reader knows to be there, from elsewhere.
+    """
+
+    def __init__(
+        self, connection: Connection, stream: str, first: int, domain: str = "", known: Callable[[], int] = lambda: 0
+    ) -> None:
         self._connection = connection
         self._api = f"{api(domain)}.CONSUMER"
         self._generation = connection.generation
         self._stream = stream
         self._first = first
         self._next = first
+        self._known = known
+        self._awaited, self._awaited_since_s = first, time.monotonic()
+        """The message that was to come next when it was last waited for, and since when that is known to be there."""
         self._inbox = connection.client.new_inbox()
         self._name = "muster-" + self._inbox.rpartition(".")[2]
         self._pulls = f"{self._api}.MSG.NEXT.{stream}.{self._name}"
@@ -116,6 +129,7 @@ class Consumer:
             raise self._lost
         if self._generation != self._connection.generation:
             raise Unanswered(f"{self._stream}: the connection was made anew")
+        self._check_progress(time.monotonic())
         await self._top_up()
         self._awake.clear()
         try:
@@ -123,6 +137,13 @@ class Consumer:
                 await self._awake.wait()
         except TimeoutError as error:
             raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s") from error
+
+    def _check_progress(self, now_s: float) -> None:
+        """Raises Unanswered where what is there does not come."""
+        if self._next > self._known() or self._next != self._awaited:
+            self._awaited, self._awaited_since_s = self._next, now_s
+        elif now_s - self._awaited_since_s >= BEHIND_S:
+            raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {BEHIND_S:g} s")
 
     async def _top_up(self) -> None:
         while self._requested <= PULL_MESSAGES:

@@ -342,6 +342,7 @@ class JetStreamLog:
         self._seen = max(self._seen, place)
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
-        consumer = Consumer(self.connection, self.stream, max(place + 1, state.first_seq), self.domain)
+        first = max(place + 1, state.first_seq)
+        consumer = Consumer(self.connection, self.stream, first, self.domain, lambda: self._seen)
         await consumer.open()
         return consumer

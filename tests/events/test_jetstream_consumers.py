@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
 from events import subjects
 from events.answers import Denied, Unanswered
@@ -214,3 +215,25 @@ async def test_a_reader_leaves_no_consumer_behind(log: JetStreamLog) -> None:
 async def consumers(log: JetStreamLog) -> list[str]:
     answer = await log.connection.ask(f"$JS.API.CONSUMER.NAMES.{log.stream}")
     return msgspec.json.decode(answer)["consumers"] or []
+
+
+async def test_a_consumer_that_sends_heartbeats_alone_while_the_log_goes_on_is_made_anew(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: a consumer on a server whose disk was full never sent anything again, and its reader waited for ever,
+    with the lease in its hands."""
+    monkeypatch.setattr("events.consumer.BEHIND_S", 0.5)
+    hear, stuck = Consumer._on_message, list[Consumer]()
+
+    async def hear_of_a_full_server(consumer: Consumer, message: Msg) -> None:
+        stuck.append(consumer)
+        if consumer is not stuck[0] or not message.reply:
+            await hear(consumer, message)
+
+    monkeypatch.setattr(Consumer, "_on_message", hear_of_a_full_server)
+    reading = asyncio.create_task(collect(log.follow(), 2))
+    await until(lambda: stuck, "heartbeats")
+    await fill(log, "binder", 2)
+    async with asyncio.timeout(10):
+        assert [commit.sequence for commit in await reading] == [1, 2]
+    assert len(set(stuck)) == 2
