@@ -11,6 +11,7 @@ the partition — is inert, and counted where somebody should know.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import events as ev
@@ -59,83 +60,98 @@ from services.state.records import (
 from services.state.tallies import Tally
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class State:
     """The fold of a cluster's log up to `sequence`. Read by everybody, changed by `apply` alone."""
 
-    def __init__(self) -> None:  # noqa: PLR0915
-        self.sequence = 0
-        self.synced = False
-        """False between `IngestTaken` and `ClusterSynced`: nobody decides."""
-        self.rules_version = FIRST_VERSION
-        """The version of the rules that is in force."""
-        self.state_version = FIRST_VERSION
-        """The version of the fold that is in force."""
-        self.policy: Policy | None = None
-        self.epoch = 0
-        self.owners: tuple[str, ...] = ("",) * PARTITIONS
-        self.holders: dict[str, str] = {}
-        """writer → holder, from the Taken events."""
-        self.supports: dict[str, ev.VersionsAnnounced] = {}
-        """writer → what its holder has the code for, if it said so."""
-        self.shards: dict[str, int] = {}
-        """The planner shards that live → the sequence of the `PlannerTaken` by which each joined."""
-        self.nodes: dict[str, Node] = {}
-        self.classes: dict[str, SchedulingClass] = {}
-        self.pods: dict[str, Pod] = {}
-        self.gangs: dict[str, Gang] = {}
-        self.regrouping: dict[str, None] = {}
-        """Gangs that name other gangs than before: their groups are formed anew when nothing of them is under way."""
-        self.groups: dict[str, Group] = {}
-        self.ready: dict[str, None] = {}
-        """Groups that may be tried now, besides those of the cohorts that woke."""
-        self.claims: dict[str, Claim] = {}
-        self.proposals: dict[int, Proposal] = {}
-        """By place, in log order: what the binder has to judge."""
-        self.permitted: dict[str, None] = {}
-        """UIDs of pods whose binding is intended and has no outcome yet."""
-        self.holding: dict[str, None] = {}
-        """Groups with assignments that wait at permit."""
-        self.cohorts: dict[int, Cohort] = {}
-        self.nominations: dict[str, Nomination] = {}
-        self.group_nominations: dict[str, GroupNomination] = {}
-        """By group."""
-        self.room_requests: dict[str, RoomRequest] = {}
-        """By group, in log order: what the binder has to answer."""
-        self.reservations: dict[str, Reservation] = {}
-        """By group, in log order."""
-        self.lost: dict[str, Lost] = {}
-        self.evictions: dict[str, Eviction] = {}
-        self.marks: dict[str, Mark] = {}
-        """By UID: what pods are to say of their gang's timeout."""
-        self.clocks: dict[str, Clock] = {}
-        self.rejections: dict[str, ev.DeclarationRejected] = {}
-        self.pod_groups: dict[str, ev.PodGroupObserved] = {}
-        """By API group/namespace/name: what ingest compares with; what they mean stands in `gangs`."""
-        self.priority_classes: dict[str, ev.PriorityClassObserved] = {}
-        self.snapshots: dict[int, ev.SnapshotTaken] = {}
-        """The last `SNAPSHOTS_KEPT`, by sequence."""
-        self.room_sequence = 0
-        """The last commit that gave room back or changed a node: what wakes groups refused for room."""
-        self.kept_sequence = 0
-        """The last commit that ended a reservation: it wakes them, too."""
-        self.ignored: dict[str, int] = {}
-        """Events that were not current at their own place, by type."""
-        self.set_aside = 0
-        """Messages in the stream that are nobody's commit."""
+    # How far the log is folded, by which versions of what, and for whom (`form`, `versions`).
+    sequence: int = 0
+    set_aside: int = 0
+    """Messages in the stream that are nobody's commit."""
+    ignored: dict[str, int] = field(default_factory=dict)
+    """Events that were not current at their own place, by type."""
+    snapshots: dict[int, ev.SnapshotTaken] = field(default_factory=dict)
+    """The last `SNAPSHOTS_KEPT`, by sequence."""
+    rules_version: int = FIRST_VERSION
+    """The version of the rules that is in force."""
+    state_version: int = FIRST_VERSION
+    """The version of the fold that is in force."""
+    policy: Policy | None = None
+    holders: dict[str, str] = field(default_factory=dict)
+    """writer → holder, from the Taken events."""
+    supports: dict[str, ev.VersionsAnnounced] = field(default_factory=dict)
+    """writer → what its holder has the code for, if it said so."""
+    clocks: dict[str, Clock] = field(default_factory=dict)
+    """By writer."""
 
-        # Derived.
-        self.table = NodeTable()
-        self.kept_classes: dict[str, int] = {}
-        """Class → how many records keep room for pods of it (`classes`)."""
-        self.named: dict[str, dict[str, None]] = {}
-        """Gang → the gangs that name it as one of their group, in no particular order."""
-        self.kept_for: dict[str, dict[str, None]] = {}
-        """Gang → UIDs of its failed members whose room is nominated, in the order of `nominations`."""
-        self.tallies: dict[str, Tally] = {}
-        """Gang → how many of its members run, are alive and leave (`tallies`)."""
-        # The place of the event that is being applied.
-        self.index = self.basis = self.commit_epoch = 0
-        self.writer = ""
+    # What there is in the cluster, as ingest says (`classes`, `pods`, `groups`, `declarations`).
+    synced: bool = False
+    """False between `IngestTaken` and `ClusterSynced`: nobody decides."""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    classes: dict[str, SchedulingClass] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    gangs: dict[str, Gang] = field(default_factory=dict)
+    regrouping: dict[str, None] = field(default_factory=dict)
+    """Gangs that name other gangs than before: their groups are formed anew when nothing of them is under way."""
+    pod_groups: dict[str, ev.PodGroupObserved] = field(default_factory=dict)
+    """By API group/namespace/name: what ingest compares with; what they mean stands in `gangs`."""
+    priority_classes: dict[str, ev.PriorityClassObserved] = field(default_factory=dict)
+    rejections: dict[str, ev.DeclarationRejected] = field(default_factory=dict)
+
+    # Who plans for which groups (`shards`, `partitions`).
+    epoch: int = 0
+    owners: tuple[str, ...] = ("",) * PARTITIONS
+    shards: dict[str, int] = field(default_factory=dict)
+    """The planner shards that live → the sequence of the `PlannerTaken` by which each joined."""
+
+    # What is to be placed, and what it waits for (`groups`, `cohorts`).
+    groups: dict[str, Group] = field(default_factory=dict)
+    ready: dict[str, None] = field(default_factory=dict)
+    """Groups that may be tried now, besides those of the cohorts that woke."""
+    cohorts: dict[int, Cohort] = field(default_factory=dict)
+    room_sequence: int = 0
+    """The last commit that gave room back or changed a node: what wakes groups refused for room."""
+    kept_sequence: int = 0
+    """The last commit that ended a reservation: it wakes them, too."""
+
+    # What is placed, and on its way to its node or off it (`verdicts`, `pods`, `timeouts`).
+    claims: dict[str, Claim] = field(default_factory=dict)
+    proposals: dict[int, Proposal] = field(default_factory=dict)
+    """By place, in log order: what the binder has to judge."""
+    holding: dict[str, None] = field(default_factory=dict)
+    """Groups with assignments that wait at permit."""
+    permitted: dict[str, None] = field(default_factory=dict)
+    """UIDs of pods whose binding is intended and has no outcome yet."""
+    lost: dict[str, Lost] = field(default_factory=dict)
+    evictions: dict[str, Eviction] = field(default_factory=dict)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    """By UID: what pods are to say of their gang's timeout."""
+
+    # Room that is kept for somebody (`nominations`, `reservations`).
+    nominations: dict[str, Nomination] = field(default_factory=dict)
+    group_nominations: dict[str, GroupNomination] = field(default_factory=dict)
+    """By group."""
+    room_requests: dict[str, RoomRequest] = field(default_factory=dict)
+    """By group, in log order: what the binder has to answer."""
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    """By group, in log order."""
+
+    # Derived of the above.
+    table: NodeTable = field(default_factory=NodeTable)
+    kept_classes: dict[str, int] = field(default_factory=dict)
+    """Class → how many records keep room for pods of it (`classes`)."""
+    named: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Gang → the gangs that name it as one of their group, in no particular order."""
+    kept_for: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Gang → UIDs of its failed members whose room is nominated, in the order of `nominations`."""
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    """Gang → how many of its members run, are alive and leave (`tallies`)."""
+
+    # The place of the event that is being applied.
+    index: int = 0
+    basis: int = 0
+    commit_epoch: int = 0
+    writer: str = ""
 
     @property
     def resources(self) -> list[str | None]:

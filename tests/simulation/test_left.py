@@ -4,6 +4,7 @@ the years."""
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import fields
 
 import pytest
 
@@ -55,7 +56,8 @@ def test_what_is_gone_leaves_nothing(seed: int) -> None:
     assert not outcome.violation
     assert world.left
     for state in world.left:
-        collections = {name: value for name, value in vars(state).items() if isinstance(value, dict)}
+        tables = {one.name: getattr(state, one.name) for one in fields(state)}
+        collections = {name: value for name, value in tables.items() if isinstance(value, dict)}
         assert {name: value for name, value in collections.items() if value and name not in STAYS} == {}
         assert state.table.classes == {}
         assert not any(state.table.ports.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 
 import pytest
 
@@ -43,7 +44,7 @@ def busy() -> World:
 
 def test_every_record_is_in_the_snapshot() -> None:
     derived = {"table", "kept_classes", "named", "tallies", "kept_for", "index", "writer", "basis", "commit_epoch"}
-    assert set(vars(State())) - derived | {"resources"} == set(snapshot.RECORDED)
+    assert {one.name for one in fields(State)} - derived | {"resources"} == set(snapshot.RECORDED)
 
 
 def test_the_log_has_something_of_everything() -> None:
