@@ -46,6 +46,10 @@ R22. Forgotten. A job that is settled, whose winner ended and of which nothing i
 `guard` has R2 and R4's order, `priority` R6 to R9, `race` the rest of the decision, `ending` R10, R13, R18 and R19,
 `names` R17, `gone` R20 and R21, `forgotten` R22. The life of a place, with R16, is the table
 `services.federator.records.TRANSITIONS`.
+
+Each rule has tests that begin with its number, as `test_r7_…`: R1 to R15 in `tests/federator/test_rules.py`, R16 to R21
+in `test_places.py`, R22 in `test_forgotten.py`. `tests/federator/audit.py` holds a whole history against them, and
+`services.federator.explain` names the rule behind each line of `muster job explain`.
 """
 
 from __future__ import annotations
