@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
 from services.planner import core, limits, placement
-from services.state import commits, nodes
+from services.state import commits, masks, nodes
 
 if TYPE_CHECKING:
     import pytest
@@ -31,7 +31,8 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (nodes, "PENDING", 40),
     (nodes, "FEW", 3),
     (nodes, "LABELS_KEPT", 1),
-    (nodes, "MASKED_ROWS", 1),
+    (masks, "MASKED_BYTES", 1),
+    (masks, "RECENT", 0),
     (nodes, "RECOUNTED", 2),
     (placement, "REMEMBERED", 1),
     (placement.Left, "FRESH", 2),

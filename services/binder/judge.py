@@ -246,9 +246,9 @@ class Bench:
                 of_class[row] = of_class.get(row, 0) + 1
         for digest, of_class in wanted.items():
             info = table.classes[digest]
-            fit = fits.feasible(table, info)
+            keeps_off = fits.verdicts(table, info)
             for row in of_class:
-                if not fit[row]:
+                if keeps_off[row]:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
@@ -341,7 +341,7 @@ class Bench:
 
     def _node_takes(self, node: str, info: ClassInfo) -> bool:
         row = self.state.table.rows.get(node)
-        return row is not None and not info.fact.unsupported and bool(fits.feasible(self.state.table, info)[row])
+        return row is not None and not info.fact.unsupported and fits.admits(self.state.table, info, row)
 
     # ---------------------------------------------------------------------------------------------------- nominated room
 

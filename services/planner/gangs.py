@@ -296,7 +296,7 @@ def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> Taken:
         if row is None or index < 0:
             continue
         info = parts[index].info
-        if fits.feasible(table, info)[row] and not cycle.room.overdrawn(info, row):
+        if fits.admits(table, info, row) and not cycle.room.overdrawn(info, row):
             taken.append((node, index, parts[index].uids[used[index]]))
             used[index] += 1
     return taken

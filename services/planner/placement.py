@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from services.planner.ports import Ports
 from services.planner.rules.node_score import SCORES
-from services.state import fits
-from services.state.nodes import BASE_RESOURCES, ClassInfo, Ints, Mask, NodeTable
+from services.state import fits, masks
+from services.state.nodes import BASE_RESOURCES, ClassInfo, Ints, Mask, NodeTable, Taints
 
 CPU, MEMORY, _, PODS = range(len(BASE_RESOURCES))
 """Columns of the table."""
@@ -42,6 +42,7 @@ _TAKEN = np.int64(np.iinfo(np.int64).max)
 PREFERENCE_WEIGHT = 1 << SHARE_BITS
 """What a fully preferred node (all of the pod's preferred affinity) is worth for each resource that counts: as much as
 if that resource were wholly free."""
+_AVOIDED = "PreferNoSchedule"
 _OWN = 61
 """The bit of a key by which a shard's own nodes come first. What is below it is a score and a tie."""
 _SCORE_BITS, _LEVEL_BITS = 17, 14
@@ -241,10 +242,11 @@ class Room:
 
     def _preference(self, info: ClassInfo) -> Ints | None:
         """Preferred node affinity and PreferNoSchedule taints, 0 … `PREFERENCE_WEIGHT` or below 0; None: none asked."""
-        masks = self.table.masks(info)
-        if "preference" not in masks:
-            masks["preference"] = _preference(self.table, info)
-        return cast("Ints | None", masks["preference"])
+        table, wishes = self.table, bool(info.fact.preferred_affinity)
+        if not wishes and not _avoids(table):
+            return None
+        preference = table.preferences.of(table, info, _preference)
+        return preference if wishes or preference.any() else None
 
 
 class Left:
@@ -345,22 +347,24 @@ def _counting(info: ClassInfo) -> tuple[int, ...]:
     return (CPU, MEMORY, *extended) if asks else (CPU, MEMORY, PODS)
 
 
-def _preference(table: NodeTable, info: ClassInfo) -> Ints | None:
+def _avoids(table: NodeTable) -> bool:
+    """Whether some node is one that pods avoid where they can."""
+    if "avoids" not in table.cache:
+        table.cache["avoids"] = any(t.effect == _AVOIDED for _, taints in table.taint_sets for t in taints)
+    return cast(bool, table.cache["avoids"])
+
+
+def _preference(table: NodeTable, info: ClassInfo, rows: masks.Rows) -> Ints:
+    def avoided(tainted: Taints) -> int:
+        met = [taint for taint in tainted[1] if taint.effect == _AVOIDED]
+        return sum(not any(fits.tolerates(t, taint) for t in info.fact.tolerations) for taint in met)
+
     preferred = info.fact.preferred_affinity
-    avoided = [
-        sum(
-            taint.effect == "PreferNoSchedule" and not any(fits.tolerates(t, taint) for t in info.fact.tolerations)
-            for taint in taints
-        )
-        for _, taints in table.taint_sets
-    ]
-    if not preferred and not any(avoided):
-        return None
-    total = np.zeros(len(table.present), np.int64)
     whole = sum(term.weight for term in preferred) or 1
+    total = fits.of_taints(table, rows, avoided) * -PREFERENCE_WEIGHT
     for wish in preferred:
-        total += fits.term_mask(table, wish.term) * (wish.weight * PREFERENCE_WEIGHT // whole)
-    return cast(Ints, total - np.array(avoided, np.int64)[table.taint_codes] * PREFERENCE_WEIGHT)
+        total += fits.term_mask(table, wish.term, rows) * (wish.weight * PREFERENCE_WEIGHT // whole)
+    return total
 
 
 def _clipped(values: Ints, bits: int) -> Ints:

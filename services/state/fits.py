@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
+from services.state.masks import Rows
 from services.state.nodes import ClassInfo, Ints, Mask, NodeTable, Taints
+
+Verdicts = npt.NDArray[np.int8]
 
 _OF_LABELS = re.compile(r"[0-9]{1,253}", re.ASCII)
 """What a node selector compares: no label's value has a sign. Python's int() takes underscores and spaces, too."""
@@ -97,7 +101,10 @@ def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
     return False
 
 
-def _label_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
+def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:
+    if not isinstance(rows, slice):
+        values = [table.label(row, requirement.key) for row in rows.tolist()]
+        return np.array([_value_matches(requirement, value) for value in values], np.bool_)
     codes, column = table.labels(requirement.key)
     allowed = np.zeros(len(codes) + 1, np.bool_)
     allowed[0] = _value_matches(requirement, None)
@@ -111,49 +118,50 @@ def _label_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
     return cast(Mask, allowed[column])
 
 
-def _field_mask(table: NodeTable, requirement: SelectorRequirement) -> Mask:
+def _field_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:
     """Only `_NAME` exists, with In and NotIn (DaemonSets name their node so)."""
+    if requirement.key != _NAME:
+        return np.zeros_like(table.present[rows])
+    mask = _names(table, requirement.values, rows)
+    return ~mask if requirement.operator == "NotIn" else mask
+
+
+def _names(table: NodeTable, names: Iterable[str], rows: Rows) -> Mask:
+    """Which of the rows are of one of these nodes."""
     mask = np.zeros(len(table.present), np.bool_)
-    if requirement.key == _NAME:
-        mask[_rows(table, requirement.values)] = True
-        if requirement.operator == "NotIn":
-            mask = ~mask
-    return mask
+    mask[[table.rows[name] for name in names if name in table.rows]] = True
+    return mask[rows]
 
 
-def _rows(table: NodeTable, names: Iterable[str]) -> list[int]:
-    """The rows of those of these nodes that are there."""
-    return [table.rows[name] for name in names if name in table.rows]
-
-
-def term_mask(table: NodeTable, term: SelectorTerm) -> Mask:
-    """Rows that match the term; a term without requirements matches none, as in Kubernetes."""
+def term_mask(table: NodeTable, term: SelectorTerm, rows: Rows) -> Mask:
+    """Which of the rows match the term; a term without requirements matches none, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
-        return np.zeros(len(table.present), np.bool_)
-    mask = table.present.copy()
+        return np.zeros_like(table.present[rows])
+    mask = table.present[rows].copy()
     for requirement in term.match_expressions:
-        mask &= _label_mask(table, requirement)
+        mask &= _label_mask(table, requirement, rows)
     for requirement in term.match_fields:
-        mask &= _field_mask(table, requirement)
+        mask &= _field_mask(table, requirement, rows)
     return mask
 
 
-def _labelled(table: NodeTable, info: ClassInfo, *, declared: bool) -> Mask:
-    """Rows that have what the class's node selector asks for: of the features that nodes declare, or of their labels."""
-    mask = table.present.copy()
-    for key, value in info.fact.node_selector.items():
-        if key.startswith(DECLARED) == declared:
-            mask &= _label_mask(table, SelectorRequirement(key=key, operator="In", values=(value,)))
-    return mask
-
-
-def _selected(table: NodeTable, info: ClassInfo) -> Mask:
-    mask = _labelled(table, info, declared=False)
+def _selected(table: NodeTable, info: ClassInfo, rows: Rows) -> Mask:
+    mask = _labelled(table, info, rows, declared=False)
     if info.fact.required_affinity is not None:
         either = np.zeros(len(mask), np.bool_)
         for term in info.fact.required_affinity:
-            either |= term_mask(table, term)
+            either |= term_mask(table, term, rows)
         mask &= either
+    return mask
+
+
+def _labelled(table: NodeTable, info: ClassInfo, rows: Rows, *, declared: bool) -> Mask:
+    """Which of the rows have what the class's node selector asks for: of the features that nodes declare, or of their
+    labels."""
+    mask = table.present[rows].copy()
+    for key, value in info.fact.node_selector.items():
+        if key.startswith(DECLARED) == declared:
+            mask &= _label_mask(table, SelectorRequirement(key=key, operator="In", values=(value,)), rows)
     return mask
 
 
@@ -171,19 +179,49 @@ def _named(info: ClassInfo) -> set[str] | None:
     return found
 
 
-def _tolerated(table: NodeTable, info: ClassInfo) -> Mask:
-    allowed = [not turned_away(tainted, info.fact.tolerations) for tainted in table.taint_sets]
-    return cast(Mask, np.array(allowed, np.bool_)[table.taint_codes])
+def of_taints(table: NodeTable, rows: Rows, judge: Callable[[Taints], bool | int]) -> npt.NDArray[Any]:
+    """For each of the rows what `judge` says of its taints."""
+    if not isinstance(rows, slice):
+        return np.array([judge(table.tainted(row)) for row in rows.tolist()])
+    return np.array([judge(tainted) for tainted in table.taint_sets])[table.taint_codes]
+
+
+FITS, FEATURELESS, UNSELECTED, TAINTED, OTHERS, EMPTY = range(6)
+"""What keeps a class off a row, whatever room is there: nothing (0); its node lacks a feature, does not match, is
+tainted, is none of those that the class names; there is no node. The kube-scheduler's first filter comes last."""
+
+
+def verdicts(table: NodeTable, info: ClassInfo) -> Verdicts:
+    """For each row what keeps the class off it: the first filter that does. Do not write to it."""
+    return table.verdicts.of(table, info, _verdicts)
+
+
+def _verdicts(table: NodeTable, info: ClassInfo, rows: Rows) -> Verdicts:
+    present, only = table.present[rows], _named(info)
+    away = {
+        FEATURELESS: ~_labelled(table, info, rows, declared=True),
+        UNSELECTED: ~_selected(table, info, rows),
+        TAINTED: of_taints(table, rows, lambda tainted: bool(turned_away(tainted, info.fact.tolerations))),
+        OTHERS: np.bool_(False) if only is None else ~_names(table, only, rows),
+        EMPTY: ~present,
+    }
+    first = np.zeros(len(present), np.int8)
+    for verdict, those in away.items():
+        np.maximum(first, those * np.int8(verdict), out=first)
+    return first
 
 
 def feasible(table: NodeTable, info: ClassInfo) -> Mask:
-    """Rows whose node the class may run on, whatever room there is. Kept until a node changes; do not write to it."""
-    masks = table.masks(info)
-    mask = masks.get("feasible")
-    if mask is None:
-        declared = _labelled(table, info, declared=True)
-        mask = masks["feasible"] = _selected(table, info) & _tolerated(table, info) & declared
-    return cast(Mask, mask)
+    """Rows whose node the class may run on, whatever room there is. Do not write to it."""
+    last = table.cache.get("feasible")  # thousands of classes may have one constraint
+    if last is None or last[0] is not info.constraint:
+        last = table.cache["feasible"] = info.constraint, verdicts(table, info) == FITS
+    return cast(Mask, last[1])
+
+
+def admits(table: NodeTable, info: ClassInfo, row: int) -> bool:
+    """Whether the class may run on the row's node, whatever room there is."""
+    return bool(verdicts(table, info)[row] == FITS)
 
 
 # ---------------------------------------------------------------------------------------------------- what a node has
@@ -287,12 +325,12 @@ RESOURCE_WORDS = {
 
 
 def _turned_away(table: NodeTable, rows: Mask, info: ClassInfo) -> Counter[str]:
-    """Reason → number of these rows, where nodes are unschedulable or tainted; of the taints, those of most nodes."""
-    nodes = np.bincount(table.taint_codes[rows], minlength=len(table.taint_sets)).tolist()
+    """Reason → number of these rows, whose nodes are unschedulable or tainted; of the taints, those of most nodes."""
+    nodes = np.bincount(table.taint_codes[np.flatnonzero(rows)], minlength=len(table.taint_sets)).tolist()
     away: Counter[str] = Counter()
     for tainted, here in zip(table.taint_sets, nodes, strict=True):
-        if here and (reason := turned_away(tainted, info.fact.tolerations)):
-            away[reason] += here
+        if here:
+            away[turned_away(tainted, info.fact.tolerations)] += here
     named = sorted(away.keys() - {_WERE_UNSCHEDULABLE}, key=lambda reason: (-away[reason], reason))
     for reason in named[MOST_TAINTS:]:
         away[_OTHER_TAINTS] += away.pop(reason)
@@ -307,33 +345,26 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -
     """
     counts: dict[str, int] = {}
 
-    def count(reason: str, nodes: int) -> None:
+    def count(reason: str, rows: Mask) -> None:
+        nodes = int(np.count_nonzero(rows))
         if nodes:
             counts[reason] = counts.get(reason, 0) + nodes
 
-    left = table.present.copy()
-    only = _named(info)
-    if only is not None:
-        others = left.copy()
-        others[_rows(table, only)] = False
-        word = "node(s) didn't satisfy plugin(s) [NodeAffinity]" if only else "pod affinity terms conflict"
-        count(word, int(others.sum()))
-        left &= ~others
-    for reason, nodes in _turned_away(table, left, info).items():
-        count(reason, nodes)
-    left &= _tolerated(table, info)
-    selected = _selected(table, info)
-    count("node(s) didn't match Pod's node affinity/selector", int((left & ~selected).sum()))
-    left &= selected
+    first = verdicts(table, info)
+    word = "node(s) didn't satisfy plugin(s) [NodeAffinity]" if _named(info) else "pod affinity terms conflict"
+    count(word, first == OTHERS)
+    counts.update(_turned_away(table, first == TAINTED, info))
+    count("node(s) didn't match Pod's node affinity/selector", first == UNSELECTED)
+    left = first <= FEATURELESS
     if ports is not None:
-        count("node(s) didn't have free ports for the requested pod ports", int((left & ~ports).sum()))
+        count("node(s) didn't have free ports for the requested pod ports", left & ~ports)
         left &= ports
     names = {column: name for name, column in table.resources.items()}
     roomy = left.copy()
     for column, amount in info.columns:
         word = RESOURCE_WORDS.get(names[column], f"Insufficient {names[column]}")
         short = left & (free[:, column] < amount)
-        count(word, int(short.sum()))
+        count(word, short)
         roomy &= ~short
-    count("node(s) didn't match Pod's required features", int((roomy & ~_labelled(table, info, declared=True)).sum()))
+    count("node(s) didn't match Pod's required features", roomy & (first == FEATURELESS))
     return dict(sorted(counts.items()))

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from events.facts import NodeObserved, SchedulingClassObserved
 from events.objects import Taint
+from services.state.masks import EVERY, Masks, Rows
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -42,9 +43,8 @@ FEW = 3 * 4
 """Up to so many are counted one by one, which numpy takes longer to be told."""
 LABELS_KEPT = 256
 """Labels that have a column; beyond that the oldest goes, and is made anew when somebody asks for it."""
-MASKED_ROWS = 1 << 25
-"""Rows times constraints for which masks are kept, likewise: at most nine bytes each, or 300 MB. At 50,000 nodes the
-masks of one cycle whose pods have a constraint each were 2.4 GB."""
+PATCHED = 16, 256
+"""Up to so many rows that changed, or one in so many of all, are looked at one by one: with more, all rows are faster."""
 SPARE = 64
 """Codes that there may be beyond twice the number of nodes."""
 RECOUNTED = 1 << 12
@@ -102,6 +102,8 @@ class NodeTable:
         self.present: Mask = np.zeros(0, np.bool_)
         self.version = 0
         """Raised when a node comes, goes, or changes its labels, taints or allocatable."""
+        self._changed_at: Ints = np.zeros(0, np.int64)
+        """For each row the `version` at which it changed last."""
         self.ports: dict[int, dict[tuple[str, int, str], int]] = {}
         """row → (protocol, port, ip) → pods that hold it."""
         self.holders: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
@@ -112,8 +114,12 @@ class NodeTable:
         """Numbers of classes that are gone, and that claims which are not counted yet may name."""
         self._askers: list[int] = [0] * len(BASE_RESOURCES)
         """For each column how many classes ask for it."""
-        self._constraints: dict[tuple[Any, ...], Constraint] = {}
-        self._masks: dict[Constraint, dict[str, Any]] = {}
+        self.constraints: dict[tuple[Any, ...], Constraint] = {}
+        """By what they say."""
+        self.verdicts = Masks(1)
+        """What keeps classes off each row, a byte each (`services.state.fits`)."""
+        self.preferences = Masks(4)
+        """How much they prefer it, eight bytes each (`services.planner.placement`)."""
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         """Of empty rows 0: as if they had none."""
         self._taint_sets: dict[Taints, int] = {UNTAINTED: 0}
@@ -127,7 +133,7 @@ class NodeTable:
         """The nodes in the order of `rank`, kept up from its first use on: to sort all of them for one that came, or
         went, would take longer than to plan."""
         self.cache: dict[Any, Any] = {}
-        """What is true of all nodes as of this `version`; emptied when it rises, as are the `masks`."""
+        """What is true of all nodes as of this `version`; emptied when it rises."""
 
     @property
     def held(self) -> Ints:
@@ -186,7 +192,7 @@ class NodeTable:
             self._code_shape(row, fact)
         if before is not None and before.allocatable != fact.allocatable:
             self._vacate(before.allocatable)
-        self._changed()
+        self._changed(row)
         return row
 
     def remove(self, name: str) -> None:
@@ -208,12 +214,21 @@ class NodeTable:
             del self._order[bisect_left(self._order, _name_hash(name))]
         if before is not None:
             self._vacate(before.allocatable)
-        self._changed()
+        self._changed(row)
 
-    def _changed(self) -> None:
+    def _changed(self, row: int) -> None:
         self.version += 1
+        self._changed_at[row] = self.version
         self.cache.clear()
-        self._masks.clear()
+
+    def changed_since(self, version: int) -> Rows:
+        """The rows that changed after this `version`; all, if they are many."""
+        key = ("changed", version)
+        if key not in self.cache:
+            rows = np.flatnonzero(self._changed_at > version)
+            few, part = PATCHED
+            self.cache[key] = rows if len(rows) <= max(few, self.size // part) else EVERY
+        return cast(Rows, self.cache[key])
 
     def _grow(self) -> int:
         if self.size == len(self.present):
@@ -223,6 +238,9 @@ class NodeTable:
             self.present = _padded(self.present, more)
             self.taint_codes = _padded(self.taint_codes, more)
             self.shape_codes = _padded(self.shape_codes, more)
+            self._changed_at = _padded(self._changed_at, more)
+            self.verdicts.clear()
+            self.preferences.clear()
             self._labels = {key: (codes, _padded(column, more)) for key, (codes, column) in self._labels.items()}
         self.facts.append(None)
         self.names.append("")
@@ -292,9 +310,9 @@ class NodeTable:
             fact.preferred_affinity,
             fact.tolerations,
         )
-        constraint = self._constraints.get(said)
+        constraint = self.constraints.get(said)
         if constraint is None:
-            constraint = self._constraints[said] = Constraint(said)
+            constraint = self.constraints[said] = Constraint(said)
         constraint.classes += 1
         if not self._free_numbers:
             self._free_dropped()
@@ -319,8 +337,9 @@ class NodeTable:
         constraint = info.constraint
         constraint.classes -= 1
         if not constraint.classes:
-            del self._constraints[constraint.said]
-            self._masks.pop(constraint, None)
+            del self.constraints[constraint.said]
+            self.verdicts.drop(constraint)
+            self.preferences.drop(constraint)
 
     def _free_dropped(self) -> None:
         """Nothing is counted by these numbers any more."""
@@ -329,16 +348,6 @@ class NodeTable:
             self.requests[self._dropped] = 0
             self._free_numbers += self._dropped
             self._dropped.clear()
-
-    def masks(self, info: ClassInfo) -> dict[str, Any]:
-        """What is known of all nodes for classes with this constraint, until one of them changes, or `MASKED_ROWS` are
-        kept for others."""
-        found = self._masks.get(info.constraint)
-        if found is None:
-            if self._masks and (len(self._masks) + 1) * len(self.present) > MASKED_ROWS:
-                del self._masks[next(iter(self._masks))]
-            found = self._masks[info.constraint] = {}
-        return found
 
     def claim(self, row: int, info: ClassInfo, sign: int, proposed: bool) -> None:
         """Count one more (`sign` 1) or one fewer (-1) pod of the class on the row."""
@@ -420,6 +429,15 @@ class NodeTable:
     def _label_code(codes: dict[str, int], fact: NodeObserved, key: str) -> int:
         value = fact.labels.get(key)
         return 0 if value is None else codes.setdefault(value, len(codes) + 1)
+
+    def tainted(self, row: int) -> Taints:
+        """The row's taints, of which its code speaks."""
+        return _taints(self.facts[row])
+
+    def label(self, row: int, key: str) -> str | None:
+        """The value of the label on the row's node."""
+        fact = self.facts[row]
+        return None if fact is None else fact.labels.get(key)
 
     @property
     def taint_sets(self) -> list[Taints]:

@@ -149,8 +149,8 @@ MORE: dict[str, Plant] = {
     ),
     "masks kept": Plant(
         "which nodes a class may go to is not looked at anew when a node changed",
-        "services.state.nodes",
-        (("        self.cache.clear()\n        self._masks.clear()\n", "        self.cache.clear()\n"),),
+        "services.state.masks",
+        (("            mask.values[rows] = evaluate(table, info, rows)\n", ""),),
     ),
     "labels kept": Plant(
         "a node's labels are those that it had when somebody first asked",

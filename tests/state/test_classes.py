@@ -14,7 +14,7 @@ import events as ev
 from events.objects import ClassRoom, SelectorRequirement, SelectorTerm, Taint
 from events.policy import DEFAULT_POLICY
 from services.planner.placement import Room
-from services.state import nodes, snapshot
+from services.state import masks, snapshot
 from services.state.fold import SWEPT_AFTER, State
 from services.state.nodes import BASE_RESOURCES, LABELS_KEPT, SPARE, NodeTable
 from services.state.validate import validate_state
@@ -286,8 +286,9 @@ def test_a_class_in_anothers_place_has_neither_its_masks_nor_what_it_takes() -> 
         assert world.where("one") == [node]
         assert [info.number for info in table.classes.values()] == [1]
         world.deleted("one")
-        assert not table._constraints
-        assert not table._masks
+        assert not table.constraints
+        assert not len(table.verdicts)
+        assert not len(table.preferences)
 
 
 def test_a_class_in_anothers_place_takes_what_it_asks_for_itself() -> None:
@@ -338,9 +339,9 @@ def test_a_class_beside_another_has_masks_of_its_own() -> None:
     assert world.where("stays", "after") == ["n1", "n0"]
 
 
-def test_masks_are_kept_for_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_are_kept_for_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """One cycle may plan thousands of pods whose constraint is their own, over tens of thousands of nodes."""
-    monkeypatch.setattr(nodes, "MASKED_ROWS", 3 * 64)
+    monkeypatch.setattr(masks, "MASKED_BYTES", 3 * 64)
     world = World()
     hosts = [f"n{number}" for number in range(8)]
     for host in hosts:
@@ -349,9 +350,9 @@ def test_masks_are_kept_for_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> Non
     world.settle()
     assert world.where(*(f"on-{host}" for host in hosts)) == hosts
     table = world.state.table
-    assert len(table._constraints) == 8
+    assert len(table.constraints) == 8
     assert len(table.present) == 64
-    assert len(table._masks) == 3
+    assert len(table.verdicts) == 3
 
 
 def job(world: World, number: int) -> None:
@@ -408,7 +409,7 @@ def test_a_year_of_jobs_of_their_own_kind_leaves_nothing() -> None:
     assert {name: len(getattr(state, name)) for name in empty} == empty
     assert len(table.requests) <= 16
     assert len(table.columns) <= 12
-    assert len(table._constraints) == len(table._masks) == 0
+    assert len(table.constraints) == len(table.verdicts) == len(table.preferences) == 0
     assert len(table._labels) <= LABELS_KEPT
     assert len(table.taint_sets) <= SPARE + 8
     assert all(len(codes) <= SPARE + 8 for codes, _ in table._labels.values())

@@ -69,8 +69,9 @@ def check_empty(state: State) -> None:
     assert not state.kept_for
     table = state.table
     assert list(table.resources) == list(BASE_RESOURCES)
-    for left in (table.rows, table.classes, table._constraints, table._masks, table.ports, table.holders, table.cache):
+    for left in (table.rows, table.classes, table.constraints, table.ports, table.holders, table.cache):
         assert not left
+    assert len(table.verdicts) == len(table.preferences) == 0
     for amounts in (table.held, table.proposed, table.allocatable):
         assert not amounts.any(), "room is taken on a node that is gone"
 

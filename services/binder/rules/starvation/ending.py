@@ -54,7 +54,7 @@ def _changed(state: State, group: Group, reservation: Reservation) -> bool:
         return True
     for digest, node, _ in reservations.rooms(reservation):
         row = table.rows.get(node)
-        if row is None or not fits.feasible(table, table.classes[digest])[row]:
+        if row is None or not fits.admits(table, table.classes[digest], row):
             return True
     return group.changed > reservation.sequence and _needs_other_room(state, group, reservation)
 

@@ -73,7 +73,7 @@ def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -
                 opened.setdefault(node, []).append(info)
     for digest, node, pods in reservations.rooms(request):
         row, info = table.rows.get(node), table.classes[digest]
-        if row is None or not fits.feasible(table, info)[row]:
+        if row is None or not fits.admits(table, info, row):
             return "NodeGone"
         if any(fits.classes_collide(info, other) for other in opened.get(node, ())):
             return "Overlap"

@@ -1,0 +1,90 @@
+"""What is known of every node for each constraint: computed when somebody asks, and from then on kept up row by row.
+
+A mask is an array over the table's rows, and each of its values depends on that row's node alone. So when nodes changed
+since a mask was asked for last, it is evaluated anew for their rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from services.state.nodes import ClassInfo, Constraint, NodeTable
+
+Rows = npt.NDArray[np.intp] | slice
+Evaluate = Callable[["NodeTable", "ClassInfo", Rows], npt.NDArray[Any]]
+"""What a class's constraint says of these rows."""
+EVERY = slice(None)
+"""All rows."""
+MASKED_BYTES = 1 << 28
+"""Of the verdicts that are kept, and a quarter of it for preferences: at most 340 MB. At 50,000 nodes the preferences
+alone of one cycle whose pods have a constraint each were 2.1 GB."""
+RECENT = 16
+"""Masks that were asked for last, which stay: a gang's classes take turns."""
+
+
+class Mask:
+    """One array, and how far it is kept up."""
+
+    __slots__ = ("asked", "values", "version")
+
+    def __init__(self, values: npt.NDArray[Any], version: int) -> None:
+        self.values = values
+        self.version = version
+        """That of the table for which the values hold."""
+        self.asked = 0
+        """How many masks had been missed when this one was asked for last."""
+
+
+class Masks:
+    """Masks of one kind by constraint, in the order in which they were asked for last.
+
+    A queue asks for all masks in turn. If the one that was asked for longest ago made room for the next, a queue of more
+    constraints than there is room for would find none of them. So a recent one makes room, and the others are found when
+    it is their turn again. Only if more masks were missed since the oldest was asked for than there are constraints does
+    the oldest go: each of them had its turn, and nobody came back to it.
+    """
+
+    def __init__(self, portion: int) -> None:
+        self._portion = portion
+        """It has this part of `MASKED_BYTES`."""
+        self._kept: dict[Constraint, Mask] = {}
+        self._missed = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, table: NodeTable, info: ClassInfo, evaluate: Evaluate) -> npt.NDArray[Any]:
+        """The mask of the class's constraint, as of now. Do not write to it."""
+        mask = self._kept.pop(info.constraint, None)
+        if mask is None:
+            self._missed += 1
+            mask = Mask(evaluate(table, info, EVERY), table.version)
+            self._make_room(mask.values.nbytes, len(table.constraints))
+        elif mask.version != table.version:
+            rows = table.changed_since(mask.version)
+            mask.values[rows] = evaluate(table, info, rows)
+            mask.version = table.version
+        mask.asked = self._missed
+        self._kept[info.constraint] = mask
+        return mask.values
+
+    def _make_room(self, mask_bytes: int, constraints: int) -> None:
+        if self._kept and (len(self._kept) + 1) * mask_bytes > MASKED_BYTES // self._portion:
+            gone = next(iter(self._kept))
+            if self._missed - self._kept[gone].asked <= constraints:
+                gone = next(islice(reversed(self._kept), RECENT, None), gone)
+            del self._kept[gone]
+
+    def drop(self, constraint: Constraint) -> None:
+        """Forget what no class says any more."""
+        self._kept.pop(constraint, None)
+
+    def clear(self) -> None:
+        """There are more rows."""
+        self._kept.clear()
