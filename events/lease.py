@@ -7,6 +7,10 @@ publishes an empty lease, which a standby hears at once. The server could mark w
 (``subject_delete_marker_ttl``), but such a marker reaches consumers only, no subscription: a standby asks five times in
 a lease's life instead.
 
+The server forgets a lease by its own clock: one that was an hour ahead and is set right keeps what it holds for an hour
+more. So a standby has its own clock, too. A holder that is alive renews three times in a lease's time; the same word,
+seen for twice that time from a server that answered throughout, is a dead one's, and is replaced.
+
 While the server answers nobody, as three servers do that choose a leader, nobody can renew and nobody can claim, but the
 lease's time goes on. So a holder keeps a lease that nobody else has claimed, and a standby waits one more lifetime from
 that silence's end before it claims it.
@@ -19,8 +23,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 import nats.errors
@@ -34,6 +40,9 @@ from events.patience import PATIENCE_S, retrying
 from events.wire import UNDECODABLE
 
 _logger = logging.getLogger(__name__)
+TTL = "Nats-TTL"
+LIVES = 2
+"""So many times of a lease without a renewal show that its holder is dead: the server forgets it after one."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -41,6 +50,31 @@ class Held(msgspec.Struct, frozen=True):
 
     holder: str
     claim: str
+
+
+class _Word(NamedTuple):
+    """The last message on a lease's subject."""
+
+    sequence: int
+    held: Held
+    ttl_s: int
+    """What its sender asked for; 0 where that is not said."""
+
+
+class _Silence:
+    """For how long a lease's last word has been the last, by this process's clock."""
+
+    def __init__(self, connection: Connection, ttl_s: int) -> None:
+        self._connection, self._ttl_s = connection, ttl_s
+        self._sequence, self._since_s = 0, 0.0
+
+    def outlived(self, word: _Word) -> bool:
+        """Whether its holder is dead, though the server has not forgotten it."""
+        now_s = asyncio.get_running_loop().time()
+        if word.sequence != self._sequence:
+            self._sequence, self._since_s = word.sequence, now_s
+        seen_s = min(now_s - self._since_s, self._connection.answers_for_s())
+        return seen_s >= LIVES * (word.ttl_s or self._ttl_s)
 
 
 def stream(cluster: str) -> str:
@@ -92,6 +126,7 @@ class Lease:
         self._patience_s = patience_s
         self._given_back = False
         """Whether that was the last word heard of it."""
+        self._silence = _Silence(connection, ttl_s)
         self._sequence = 0
         self._valid_until = 0.0
         self._renewing: asyncio.Task[None] | None = None
@@ -128,8 +163,8 @@ class Lease:
         self.lost.set()
         with suppress(LogError):  # then its time runs out
             last = await self._last()
-            if last is not None and last[1] == self._held:
-                await self._publish(_NOBODY, last[0], ttl_s=1)
+            if last is not None and last.held == self._held:
+                await self._publish(_NOBODY, last.sequence, ttl_s=1)
 
     async def __aenter__(self) -> Lease:
         await self.acquire()
@@ -151,8 +186,9 @@ class Lease:
             if last is None:
                 free = self._given_back or self._connection.answers_for_s() >= self.ttl_s
                 return free and await self._publish(self._held, 0, self.ttl_s)
-            if last[1] in (_NOBODY, self._held):  # ours: an earlier answer was lost
-                return await self._publish(self._held, last[0], self.ttl_s)
+            ours = last.held == self._held  # an earlier answer was lost
+            if ours or last.held == _NOBODY or self._silence.outlived(last):
+                return await self._publish(self._held, last.sequence, self.ttl_s)
         return False
 
     async def _renew(self) -> None:
@@ -179,17 +215,17 @@ class Lease:
         last = await self._last()
         if last is None:
             await self._publish(self._held, 0, self.ttl_s)
-        elif last[1] == self._held:
-            self._sequence = last[0]
+        elif last.held == self._held:
+            self._sequence = last.sequence
         else:
-            self.why = f"{last[1].holder or 'nobody'} holds it"
+            self.why = f"{last.held.holder or 'nobody'} holds it"
             return False
         return True
 
     async def _publish(self, held: Held, expected: int, ttl_s: int) -> bool:
         """False when another message came first. Raises Unanswered, Denied, Refused."""
         sent = asyncio.get_running_loop().time()
-        headers = {EXPECTED: str(expected), "Nats-TTL": f"{ttl_s}s"}
+        headers = {EXPECTED: str(expected), TTL: f"{ttl_s}s"}
         try:
             self._sequence = await self._connection.publish(self._subject, held, headers, self.ttl_s / 3)
         except NotLast:
@@ -197,7 +233,7 @@ class Lease:
         self._valid_until = sent + ttl_s
         return True
 
-    async def _last(self) -> tuple[int, Held] | None:
+    async def _last(self) -> _Word | None:
         return await _last_on(self._connection, self._stream, self._subject, self.ttl_s / 3)
 
 
@@ -230,6 +266,7 @@ class Watch:
         self._ttl_s = ttl_s
         self._heard: dict[str, tuple[float, Held]] = {}
         """subject → when its last message came, and what it said."""
+        self._silences: defaultdict[str, _Silence] = defaultdict(lambda: _Silence(connection, ttl_s))
         self._listening: Subscription | None = None
         self._since_s = float("inf")
         """When it began to listen. What the server forgot while it hung, its holder claims within a lease's time."""
@@ -254,8 +291,9 @@ class Watch:
         if now_s - self._since_s < self._ttl_s:
             return False
         with suppress(Unanswered):
-            holder = await holder_of(self._connection, self._cluster, role)
-            return holder == "" and self._connection.answers_for_s() >= self._ttl_s
+            last = await _last_on(self._connection, stream(self._cluster), subject(self._cluster, role))
+            gone = last is None or last.held == _NOBODY or self._silences[role].outlived(last)
+            return gone and self._connection.answers_for_s() >= self._ttl_s
         return False
 
     async def _hear(self, message: Msg) -> None:
@@ -273,15 +311,17 @@ async def holder_of(
     Raises Unanswered, Denied, Refused.
     """
     last = await _last_on(connection, stream(cluster), subject(cluster, role), within_s, domain)
-    return "" if last is None else last[1].holder
+    return "" if last is None else last.held.holder
 
 
 async def _last_on(
     connection: Connection, name: str, lease: str, within_s: float | None = None, domain: str = ""
-) -> tuple[int, Held] | None:
-    """Sequence and content of the last message on a lease's subject."""
+) -> _Word | None:
     message = await connection.last_message(name, lease, within_s, domain)
-    return None if message is None else (message.seq, _read(message.data))
+    if message is None:
+        return None
+    asked = message.headers.get(TTL, "").removesuffix("s")
+    return _Word(message.seq, _read(message.data), int(asked) if asked.isdecimal() else 0)
 
 
 def _read(data: bytes) -> Held:

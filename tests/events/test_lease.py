@@ -137,6 +137,44 @@ async def test_the_lease_of_a_dead_holder_runs_out(server: EmbeddedServer, clust
         await second.release()
 
 
+async def never_forgotten(connection: Connection, cluster: str, headers: dict[str, str] | None = None) -> None:
+    """The lease of a dead holder in a server that does not forget it, as its clock was ahead when the last word came."""
+    await connection.create_stream(Lease(connection, cluster, "binder", "observer")._configuration)
+    await connection.ask(leases.subject(cluster, "binder"), leases.Held("dead", "c"), headers or {})
+
+
+async def test_the_lease_of_a_dead_holder_is_replaced_though_the_servers_clock_was_set_back(
+    server: EmbeddedServer, cluster: str
+) -> None:
+    async with connected(server.url) as connection:
+        await never_forgotten(connection, cluster)
+        async with Watch(connection, cluster, "binder", TTL_S) as watch:
+            assert not await watch.is_free("binder")
+            await answered(lambda: watch.is_free("binder"), "the silence of a dead holder")
+        second = Lease(connection, cluster, "binder", "second", TTL_S)
+        assert not await second._try(), "a holder that lives would have been seen for too short a time"
+        await second.acquire()
+        assert await leases.holder_of(connection, cluster, "binder") == "second"
+        await second.release()
+
+
+async def test_a_silent_holder_is_not_dead_before_its_own_time_nor_while_nobody_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Processes of one cluster may be given another MUSTER_LEASE_S one after the other."""
+    connection = Connection("nats://127.0.0.1:1")
+    silence, word = leases._Silence(connection, TTL_S), leases._Word(7, leases.Held("dead", "c"), ttl_s=60)
+    assert not silence.outlived(word)
+    silence._since_s -= 119
+    assert not silence.outlived(word)
+    silence._since_s -= 2
+    monkeypatch.setattr(connection, "answers_for_s", lambda: 119.0)
+    assert not silence.outlived(word)
+    monkeypatch.setattr(connection, "answers_for_s", lambda: 121.0)
+    assert silence.outlived(word)
+    assert not silence.outlived(word._replace(sequence=8)), "a renewal"
+
+
 async def test_a_holder_keeps_it_while_the_server_answers_nobody(
     own_server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
 ) -> None:
