@@ -197,8 +197,6 @@ def retain(
     as_json: bool = False,
 ) -> int:
     """`muster retention`. `archive`: a file *.db; None with `no_archive`. `days`: kept at least; None: the setting."""
-    import time
-
     from services import settings
     from services.console import retention
 
@@ -212,7 +210,7 @@ def retain(
     async def work(log: EventLog) -> retention.Retained:
         into = await open_location(archive, log.cluster, create=True) if archive is not None else None
         try:
-            return await retention.retain(log, into, days=chosen.retention_days, now_ns=time.time_ns())
+            return await retention.retain(log, into, days=chosen.retention_days, now_ns=chosen.now_ns())
         finally:
             if into is not None:
                 await into.close()

@@ -86,7 +86,7 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
     if not days:
         bound = _Bound(0, "the retention is for ever: neither --days nor MUSTER_RETENTION_DAYS is more than 0")
     elif bound.place >= found.first:
-        bound = await _by_age(log, bound, now_ns - days * DAY_NS, days)
+        bound = await _by_age(log, bound, now_ns, days)
     found.because = bound.because
     if bound.place >= found.first:
         if archive is not None:
@@ -115,17 +115,24 @@ async def _is_good(log: EventLog, taken: ev.SnapshotTaken, form: Form[Any]) -> b
     return bool(listed) and await restored(log, listed[0], form) is not None
 
 
-async def _by_age(log: EventLog, bound: _Bound, before_ns: int, days: int) -> _Bound:
-    """What is older, by its writers' clocks, without a gap."""
-    old = 0
+async def _by_age(log: EventLog, bound: _Bound, now_ns: int, days: int) -> _Bound:
+    """What is older, by its writers' clocks, without a gap.
+
+    A commit from the future says that its writer's clock was ahead, and nothing of its age: it goes with an older one
+    behind it. Else a machine that came up with next year's date would have the log kept until next year.
+    """
+    before_ns, old, ahead = now_ns - days * DAY_NS, 0, 0
     async with aclosing(log.read(0, bound.place)) as batches:  # type: ignore[type-var]
         async for batch in batches:
             for stored in batch:
                 header = envelope.header_of(stored)
-                if header is not None and header.time_ns >= before_ns:
+                if header is None or header.time_ns < before_ns:
+                    old = stored.sequence
+                elif header.time_ns > now_ns:
+                    ahead = stored.sequence
+                else:
                     return _Bound(old, f"commit {stored.sequence} is younger than {days} day{'s' * (days > 1)}")
-                old = stored.sequence
-    return bound
+    return bound if ahead <= old else _Bound(old, f"commit {ahead} is of a time that is still to come")
 
 
 async def _confirmed_end(log: EventLog, archive: EventLog) -> int:

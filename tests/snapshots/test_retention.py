@@ -121,6 +121,25 @@ async def test_what_is_younger_than_the_days_stays() -> None:
     assert (await retain(log, None, days=1, now_ns=NOW_NS)).purged == 0
 
 
+async def test_a_commit_from_the_future_goes_with_an_older_one_behind_it() -> None:
+    """A machine came up with the wrong date, and wrote until its clock was set."""
+    log = MemoryLog("test")
+    for age_days in (9, 8, -400, 6, -400):
+        await write(log, 5, NOW_NS - age_days * DAY_NS)
+        await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
+    found = await retain(log, None, days=7, now_ns=NOW_NS)
+    assert (found.purged, found.because) == (12, "commit 19 is younger than 7 days")
+    found = await retain(log, None, days=5, now_ns=NOW_NS)
+    assert (found.purged, found.because) == (11, "the snapshot of 23 is the older of the last 2")
+    await write(log, 5, NOW_NS)
+    await tell_snapshot(log, NOW_NS + DAY_NS)
+    await tell_snapshot(log, NOW_NS + DAY_NS)
+    found = await retain(log, None, days=5, now_ns=NOW_NS)
+    assert (found.purged, found.because) == (1, "commit 31 is younger than 5 days")
+    found = await retain(log, None, days=5, now_ns=NOW_NS - DAY_NS)
+    assert (found.purged, found.because) == (0, "commit 35 is of a time that is still to come")
+
+
 @pytest.mark.parametrize("fault", ["one", "gone", "broken", "not confirmed"])
 async def test_nothing_goes_without_two_snapshots_that_are_good(fault: str) -> None:
     log = MemoryLog("test")
