@@ -4,8 +4,8 @@ One account for a cluster, so that nothing of another cluster can even be named;
 has an account too: in it `federator`, and `jobs`, who may ask the federator and hear the answers, no more. A role may
 publish onto its own subject in the log, onto its own lease, and what reading the log asks of JetStream; what it keeps
 besides (the feed, the snapshots) it may keep. It may not delete the log, nor change a stream; only `keeper`, as whom
-``muster retention`` runs, may purge it, and that user writes nothing. Answers come to an inbox of the user's own, so
-that nobody overhears another's; nobody subscribes to the log's subjects.
+``muster retention`` runs, may purge it, and that user writes nothing but the snapshot on which what is left stands.
+Answers come to an inbox of the user's own, so that nobody overhears another's; nobody subscribes to the log's subjects.
 
 Planner shards share a user, unless they are named here: ``--shard auto`` finds out which shard it is when it runs. A
 named shard has a user that can write for no other.
@@ -60,7 +60,7 @@ MAY = {
     "admin": "read restore write",
     FEED: "read create lease publish",
     READER: "read restore look",
-    KEEPER: "read restore purge",
+    KEEPER: "read restore purge snapshot",
     SUBSCRIBER: "subscribe",
     FEDERATOR: "read restore create write lease snapshot keep answer",
     JOBS: "request",

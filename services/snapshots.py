@@ -44,23 +44,33 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
     Raises LogError, also when what was stored does not come back as it was; then it is deleted.
     """
     started = await state_at(log, form=form)
-    sequence, version = started.state.sequence, started.state.state_version
+    sequence = started.state.sequence
     confirmed = frozenset(started.state.snapshots)
     if not sequence:
         raise LogError("the log is empty: there is no state to keep")
     if started.base is not None and started.base.sequence == sequence:
         return started.base
     await _drop_old(log, confirmed)  # what attempts left that ended before they came to the end of this
-    data, digest = await asyncio.to_thread(form.pack, started.state)
+    kept, data = await packed(log, started.state, form)
     del started  # room for the one that is read back
-    of = await commit_at(log, sequence)
-    kept = Kept(sequence=sequence, digest=digest, state=version, bytes=len(data), commit=of)
+    await put(log, kept, data, form)
+    await _drop_old(log, confirmed)
+    return kept
+
+
+async def packed(log: EventLog, state: Folded, form: Form[Any]) -> tuple[Kept, bytes]:
+    """The snapshot of this state of the log, and what it consists of. Raises LogError."""
+    data, digest = await asyncio.to_thread(form.pack, state)
+    of = await commit_at(log, state.sequence)
+    return Kept(sequence=state.sequence, digest=digest, state=state.state_version, bytes=len(data), commit=of), data
+
+
+async def put(log: EventLog, kept: Kept, data: bytes, form: Form[Any]) -> None:
+    """Store it, and read it back as a start would. Raises LogError."""
     await log.snapshots.put(kept, data)
     if await restored(log, kept, form) is None:
         await log.snapshots.delete(kept)
-        raise LogError(f"snapshot {sequence} did not come back as it was stored")
-    await _drop_old(log, confirmed)
-    return kept
+        raise LogError(f"snapshot {kept.sequence} did not come back as it was stored")
 
 
 async def _drop_old(log: EventLog, confirmed: Collection[int]) -> None:

@@ -4,6 +4,10 @@ A log is purged up to the least of three places: the older of the last two snaps
 start has two to choose from; the last commit that is older than the days asked for; and what the archive holds, unless
 none is wanted. Before the purge both snapshots are restored, and what goes is read back from the archive.
 
+What is left begins behind a snapshot of that very place, which is taken before the purge: from its first commit on it can
+be folded, verified and replayed, and so can an archive that is begun anew there. Services need none of that. So where
+there is no room for it, a warning is all, as purging is what makes room.
+
 Active writers are not hurt. They renew their subjects every six hours (`services.writer`), a purge leaves a day at least.
 A writer that is gone for longer may lose its last commit; then its subject is empty, its next ``…Taken`` expects nothing,
 and whoever still expects the commit that is gone is refused (`events.log`).
@@ -11,6 +15,7 @@ and whoever still expects the commit that is gone is refused (`events.log`).
 
 from __future__ import annotations
 
+import logging
 from contextlib import aclosing
 from itertools import zip_longest
 from pathlib import Path
@@ -27,9 +32,11 @@ from events.snapshots import Kept
 from events.subjects import subject
 from services.console.errors import Unusable
 from services.console.kinds import kind_of
+from services.snapshots import packed, put
 from services.start import restored, state_at
 from services.state.form import SNAPSHOTS_KEPT, Folded, Form
 
+logger = logging.getLogger("muster.retention")
 DAY_NS = 86_400_000_000_000
 
 
@@ -92,9 +99,22 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
         if archive is not None:
             await _check_archived(log, archive, found.first, bound.place)
         found.emptied = await _emptied(log, state, bound.place)
+        await _keep_what_it_stands_on(log, bound.place, form)
         await log.purge(bound.place + 1)
         found.purged, found.first = bound.place + 1 - found.first, bound.place + 1
     return found
+
+
+async def _keep_what_it_stands_on(log: EventLog, place: int, form: Form[Any]) -> None:
+    """The snapshot of `place`, unless it is there. Raises UnknownCommit."""
+    try:
+        start = await state_at(log, place, form=form)
+        if start.base is None or start.base.sequence < place:
+            kept, data = await packed(log, start.state, form)
+            del start  # room for the one that is read back
+            await put(log, kept, data, form)
+    except LogError as error:
+        logger.warning("the log will begin at %d, and without a snapshot of %d: %s", place + 1, place, error)
 
 
 async def _by_snapshots(log: EventLog, state: Folded, form: Form[Any]) -> _Bound:

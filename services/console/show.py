@@ -97,8 +97,11 @@ def report(found: Report) -> None:
     )
     out.print(f"log of {found.cluster!r}: {held}")
     if found.start:
+        gone = (
+            f"no snapshot is left for the {found.unfolded} before" if found.unfolded else "everything before was purged"
+        )
         out.print(
-            f"everything before was purged: folded from the snapshot of {found.start}, digest {found.start_digest}; "
+            f"{gone}: folded from the snapshot of {found.start}, digest {found.start_digest}; "
             f"{found.before} decisions and outcomes depend on what is gone",
             soft_wrap=True,
         )

@@ -56,6 +56,8 @@ class Report(msgspec.Struct, kw_only=True):
     """The place from which it was folded: 0, or that of the snapshot on which a purged log stands."""
     start_digest: str = ""
     """Of that snapshot."""
+    unfolded: int = 0
+    """Commits before that place that are there and cannot be folded: no snapshot is left of where they begin."""
     first: int = 0
     last: int = 0
     causes: dict[str, int] = {}
@@ -120,6 +122,7 @@ async def verify(
         return verifier.report
     if start.base is not None:
         verifier.stand_on(start.state, start.base.digest)
+        verifier.report.unfolded = start.base.sequence + 1 - (await log.bounds()).first
     async for batch in read_on(log, verifier.report.start, end):
         verifier.expect(batch)
     async for batch in read_on(log, verifier.report.start, end):

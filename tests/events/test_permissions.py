@@ -151,6 +151,7 @@ DISCOVERS = {"service PING", "service INFO.muster-federator", "service STATS.mus
 READS = {"INFO log", "MSG.GET log", "consumer CREATE log", "consumer MSG.NEXT log", "consumer DELETE log"}
 KEEPS_A_LEASE = {"CREATE leases", "MSG.GET leases"}
 RESTORES = {"MSG.GET snapshots"}
+TAKES_SNAPSHOTS = {"snapshot chunk", "snapshot meta", "CREATE snapshots", "INFO snapshots", "PURGE snapshots"}
 ALLOWED: dict[str, set[str]] = {
     "ingest": READS | RESTORES | KEEPS_A_LEASE | {"append ingest", "CREATE log", "lease ingest", "hear lease ingest"},
     "planner": READS
@@ -163,14 +164,14 @@ ALLOWED: dict[str, set[str]] = {
     | KEEPS_A_LEASE
     | {"append binder", "CREATE log", "lease binder", "hear lease binder", "hear the binder's inbox"}
     | {"hear lease planner.0", "hear lease planner.blue"}
-    | {"snapshot chunk", "snapshot meta", "CREATE snapshots", "INFO snapshots", "PURGE snapshots"},
+    | TAKES_SNAPSHOTS,
     "admin": READS | RESTORES | {"append admin"},
     "feed": READS
     | KEEPS_A_LEASE
     | {"CREATE log", "lease feed", "hear lease feed"}
     | {"feed message", "CREATE feed", "INFO feed", "UPDATE feed", "MSG.GET feed"},
     "reader": READS | RESTORES | {"MSG.GET leases", "hear the reader's inbox"},
-    "keeper": READS | RESTORES | {"PURGE log"},
+    "keeper": READS | RESTORES | TAKES_SNAPSHOTS | {"PURGE log"},
     "subscriber": {"consumer CREATE feed", "consumer DURABLE.CREATE feed", "consumer INFO feed"}
     | {"consumer MSG.NEXT feed", "ack of the feed"},
     "federator": {f"{one} federation's log" for one in ("INFO", "MSG.GET", "CREATE")}

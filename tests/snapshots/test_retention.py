@@ -23,6 +23,7 @@ from events.server import EmbeddedServer
 from events.sqlite import SqliteLog
 from events.subjects import subject
 from services.cli.muster import app
+from services.console import retention
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
 from services.snapshots import KEPT, take
@@ -308,6 +309,53 @@ async def test_archives_and_what_is_left_are_one_history(tmp_path: Path) -> None
     assert (whole.first, whole.start, whole.snapshots) == (1, 0, 8)
     assert left.first == (await world.log.bounds()).first
     assert left.start_digest == world.state.snapshots[left.start].digest
+
+
+async def test_what_is_left_is_verified_from_its_first_commit_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the days end between two snapshots of which none is there any more, and in an archive begun there."""
+    world = World()
+    world.node("n0", cpu=64)
+    for number in range(2 * KEPT):
+        world.gang(f"gang-{number}", 3, 3)
+        world.settle()
+        await tell_snapshot_of(world)
+    place = (await state_at(world.log)).state.sequence // 2
+    assert min(kept.sequence for kept in await world.log.snapshots.listed()) > place
+
+    async def until_there(*_: object) -> retention._Bound:
+        return retention._Bound(place, "what follows is younger")
+
+    monkeypatch.setattr(retention, "_by_age", until_there)
+    assert (await retain(world.log, None, days=1, now_ns=NOW_NS)).first == place + 1
+    for _ in range(2):
+        world.gang("more", 3, 3)
+        world.settle()
+        await tell_snapshot_of(world)  # which drops what nothing needs
+    archive = await open_log(str(tmp_path / "archive.db"), "test", create=True)
+    await copy(world.log, archive)
+    for log in (world.log, archive):
+        found = await verify(log)
+        assert found.verified
+        assert (found.start, found.first) == (place, place + 1)
+    await archive.close()
+
+
+async def test_where_there_is_no_room_for_a_snapshot_the_log_is_purged_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog("test")
+    for age_days in (9, 8, 7, 6, 5):
+        await write(log, 5, NOW_NS - age_days * DAY_NS)
+        await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
+
+    async def full(*_: object) -> None:
+        raise LogError("insufficient resources")
+
+    monkeypatch.setattr(log.snapshots, "put", full)
+    assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 12
+    assert "the log will begin at 13, and without a snapshot of 12: insufficient resources" in caplog.text
 
 
 async def tell_snapshot_of(world: World) -> None:
