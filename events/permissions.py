@@ -109,6 +109,8 @@ PUBLISH = {
         "$JS.API.CONSUMER.DURABLE.CREATE.{feed}.>",
         "$JS.API.CONSUMER.INFO.{feed}.>",
         "$JS.API.CONSUMER.MSG.NEXT.{feed}.>",
+        "$JS.API.CONSUMER.DELETE.{feed}.>",
+        "$JS.API.STREAM.INFO.{feed}",
         "$JS.ACK.{feed}.>",
     ),
     "keep": (

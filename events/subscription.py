@@ -7,6 +7,7 @@ dies with one in hand gets that one again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import secrets
 from collections.abc import AsyncGenerator
@@ -25,6 +26,7 @@ from events.connection import Connection
 from events.log import LogError
 from events.patience import retrying
 
+logger = logging.getLogger("muster.subscription")
 CONSUMER_NOT_FOUND = 10014
 
 BATCH = 256
@@ -35,18 +37,33 @@ SILENCE_S = 3.0
 ACK_WAIT_S = 30
 """When a message that nobody acknowledged comes again: its subscriber died with it in hand."""
 UNNAMED_KEPT_S = 3600
-"""How long the server keeps the place of a subscriber that gave no name and went away."""
+"""How long the server keeps the place of a subscriber that gave no name and was cut off. One that ends gives it up."""
 
 _PULL = msgspec.json.encode(
     {"batch": BATCH, "expires": PULL_EXPIRES_S * 1_000_000_000, "idle_heartbeat": HEARTBEAT_S * 1_000_000_000}
 )
 
 
+class _Floor(msgspec.Struct, frozen=True):
+    stream_seq: int = 0
+
+
 class _Info(msgspec.Struct):
     config: dict[str, Any]
+    ack_floor: _Floor = _Floor()
+    """Up to where everything was taken."""
+
+
+class _State(msgspec.Struct):
+    first_seq: int
+
+
+class _Stream(msgspec.Struct):
+    state: _State
 
 
 _decode_info = msgspec.json.Decoder(_Info).decode
+_decode_stream = msgspec.json.Decoder(_Stream).decode
 
 
 async def subscribe(
@@ -61,23 +78,26 @@ async def subscribe(
     """The messages that match `pattern`, for ever, through a durable consumer: in order, and each at least once.
 
     A message counts as taken when the next one is asked for; only then the server sends that. `durable` names the
-    subscriber: who comes back under its name goes on behind what it had taken. Without one the server gives the place
-    up after an hour. A new subscriber begins with the oldest message that is kept, or, without `history`, with the next.
+    subscriber: who comes back under its name goes on behind what it had taken; a warning tells if the feed forgot some of
+    what follows. Without a name the place is given up at the end. A new subscriber begins with the oldest message that is kept, or, without `history`, with the next.
     Raises PatternError, Unavailable, Denied, and LogError for a name that is not fit or is in use with another pattern,
     a cluster without a feed, or a consumer that somebody deleted or bounded meanwhile.
     """
     filter_subject = cloudevents.pattern_subject(cluster, pattern)
     if durable is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", durable):
         raise LogError(f"durable name {durable!r}: expected letters, digits, '-' and '_', at most 64")
+    stream, name = cloudevents.stream(cluster), durable or f"subscriber-{secrets.token_hex(4)}"
     connection = await Connection(url).connect(**credentials)
     try:
-        stream, name = cloudevents.stream(cluster), durable or f"subscriber-{secrets.token_hex(4)}"
         await _keep_consumer(connection, stream, name, filter_subject, pattern, durable is not None, history)
         async with aclosing(_deliver(connection, stream, name)) as deliveries:
             async for message in deliveries:
                 identity = (message.headers or {}).get(MESSAGE_ID, "")
                 yield FeedMessage(id=identity, subject=message.subject, body=message.data)
     finally:
+        if durable is None:
+            with suppress(nats.errors.Error):
+                await connection.client.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{name}")
         await connection.close()
 
 
@@ -128,9 +148,20 @@ async def _find_or_create(
             f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{filter_subject}", {"stream_name": stream, "config": config}
         )
     else:
-        found = decoded(_decode_info, stream, answer).config.get("filter_subject", "")
-        if found != filter_subject:
-            raise _OtherFilter(found)
+        found = decoded(_decode_info, stream, answer)
+        if (other := found.config.get("filter_subject", "")) != filter_subject:
+            raise _OtherFilter(other)
+        await _tell_what_is_gone(connection, stream, name, found.ack_floor.stream_seq)
+
+
+async def _tell_what_is_gone(connection: Connection, stream: str, name: str, taken: int) -> None:
+    """A subscriber may have been away for longer than the feed keeps its events. Raises Unanswered, Refused."""
+    with suppress(Denied):  # permissions of an earlier version
+        info = decoded(_decode_stream, stream, await connection.ask(f"$JS.API.STREAM.INFO.{stream}"))
+        first = info.state.first_seq
+        if first > taken + 1:
+            gone = "%s no longer has its messages %d to %d: those of them that were for %r are lost to it"
+            logger.warning(gone, stream, taken + 1, first - 1, name)
 
 
 async def _deliver(connection: Connection, stream: str, name: str) -> AsyncGenerator[Msg]:

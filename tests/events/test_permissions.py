@@ -173,7 +173,7 @@ ALLOWED: dict[str, set[str]] = {
     "reader": READS | RESTORES | {"MSG.GET leases", "hear the reader's inbox"},
     "keeper": READS | RESTORES | TAKES_SNAPSHOTS | {"PURGE log"},
     "subscriber": {"consumer CREATE feed", "consumer DURABLE.CREATE feed", "consumer INFO feed"}
-    | {"consumer MSG.NEXT feed", "ack of the feed"},
+    | {"consumer MSG.NEXT feed", "consumer DELETE feed", "INFO feed", "ack of the feed"},
     "federator": {f"{one} federation's log" for one in ("INFO", "MSG.GET", "CREATE")}
     | {f"consumer {one} federation's log" for one in ("CREATE", "MSG.NEXT", "DELETE")}
     | {"append federator", "lease federator", "hear lease federator"}

@@ -92,7 +92,36 @@ async def test_one_message_is_in_hand_and_only_the_place_of_a_name_is_kept(
     assert (found["config"]["max_ack_pending"], found["num_ack_pending"]) == (1, 1)
     assert found["config"].get("inactive_threshold") == (kept_s and kept_s * 1_000_000_000)
     await messages.aclose()
+
+    async def as_it_should_be() -> bool:
+        return await subscribers(feed) == (1 if durable else 0)
+
+    await answered(as_it_should_be, "the place to be given up, or kept")
     await feed.close()
+
+
+async def test_who_was_away_for_longer_than_the_feed_keeps_its_events_is_told(
+    server: EmbeddedServer, log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        await take(server.url, log.cluster, 1, "GangPermitted", durable="away")
+    assert not caplog.text
+    feed = await Feed.open(server.url, log.cluster, max_age_s=1)
+
+    async def forgotten() -> bool:
+        return await feed.position() is None
+
+    await answered(forgotten, "the feed to forget what is too old")
+    await (await Feed.open(server.url, log.cluster)).close()
+    sequence = await append(log, "binder", [permit("team-a/late")])
+    await feed.publish(core.messages(log.commits[sequence - 1], log.cluster))
+    await feed.close()
+    assert [message.id for message in await take(server.url, log.cluster, 1, "GangPermitted", durable="away")] == ["5.0"]
+    told = f"{feed.stream} no longer has its messages 3 to 8: those of them that were for 'away' are lost to it"
+    assert caplog.messages == [told]
+    caplog.clear()
+    await take(server.url, log.cluster, 1, "GangPermitted")
+    assert not caplog.text, "nobody was away"
 
 
 async def test_who_is_told_to_end_in_the_moment_of_a_message_ends_behind_it(
