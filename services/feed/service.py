@@ -76,9 +76,10 @@ async def _until_reconnected(feed: Feed, publishing: Coroutine[Any, Any, None]) 
 async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Callable[[], int]) -> None:
     """From the last place that the feed's stream holds. Ends only by an exception.
 
-    A feed that holds nothing begins with what is young enough to be kept: it is new, or all of it has grown too old.
+    A feed that holds nothing begins with what is young enough to be kept: it is new, or all of it has grown too old. What
+    is appended from now on is young, also where this clock is far ahead of its writer's.
     """
-    last = await feed.position()
+    last, end = await feed.position(), await events.end()
     after, oldest_ns = core.BEGINNING, clock_ns() - max_age_s * 1_000_000_000 if last is None else None
     if last is not None:
         after, time = _place(feed, last)
@@ -86,7 +87,7 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
     log.info("publishing", extra={"after": last.id if last is not None else "all that is too old"})
     async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            kept = batch if oldest_ns is None else list(dropwhile(partial(_is_older, oldest_ns), batch))
+            kept = batch if oldest_ns is None else list(dropwhile(partial(_is_too_old, oldest_ns, end), batch))
             if kept:
                 oldest_ns = None  # all that follows belongs to it, whatever its writer's clock says
             await _publish_batch(feed, filter(_belongs, kept), after)
@@ -153,8 +154,8 @@ def _place(feed: Feed, last: FeedMessage) -> tuple[core.Place, str]:
         raise LogError(f"{feed.stream}: its last message: {error}: somebody else publishes here") from error
 
 
-def _is_older(oldest_ns: int, stored: Stored) -> bool:
-    return core.is_foreign(stored) or core.appended_ns(stored) < oldest_ns
+def _is_too_old(oldest_ns: int, end: int, stored: Stored) -> bool:
+    return stored.sequence <= end and (core.is_foreign(stored) or core.appended_ns(stored) < oldest_ns)
 
 
 def _belongs(stored: Stored) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -247,6 +248,23 @@ async def test_a_server_that_dies_under_way_costs_nothing(own_server: EmbeddedSe
         own_server.start()
         assert await take(own_server.url, cluster, 600) == await expected(log)
     assert await kept(own_server.url, cluster) == 600
+
+
+async def test_what_is_appended_from_now_on_is_young_whatever_the_feeds_clock_says(
+    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that was ahead by more than is kept published nothing, for as long as that process ran."""
+    caplog.set_level(logging.INFO, service.__name__)
+    log = MemoryLog(cluster)
+    await fill(log, commits=2)
+    feed = await Feed.open(server.url, cluster)
+    task = asyncio.create_task(service.run(log, feed, max_age_s=DAY_S))
+    await until(lambda: "publishing" in caplog.messages)
+    await fill(log, commits=2)
+    assert [message.id for message in await take(server.url, cluster, 6)] == [f"{s}.{i}" for s in (3, 4) for i in range(3)]
+    task.cancel()
+    await asyncio.wait({task})
+    await feed.close()
 
 
 async def test_a_feed_that_holds_nothing_begins_with_what_is_young_enough(server: EmbeddedServer, cluster: str) -> None:
