@@ -78,8 +78,9 @@ async def subscribe(
     """The messages that match `pattern`, for ever, through a durable consumer: in order, and each at least once.
 
     A message counts as taken when the next one is asked for; only then the server sends that. `durable` names the
-    subscriber: who comes back under its name goes on behind what it had taken; a warning tells if the feed forgot some of
-    what follows. Without a name the place is given up at the end. A new subscriber begins with the oldest message that is kept, or, without `history`, with the next.
+    subscriber: who comes back under its name goes on behind what it had taken, and a warning tells if the feed forgot
+    some of what followed. Without a name the place is given up at the end. A new subscriber begins with the oldest
+    message that is kept, or, without `history`, with the next.
     Raises PatternError, Unavailable, Denied, and LogError for a name that is not fit or is in use with another pattern,
     a cluster without a feed, or a consumer that somebody deleted or bounded meanwhile.
     """

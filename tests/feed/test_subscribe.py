@@ -116,7 +116,9 @@ async def test_who_was_away_for_longer_than_the_feed_keeps_its_events_is_told(
     sequence = await append(log, "binder", [permit("team-a/late")])
     await feed.publish(core.messages(log.commits[sequence - 1], log.cluster))
     await feed.close()
-    assert [message.id for message in await take(server.url, log.cluster, 1, "GangPermitted", durable="away")] == ["5.0"]
+    assert [message.id for message in await take(server.url, log.cluster, 1, "GangPermitted", durable="away")] == [
+        "5.0"
+    ]
     told = f"{feed.stream} no longer has its messages 3 to 8: those of them that were for 'away' are lost to it"
     assert caplog.messages == [told]
     caplog.clear()
