@@ -72,6 +72,8 @@ class Observer:
         """Where leases are asked for; None: nobody holds any."""
         self._last: dict[str, Last] = {}
         self._recent: deque[Moment] = deque(maxlen=MOST_RECENT)
+        self._newest_ns = 0
+        """The latest time of a commit that is not still to come."""
 
     @classmethod
     async def of(cls, log: EventLog) -> Observer:
@@ -101,11 +103,19 @@ class Observer:
             self._note(envelope.decode(stored))
 
     def _note(self, commit: Commit) -> None:
-        header = commit.header
-        self._last[header.writer] = Last(commit.sequence, header.time_ns, header.cause, header.basis, _lag(commit))
-        self._recent.append(_moment(commit))
+        header, time_ns = commit.header, self._believed_ns(commit.header.time_ns)
+        self._last[header.writer] = Last(commit.sequence, time_ns, header.cause, header.basis, _lag(commit))
+        self._recent.append(_moment(commit, time_ns))
         while self._recent[-1].time_ns - self._recent[0].time_ns > WINDOW_S * 1_000_000_000:
             self._recent.popleft()
+
+    def _believed_ns(self, time_ns: int) -> int:
+        """A commit's time; in place of one that is still to come, as its writer's clock is ahead, that of the commits
+        before it: else all others would be as old as that clock is ahead, and in no rate."""
+        if self._leases is not None and time_ns > (now_ns := time.time_ns()):
+            return self._newest_ns or now_ns
+        self._newest_ns = max(self._newest_ns, time_ns)
+        return time_ns
 
     # ------------------------------------------------------------------------------------------------------- the answer
 
@@ -203,10 +213,10 @@ def _lag(commit: Commit) -> int:
     return commit.sequence - 1 - commit.header.basis if commit.header.cause in ("decide", "outcome", "tick") else 0
 
 
-def _moment(commit: Commit) -> Moment:
+def _moment(commit: Commit, time_ns: int) -> Moment:
     decisions = len(commit.events) if commit.header.cause == "decide" else 0
     refused = sum(type(event) is ProposalRefused for event in commit.events)
-    return Moment(commit.header.time_ns, len(commit.events), decisions, refused)
+    return Moment(time_ns, len(commit.events), decisions, refused)
 
 
 def _is_answered(connection: Connection) -> bool:

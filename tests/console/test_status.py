@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from rich.console import Console
@@ -158,6 +158,24 @@ async def test_a_writer_whose_clock_is_ahead_keeps_no_more_than_is_counted(monke
         log.append_now(subject, header, envelope.encode_events([ev.Renewed()]), log._last.get(subject, 0))
     observer.fold(log.commits)
     assert len(observer._recent) <= 5
+
+
+async def test_a_writer_whose_clock_is_ahead_makes_nobody_else_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: with a shard 40 days ahead all others had said nothing for 40 days, and the rates were that shard's."""
+    monkeypatch.setattr("services.console.status.time.time_ns", lambda: 20 * SECOND_NS)
+    monkeypatch.setattr("services.console.status.holder_of", AsyncMock(return_value=""))
+    leases = Mock(JetStreamLog, connection=Mock(client=Mock(is_connected=True), **{"answers_for_s.return_value": 1.0}))
+    log, observer = MemoryLog("test"), Observer(World(shards=("a",)).state, leases)
+    for second in range(1, 20):
+        for writer, ahead_s in (("ingest", 0), ("planner.a", 3_600)):
+            time_ns, subject = (second + ahead_s) * SECOND_NS, subjects.subject("test", writer)
+            header = Header(writer=writer, epoch=0, basis=0, time_ns=time_ns, cause="facts")
+            log.append_now(subject, header, envelope.encode_events([ev.Renewed()]), log._last.get(subject, 0))
+    for stored in log.commits:
+        observer._note_stored(stored)
+    found = await observer.status("test")
+    assert [found["writers"][writer]["age_s"] for writer in ("ingest", "planner.a")] == [1, 1]
+    assert found["events_per_s"] == 2, "of the last ten seconds"
 
 
 @pytest.mark.parametrize("connected", [False, True])
