@@ -39,7 +39,8 @@ QUESTIONS = 50
 """Pods that ask, of each cluster; the API server refuses one in ten."""
 LEFT = "left"
 """What the extender says of the nodes that it turns down."""
-REASON = re.compile(r"(\d+) (.+?)(?=, \d+ |\.(?: |$))")
+REASON = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
+SENTENCE = re.compile(r"\.(?: |$)")
 GATES = "--feature-gates=TaintTolerationComparisonOperators=true"
 
 
@@ -53,14 +54,16 @@ class Answer(NamedTuple):
 def counted(message: str) -> dict[str, int]:
     """``0/4 nodes are available: 3 Insufficient cpu, 1 Too many pods.`` → each reason's count, whatever the taint.
 
-    A reason without a count is for all nodes; without any, the whole message is the reason.
+    A reason without a count is for all nodes; without any, the whole message is the reason. What follows in sentences of
+    their own is left out.
     """
-    head, _, reasons = message.partition(" nodes are available: ")
+    head, _, told = message.partition(" nodes are available: ")
+    reasons = SENTENCE.split(told, maxsplit=1)[0]
     counts: Counter[str] = Counter()
     for count, reason in REASON.findall(reasons):
         counts[re.sub(r"untolerated taint.*", "untolerated taint(s)", reason)] += int(count)
     if not counts:
-        return {reasons.rstrip("."): int(head.partition("/")[2])} if reasons else {message: 1}
+        return {reasons: int(head.partition("/")[2])} if reasons else {message: 1}
     del counts[LEFT]
     return dict(counts)
 
