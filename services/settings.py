@@ -115,7 +115,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The keys with which the federator keeps jobs' bodies: Fernet's, one a line; the first encrypts."""
 
     clock_offset_ms: int = 0
-    """For tests of clocks that disagree, never for production: added to this process's clock wherever Muster asks it."""
+    """For tests of clocks that disagree, never for production: added to the clock by which this process times its
+    commits and the log."""
 
     def __repr__(self) -> str:
         told = dict.fromkeys(SECRET, "***") | {"nats_url": without_credentials(self.nats_url)}

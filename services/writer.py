@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -39,7 +39,7 @@ class SteppedDown(Exception):
 class Writer:
     """The one writer of a subject, while it is: ``Writer(log, "ingest")``, then `take`, then `append`."""
 
-    def __init__(self, log: EventLog, name: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, log: EventLog, name: str, *, clock_offset_ms: int = 0) -> None:
         """`name` is the writer as the subject has it: ingest, planner.<shard>, binder, admin, federator."""
         self.log, self.name, self.epoch = log, name, 0
         self.rules = self.state = FIRST_VERSION
@@ -53,7 +53,7 @@ class Writer:
         """When to append `Renewed`, on the monotone clock, if nothing else is appended until then."""
         self.traceparent = ""
         """The trace context that the last commit carries; empty while telemetry is off."""
-        self._clock_ns = clock_ns
+        self._clock_offset_ns = clock_offset_ms * 1_000_000
         self._in_flight = asyncio.Lock()
 
     async def take(self, *taken: Event, basis: int = 0) -> int:
@@ -96,7 +96,7 @@ class Writer:
                 writer=self.name,
                 epoch=self.epoch,
                 basis=basis,
-                time_ns=self._clock_ns(),
+                time_ns=time.time_ns() + self._clock_offset_ns,
                 cause=cause,
                 rules=self.rules,
                 state=self.state,

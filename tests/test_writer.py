@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -29,7 +30,7 @@ def written(log: MemoryLog) -> list[list[Event]]:
 
 
 async def taken(log: MemoryLog) -> Writer:
-    writer = Writer(log, "ingest", clock_ns=lambda: 42)
+    writer = Writer(log, "ingest")
     await writer.take(IngestTaken(holder="test"))
     return writer
 
@@ -42,7 +43,17 @@ async def test_a_writer_appends_behind_what_it_took() -> None:
     assert second.last == 3
     assert [stored.subject for stored in log.commits] == ["muster.c.ingest"] * 3
     header = envelope.decode_header(log.commits[1])
-    assert (header.writer, header.epoch, header.basis, header.time_ns, header.cause) == ("ingest", 0, 1, 42, "facts")
+    assert (header.writer, header.epoch, header.basis, header.cause) == ("ingest", 0, 1, "facts")
+
+
+@pytest.mark.parametrize("offset_ms", [0, 600_000, -600_000])
+async def test_its_commits_are_timed_by_its_clock(offset_ms: int) -> None:
+    log = MemoryLog("c")
+    earliest_ns = time.time_ns()
+    writer = Writer(log, "ingest", clock_offset_ms=offset_ms)
+    await writer.take(IngestTaken(holder="test"))
+    of_commit_ns = envelope.decode_header(log.commits[0]).time_ns - offset_ms * 1_000_000
+    assert earliest_ns <= of_commit_ns <= time.time_ns()
 
 
 async def test_a_replaced_writer_steps_down_at_its_next_append() -> None:

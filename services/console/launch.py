@@ -298,7 +298,13 @@ async def _run(role: str, settings: Settings, log: Any, seat: Seat) -> None:
             from services.ingest import service as ingest
 
             async with await _client(settings) as client:
-                await ingest.run(log, client, holder=settings.holder, scheduler_names=settings.scheduler_names)
+                await ingest.run(
+                    log,
+                    client,
+                    holder=settings.holder,
+                    scheduler_names=settings.scheduler_names,
+                    clock_offset_ms=settings.clock_offset_ms,
+                )
         case "binder":
             from services.binder import service as binder
 

@@ -55,6 +55,7 @@ async def run(
     holder: str,
     scheduler_names: Sequence[str] = ("muster",),
     discovery_s: float = DISCOVERY_S,
+    clock_offset_ms: int = 0,
 ) -> None:
     """Be the ingest of a cluster until cancelled. What was seen and not yet written then, the next start finds again.
 
@@ -62,7 +63,7 @@ async def run(
     Raises SteppedDown when another process took over, LogError, and ApiError where repeating is of no use: it names the
     verb and the resource that this service account lacks.
     """
-    writer = Writer(event_log, "ingest")
+    writer = Writer(event_log, "ingest", clock_offset_ms=clock_offset_ms)
     taken = await writer.take(IngestTaken(holder=holder), VersionsAnnounced(rules=(), state=tuple(FOLDS)))
     log.info("taken", extra={"sequence": taken, "holder": holder})
     state = (await state_at(event_log, taken)).state

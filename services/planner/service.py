@@ -47,7 +47,7 @@ async def run(
 
     decider = Decider(
         log,
-        Writer(log, f"planner.{shard}"),
+        Writer(log, f"planner.{shard}", clock_offset_ms=clock_offset_ms),
         decide,
         supports=VersionsAnnounced(rules=tuple(core.RULES), state=tuple(FOLDS)),
         clock=LogTime(clock_offset_ms),

@@ -35,7 +35,7 @@ CHOSEN = {
     ("role", "given"),
     [
         ("planner", {"shard": "4", "turn": 1, "stop": 2, "clock_offset_ms": 5}),
-        ("ingest", {"scheduler_names": ("muster", "other"), "connections": 16}),
+        ("ingest", {"scheduler_names": ("muster", "other"), "connections": 16, "clock_offset_ms": 5}),
         (
             "binder",
             {

@@ -15,7 +15,6 @@ from typing import Any
 import tenacity
 import tenacity.wait
 
-from services.writer import Writer
 from tests.simulation.loop import PROCESS, START_S, VirtualLoop
 
 EPOCH_NS = 1_767_225_600_000_000_000
@@ -54,15 +53,12 @@ def virtual(loop: VirtualLoop, source: random.Random) -> Iterator[None]:
         for name, module in sorted(sys.modules.items())
         if name.startswith(("services.", "events.")) and getattr(module, "time", None) is time
     ]
-    defaults: dict[str, Any] = Writer.__init__.__kwdefaults__ or {}
     for module in (*modules, tenacity):
         module.time = clock  # type: ignore[attr-defined]
     tenacity.wait.random = source  # type: ignore[assignment]
-    defaults["clock_ns"] = clock.time_ns
     try:
         yield
     finally:
         for module in (*modules, tenacity):
             module.time = time  # type: ignore[attr-defined]
         tenacity.wait.random = random
-        defaults["clock_ns"] = time.time_ns

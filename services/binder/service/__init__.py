@@ -90,7 +90,7 @@ async def run(
 
     decider = Decider(
         log,
-        Writer(log, "binder"),
+        Writer(log, "binder", clock_offset_ms=clock_offset_ms),
         decide,
         supports=ev.VersionsAnnounced(rules=tuple(core.RULES), state=tuple(FOLDS)),
         clock=LogTime(clock_offset_ms),

@@ -48,7 +48,7 @@ class Federator:
         self.bodies, self.holder = bodies, holder
         self.ready = asyncio.Event()
         """Set when the subject is taken and everything is folded: requests may come."""
-        self.decider = Decider(event_log, self._told)
+        self.decider = Decider(event_log, self._told, clock_offset_ms=clock_offset_ms)
         self._reaches = dict(reaches)
         self.effects = Effects(self.decider, self._reaches, bodies)
         self._clock = LogTime(clock_offset_ms)
