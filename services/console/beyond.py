@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from services.state.fits import capacity, feasible
 from services.state.fold import State
-from services.state.membership import census, counted, members
+from services.state.membership import census, lacks, members
 from services.state.nodes import ClassInfo, Ints, NodeTable
 from services.state.records import Group
 
@@ -21,28 +24,19 @@ GI = 1 << 30
 def beyond(state: State, group: Group) -> str:
     """What there would be too little of even on empty nodes, in a sentence; "" where there would be enough.
 
-    It says nothing of a group that no node takes whatever it has: that is what the refusal says.
+    It says nothing of a group that no node takes whatever it has: that is what the refusal says. Each class of pods is
+    given all nodes for itself, beside the group's own pods that have a node: so there may be less than it says, never
+    more, and who waits in vain is not always told.
     """
     pods = census(state, members(state, group)).placeable
     empty = [_on_empty_nodes(state.table, state.table.classes[of]) for of in pods]
     places = sum(min(len(uids), found.places) for uids, found in zip(pods.values(), empty, strict=True))
-    needed = _needed(state, group)
+    needed = max(1, sum(lacks(state, state.gangs[key]) for key in group.gangs))
     if places >= needed or sum(map(len, pods.values())) < needed:  # pods are missing since it was refused
         return ""
     if lacking := next((found.lacking for found in empty if found.lacking), ""):
         return lacking
-    return f"If nothing else ran, only {places} of these {needed} would have one." if places else ""
-
-
-def _needed(state: State, group: Group) -> int:
-    """How many more pods must have a node before the first of them may start."""
-    gangs = (state.gangs[key] for key in group.gangs)
-    lacks = (
-        max(0, gang.declaration.min_member - counted(gang, census(state, gang.members)))
-        for gang in gangs
-        if gang.declaration is not None
-    )
-    return max(1, sum(lacks))
+    return f"If nothing else ran, at most {places} of these {needed} would have one." if places else ""
 
 
 class _Empty(NamedTuple):
@@ -58,11 +52,31 @@ def _on_empty_nodes(table: NodeTable, info: ClassInfo) -> _Empty:
     """Found once for all groups."""
     known = table.cache.setdefault(_Empty, {})
     if info.fact.digest not in known:
-        offered = table.allocatable[feasible(table, info) & table.present]
-        places = int(capacity(offered, info).sum())
-        lacking = _lacking(table, info, offered) if len(offered) and not places else ""
+        offers = _offers(table)
+        nodes = np.bincount(offers.of_row[feasible(table, info)], minlength=len(offers.distinct))
+        pods = capacity(offers.distinct, info)
+        if info.fact.host_ports:  # no two pods of one class have a port of the same node
+            np.minimum(pods, 1, out=pods)
+        places = int(pods @ nodes)
+        lacking = _lacking(table, info, offers.distinct[nodes > 0]) if nodes.any() and not places else ""
         known[info.fact.digest] = _Empty(places, lacking)
     return cast(_Empty, known[info.fact.digest])
+
+
+class _Offers(NamedTuple):
+    """What nodes have, each different offer once: there are far fewer of them than nodes."""
+
+    distinct: Ints
+    """Offers × resources."""
+    of_row: npt.NDArray[np.intp]
+    """For each row of the table the offer that it makes."""
+
+
+def _offers(table: NodeTable) -> _Offers:
+    if _Offers not in table.cache:
+        _, first, of_row = np.unique(table.shape_codes, return_index=True, return_inverse=True)
+        table.cache[_Offers] = _Offers(table.allocatable[first], of_row)
+    return cast(_Offers, table.cache[_Offers])
 
 
 def _lacking(table: NodeTable, info: ClassInfo, offered: Ints) -> str:

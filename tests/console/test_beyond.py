@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from events.objects import Taint, Toleration
+from events.objects import HostPort, Taint, Toleration
 from services.console.summary import why_waiting
 from tests.world import World
 
@@ -73,7 +73,7 @@ def test_a_gang_that_is_larger_than_the_cluster() -> None:
     for i in range(3):
         world.node(f"n{i}", cpu=5)
     world.gang("train", 8, 8, cpu=2)
-    assert why(world, "train-0").endswith("have a node. If nothing else ran, only 6 of these 8 would have one.")
+    assert why(world, "train-0").endswith("have a node. If nothing else ran, at most 6 of these 8 would have one.")
 
 
 def test_what_runs_of_a_gang_is_not_needed_again() -> None:
@@ -104,3 +104,57 @@ def test_a_member_that_fits_nowhere_counts_only_if_the_minimum_needs_it() -> Non
     assert why(world, "odd").endswith("pods that must start together have a node.")
     world.deleted("even-1")
     assert "No node that takes such a pod offers 3 cpu; the most is 2." in why(world, "odd")
+
+
+def test_pods_with_a_host_port_have_a_node_each() -> None:
+    world = World()
+    for i in range(3):
+        world.node(f"n{i}")
+    world.gang("train", 4, 4, ports=(HostPort(protocol="TCP", port=80, host_ip="0.0.0.0"),))
+    assert why(world, "train-0").endswith("have a node. If nothing else ran, at most 3 of these 4 would have one.")
+
+
+def test_pods_of_several_classes_share_nodes_so_that_only_the_most_is_said() -> None:
+    """Two nodes of 4 take two pods of 3 or two of 2, never two of each."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.node("n1", cpu=4)
+    for i in range(3):
+        world.pod(f"wide-{i}", "train", minimum=6, cpu=3)
+        world.pod(f"narrow-{i}", "train", minimum=6, cpu=2)
+    assert why(world, "wide-0").endswith("have a node. If nothing else ran, at most 5 of these 6 would have one.")
+
+
+def test_a_gang_whose_rules_are_off_needs_one_node_to_go_on() -> None:
+    """It ran once, and failed since: each of its pods goes by itself, and none waits in vain for its minimum."""
+    world = World()
+    world.node("n0", cpu=4)
+    uids = world.koordinator("default/train", 4, 3)
+    world.settle()
+    for uid in uids:
+        world.finished(uid, succeeded=False)
+        world.pod(f"busy-{uid}", priority=1)
+    world.settle()
+    for uid in uids[1:]:
+        world.deleted(uid)
+    world.node("n0", cpu=2)
+    world.koordinator("default/train", 4, 3)
+    assert why(world, "train-3").endswith("0 of the 1 pods that must start together have a node.")
+
+
+def test_pods_of_a_task_beyond_the_minimum_of_the_gang() -> None:
+    """Its workers are as many as must start together; of those that store, which only one node takes, two must."""
+    world = World()
+    world.node("n0", cpu=8, labels={"disk": "ssd"})
+    world.node("n1", labels={"disk": "hdd"})
+    world.pod_group("job", 6, dialect="volcano/v1beta1", task_minimums={"store": 2})
+    for i in range(6):
+        world.volcano(f"worker-{i}", "job", "worker", selector={"disk": "hdd"})
+    for i in range(2):
+        world.volcano(f"store-{i}", "job", "store")
+    world.settle()
+    for i in range(2):
+        world.deleted(f"store-{i}")
+    for i in range(2):
+        world.volcano(f"store-{i}", "job", "store", cpu=6, selector={"disk": "ssd"})
+    assert why(world, "store-1").endswith("If nothing else ran, at most 1 of these 2 would have one.")
