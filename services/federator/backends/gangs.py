@@ -258,9 +258,8 @@ def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
         "resources": {"requests": amounts, "limits": amounts},
     }
     pod: Mapped = {"schedulerName": placing.scheduler, "restartPolicy": "Never", "containers": [container]}
-    if asked.get(
-        "gpu"
-    ):  # as Kubernetes' admission plugin ExtendedResourceToleration says it, which few clusters have on
+    if asked.get("gpu"):
+        # As Kubernetes' admission plugin ExtendedResourceToleration says it, which few clusters have on.
         pod["tolerations"] = [{"key": placing.gpu, "operator": "Exists", "effect": "NoSchedule"}]
     if shared := (spec.get("extraContainerOptions") or {}).get("shmMB"):
         container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
