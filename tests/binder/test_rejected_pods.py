@@ -97,6 +97,23 @@ async def test_one_that_is_gone_or_goes_runs_or_cannot_be_decoded_is_not_told(wo
     assert not writer.rounds.failed
 
 
+async def test_one_that_is_gated_is_told_when_its_gates_are_gone(world: World) -> None:
+    """Until then its condition is the API server's, which nobody would write again for a pod that is mended."""
+    client = Reading()
+    gates = [{"name": "example.com/quota"}]
+    client.seen = {"metadata": {"uid": "u-bad", "resourceVersion": "9"}, "spec": {"schedulingGates": gates}}
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert not client.said
+    assert not writer.rejected_pods.waiting, "no round is spent on it before others"
+    client.seen = {"metadata": {"uid": "u-bad", "resourceVersion": "10"}}
+    (look_again,) = writer.rounds.refused
+    look_again()
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert [said["message"] for said in client.said] == [MESSAGE]
+
+
 async def test_what_was_changed_between_reading_and_writing_is_read_again(world: World) -> None:
     client = Reading()
     client.elsewhere = "10"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import events as ev
-from services.binder.service.rounds import Queue, Rate, Write, put
+from services.binder.service.rounds import Queue, Rate, Rounds, Write, put
 from services.decider import Decider
 from services.kubernetes.client import UNREADABLE, Client, second_time
 from services.kubernetes.errors import Conflict, Unreachable
@@ -27,9 +27,12 @@ REASON = "DeclarationRejected"
 class RejectedPods:
     """Pods whose rejection they may not have been told yet, by the key under which the state has it."""
 
-    def __init__(self, decider: Decider, client: Client, rate: Rate, overwrites: Callable[[str], None]) -> None:
+    def __init__(
+        self, decider: Decider, client: Client, rounds: Rounds, rate: Rate, overwrites: Callable[[str], None]
+    ) -> None:
         """`overwrites` hears of each pod whose condition is written from here."""
-        self._decider, self._client, self.rate, self._overwrites = decider, client, rate, overwrites
+        self._decider, self._client, self._rounds = decider, client, rounds
+        self.rate, self._overwrites = rate, overwrites
         self.waiting: Queue = OrderedDict()
 
     def note(self, event: ev.DeclarationRejected) -> None:
@@ -59,6 +62,9 @@ class RejectedPods:
                 return 1  # whose it is cannot be read either
             raise
         if pod is None or not _waits(pod, rejection.uid) or self._decider.state.rejections.get(key) != rejection:
+            return 1
+        if pod.spec.scheduling_gates:  # its condition says so; no fact will say that they are gone
+            self._rounds.refused.append(partial(put, self.waiting, key))
             return 1
         said = {"type": "PodScheduled", "status": "False", "reason": REASON, "message": rejected(rejection)}
         if all(condition.type != "PodScheduled" for condition in pod.status.conditions or ()):

@@ -88,7 +88,7 @@ class Rounds:
         self.failed: deque[Callable[[], None]] = deque(maxlen=WRITES_KEPT)
         """What puts back into their queues the writes that failed, and may not fail later."""
         self.refused: deque[Callable[[], None]] = deque(maxlen=WRITES_KEPT)
-        """And those that were refused for good, as far as the API server knew."""
+        """And those that were refused for good, as far as the API server knew, or whose pod is gated."""
 
     async def now_and_then(self, queue: Behind) -> None:
         """A round now and then, while no binding waits (under lasting load more seldom): what the queue may write, all

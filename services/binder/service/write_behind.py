@@ -52,7 +52,7 @@ class WriteBehind:
         self.marks = TimeoutMarks(decider, client, self.rounds, Rate(rates.marks_per_s))
         self.events = KubernetesEvents(client, holder, Rate(rates.events_per_s))
         self.conditions = Conditions(decider, client, self.events, self.rounds, Rate(rates.conditions_per_s))
-        self.rejected_pods = RejectedPods(decider, client, self.conditions.rate, self.conditions.doubt)
+        self.rejected_pods = RejectedPods(decider, client, self.rounds, self.conditions.rate, self.conditions.doubt)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
