@@ -12,11 +12,12 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from services.state import tallies
 from services.state.fits import capacity, feasible
 from services.state.fold import State
-from services.state.membership import census, lacks, members
+from services.state.membership import census, lacks, members, rules_off
 from services.state.nodes import ClassInfo, Ints, NodeTable
-from services.state.records import Group
+from services.state.records import Gang, Group
 
 GI = 1 << 30
 
@@ -28,15 +29,22 @@ def beyond(state: State, group: Group) -> str:
     given all nodes for itself, beside the group's own pods that have a node: so there may be less than it says, never
     more, and who waits in vain is not always told.
     """
-    pods = census(state, members(state, group)).placeable
+    gangs = _gangs(state, group)
+    pods = census(state, [uid for gang in gangs for uid in gang.members] or members(state, group)).placeable
     empty = [_on_empty_nodes(state.table, state.table.classes[of]) for of in pods]
     places = sum(min(len(uids), found.places) for uids, found in zip(pods.values(), empty, strict=True))
-    needed = max(1, sum(lacks(state, state.gangs[key]) for key in group.gangs))
+    needed = max(1, sum(lacks(state, gang) for gang in gangs))
     if places >= needed or sum(map(len, pods.values())) < needed:  # pods are missing since it was refused
         return ""
     if lacking := next((found.lacking for found in empty if found.lacking), ""):
         return lacking
     return f"If nothing else ran, at most {places} of these {needed} would have one." if places else ""
+
+
+def _gangs(state: State, group: Group) -> list[Gang]:
+    """Those whose pods the refusal is of: where the rules of some are off, these go on without the others."""
+    gangs = [state.gangs[key] for key in group.gangs]
+    return [gang for gang in gangs if rules_off(gang) and tallies.of(state, gang).placeable] or gangs
 
 
 class _Empty(NamedTuple):

@@ -142,6 +142,18 @@ def test_a_gang_whose_rules_are_off_needs_one_node_to_go_on() -> None:
     assert why(world, "train-3").endswith("0 of the 1 pods that must start together have a node.")
 
 
+def test_a_role_whose_rules_are_off_goes_on_without_the_others() -> None:
+    """The other role waits in vain. That is not what this one's pods were refused for."""
+    world = World()
+    world.node("n0", cpu=2)
+    roles = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2)
+    world.settle()
+    world.koordinator("default/a", 3, 2, roles)
+    world.koordinator("default/b", 4, 4, roles)
+    assert why(world, "a-2").endswith("0 of the 1 pods that must start together have a node.")
+
+
 def test_pods_of_a_task_beyond_the_minimum_of_the_gang() -> None:
     """Its workers are as many as must start together; of those that store, which only one node takes, two must."""
     world = World()
