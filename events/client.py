@@ -57,8 +57,11 @@ class Client(nats.aio.client.Client):
             await self._process_op_err(error)
 
     async def go_elsewhere(self) -> bool:
-        """To the next server that is known; False where there is no other. nats-py keeps the list in order of trying."""
-        if len(self._server_pool) < 2:
+        """To the next server that is known; False where there is no other, or one is looked for already.
+
+        nats-py keeps the list in order of trying.
+        """
+        if len(self._server_pool) < 2 or not self.is_connected:
             return False
         await self.force_reconnect()
         return True

@@ -219,6 +219,7 @@ class Connection:
         Raises what `Answer.check` does, and `request`. A server at which no leader answers is left, in time.
         """
         payload = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        asked_s = time.monotonic()
         try:
             answer: bytes = (await self.request(subject, payload, headers, within_s)).data
             decoded(decode_answer, subject, answer).check(subject)
@@ -227,7 +228,9 @@ class Connection:
             raise
         except Unanswered as error:
             self._answers_since_s = None
-            if not isinstance(error, NotNow) and self._leaderless.unanswered(subject, time.monotonic()):
+            if isinstance(error, NotNow):
+                self._leaderless.answered(subject)
+            elif self._leaderless.unanswered(subject, asked_s, time.monotonic()):
                 await self._leave(error)
             raise
         self._is_answered(subject)

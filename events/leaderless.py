@@ -10,8 +10,8 @@ from __future__ import annotations
 
 LEFT_AFTER_S = 10.0
 """The choice of a leader takes half of it."""
-GIVEN_UP_AFTER_S = 5.0
-"""A question that is not repeated for so long is not asked any more."""
+GIVEN_UP_AFTER_S = 30.0
+"""A question that is not repeated for so long is not asked any more. The longest lease is renewed every 20 s."""
 
 
 class Leaderless:
@@ -24,11 +24,14 @@ class Leaderless:
     def answered(self, question: str) -> None:
         self._asked.pop(question, None)
 
-    def unanswered(self, question: str, now_s: float) -> bool:
-        """Whether it is time to leave the server. Leaders in another domain are as far from all servers."""
+    def unanswered(self, question: str, asked_s: float, now_s: float) -> bool:
+        """Whether it is time to leave the server; the answer was waited for since `asked_s`.
+
+        Leaders in another domain are as far from all servers.
+        """
         if question.startswith("$JS.") and not question.startswith("$JS.API."):
             return False
-        self._asked = {one: span for one, span in self._asked.items() if now_s - span[1] < GIVEN_UP_AFTER_S}
+        self._asked = {one: span for one, span in self._asked.items() if asked_s - span[1] < GIVEN_UP_AFTER_S}
         since_s, _ = self._asked.get(question, (now_s, now_s))
         self._asked[question] = since_s, now_s
         return now_s - since_s >= LEFT_AFTER_S

@@ -15,7 +15,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from events import subjects
-from events.answers import NobodyThere
+from events.answers import NO_ROOM, NobodyThere, Unanswered
 from events.connection import Connection
 from events.jetstream import JetStreamLog
 from events.lease import Lease
@@ -143,3 +143,33 @@ async def test_who_knows_one_server_stays(own_server: EmbeddedServer, monkeypatc
                 await connection.publish("muster.nobody", b"")
         assert connection.client.is_connected
         assert connection.generation == 0
+
+
+async def test_who_is_not_connected_does_not_say_that_it_asks_another(
+    own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: each ten seconds while no server was there, and nothing was done."""
+    monkeypatch.setattr("events.leaderless.LEFT_AFTER_S", 0.0)
+    async with connected(f"{own_server.url},nats://127.0.0.1:9") as connection:
+        own_server.kill()
+        await until(lambda: not connection.client.is_connected, "the connection to break")
+        with pytest.raises(Unanswered):
+            await connection.ask("$JS.API.INFO", within_s=0.1)
+        assert "another server is asked" not in caplog.text
+
+
+async def test_a_leaders_not_now_is_an_answer(own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two questions that were not answered."""
+    told: list[dict[str, Any]] = []
+
+    async def answered_so(*_: Any, **__: Any) -> Msg:
+        return Msg(connection.client, data=msgspec.json.encode(told.pop(0)))
+
+    async with connected(f"{own_server.url},nats://127.0.0.1:9") as connection:
+        monkeypatch.setattr(connection, "request", answered_so)
+        nobody, not_now = ({"error": {"code": 503, "err_code": number}} for number in (10008, NO_ROOM))
+        told += [nobody, not_now]
+        for _ in range(2):
+            with pytest.raises(Unanswered):
+                await connection.ask("$JS.API.INFO")
+        assert not connection._leaderless._asked
