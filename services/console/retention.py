@@ -5,8 +5,8 @@ start has two to choose from; the last commit that is older than the days asked 
 none is wanted. Before the purge both snapshots are restored, and what goes is read back from the archive.
 
 What is left begins behind a snapshot of that very place, which is taken before the purge: from its first commit on it can
-be folded, verified and replayed, and so can an archive that is begun anew there. Services need none of that. So where
-there is no room for it, a warning is all, as purging is what makes room.
+be folded, verified and replayed, and so can an archive that is begun anew there. Services need none of that. So a warning
+is all where there is no room for it, as purging is what makes room, or where another version wrote what goes.
 
 Active writers are not hurt. They renew their subjects every six hours (`services.writer`), a purge leaves a day at least.
 A writer that is gone for longer may lose its last commit; then its subject is empty, its next ``…Taken`` expects nothing,
@@ -34,7 +34,7 @@ from services.console.errors import Unusable
 from services.console.kinds import kind_of
 from services.snapshots import packed, put
 from services.start import restored, state_at
-from services.state.form import SNAPSHOTS_KEPT, Folded, Form
+from services.state.form import SNAPSHOTS_KEPT, Folded, Form, UnknownCommit
 
 logger = logging.getLogger("muster.retention")
 DAY_NS = 86_400_000_000_000
@@ -106,14 +106,14 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
 
 
 async def _keep_what_it_stands_on(log: EventLog, place: int, form: Form[Any]) -> None:
-    """The snapshot of `place`, unless it is there. Raises UnknownCommit."""
+    """The snapshot of `place`, unless it is there. Where none can be had, a warning says so."""
     try:
         start = await state_at(log, place, form=form)
         if start.base is None or start.base.sequence < place:
             kept, data = await packed(log, start.state, form)
             del start  # room for the one that is read back
             await put(log, kept, data, form)
-    except LogError as error:
+    except (LogError, UnknownCommit) as error:
         logger.warning("the log will begin at %d, and without a snapshot of %d: %s", place + 1, place, error)
 
 

@@ -27,7 +27,7 @@ from services.cli.muster import app
 from services.console import retention
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
-from services.snapshots import KEPT, take
+from services.snapshots import KEPT, packed, put, take
 from services.start import state_at
 from services.state import snapshot
 from services.writer import SteppedDown, Writer
@@ -357,6 +357,26 @@ async def test_where_there_is_no_room_for_a_snapshot_the_log_is_purged_all_the_s
     monkeypatch.setattr(log.snapshots, "put", full)
     assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 12
     assert "the log will begin at 13, and without a snapshot of 12: insufficient resources" in caplog.text
+
+
+async def test_where_what_goes_cannot_be_folded_by_this_version_the_log_is_purged_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A newer version wrote a commit, took a snapshot behind it, and was taken back."""
+    log = MemoryLog("test")
+    await write(log, 3, NOW_NS - 10 * DAY_NS)
+    newer = (await state_at(log)).state
+    last = await log.last(subject("test", "ingest"))
+    assert last is not None
+    header = Header(writer="ingest", epoch=0, basis=0, time_ns=NOW_NS - 10 * DAY_NS, cause="facts")
+    await log.append(last.subject, header, b'[{"type":"NotYetInvented"}]', last.sequence)
+    newer.sequence = 4
+    await put(log, *await packed(log, newer, snapshot.FORM), snapshot.FORM)
+    for age_days in (9, 8, 7, 6, 5):
+        await write(log, 5, NOW_NS - age_days * DAY_NS)
+        await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
+    assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 16
+    assert "the log will begin at 17, and without a snapshot of 16: commit 4 on muster.test.ingest" in caplog.text
 
 
 async def tell_snapshot_of(world: World) -> None:
