@@ -156,12 +156,13 @@ async def _find_or_create(
 
 
 async def _tell_what_is_gone(connection: Connection, stream: str, name: str, taken: int) -> None:
-    """A subscriber may have been away for longer than the feed keeps its events. Raises Unanswered, Refused."""
+    """A subscriber may have been away for longer than the feed keeps its events. If it was there and waited for what is
+    rare, nothing is lost: the server knows only what it took last. Raises Unanswered, Refused."""
     with suppress(Denied):  # permissions of an earlier version
         info = decoded(_decode_stream, stream, await connection.ask(f"$JS.API.STREAM.INFO.{stream}"))
         first = info.state.first_seq
         if first > taken + 1:
-            gone = "%s no longer has its messages %d to %d: those of them that were for %r are lost to it"
+            gone = "%s no longer has its messages %d to %d; what of them came for %r while it was away is lost to it"
             logger.warning(gone, stream, taken + 1, first - 1, name)
 
 

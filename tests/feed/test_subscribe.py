@@ -119,8 +119,8 @@ async def test_who_was_away_for_longer_than_the_feed_keeps_its_events_is_told(
     assert [message.id for message in await take(server.url, log.cluster, 1, "GangPermitted", durable="away")] == [
         "5.0"
     ]
-    told = f"{feed.stream} no longer has its messages 3 to 8: those of them that were for 'away' are lost to it"
-    assert caplog.messages == [told]
+    lost = "what of them came for 'away' while it was away is lost to it"
+    assert caplog.messages == [f"{feed.stream} no longer has its messages 3 to 8; {lost}"]
     caplog.clear()
     await take(server.url, log.cluster, 1, "GangPermitted")
     assert not caplog.text, "nobody was away"
