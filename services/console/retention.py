@@ -6,7 +6,7 @@ none is wanted. Before the purge both snapshots are restored, and what goes is r
 
 What is left begins behind a snapshot of that very place, which is taken before the purge: from its first commit on it can
 be folded, verified and replayed, and so can an archive that is begun anew there. Services need none of that. So a warning
-is all where there is no room for it, as purging is what makes room, or where another version wrote what goes.
+is all where there is no room for it, not even when the rest is gone, or where another version wrote what goes.
 
 Active writers are not hurt. They renew their subjects every six hours (`services.writer`), a purge leaves a day at least.
 A writer that is gone for longer may lose its last commit; then its subject is empty, its next ``…Taken`` expects nothing,
@@ -16,7 +16,7 @@ and whoever still expects the commit that is gone is refused (`events.log`).
 from __future__ import annotations
 
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -99,22 +99,40 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
         if archive is not None:
             await _check_archived(log, archive, found.first, bound.place)
         found.emptied = await _emptied(log, state, bound.place)
-        await _keep_what_it_stands_on(log, bound.place, form)
-        await log.purge(bound.place + 1)
+        await _purge(log, bound.place, form)
         found.purged, found.first = bound.place + 1 - found.first, bound.place + 1
     return found
 
 
-async def _keep_what_it_stands_on(log: EventLog, place: int, form: Form[Any]) -> None:
-    """The snapshot of `place`, unless it is there. Where none can be had, a warning says so."""
+async def _purge(log: EventLog, place: int, form: Form[Any]) -> None:
+    """Forget all up to `place`, and keep the snapshot of it.
+
+    It is put first, so that a crash in between leaves nothing that cannot be folded; and once more if it is not there
+    then: there was no room before, or who took a snapshot meanwhile dropped this one, for which there was no need yet.
+    """
+    taken = await _snapshot_of(log, place, form)
+    if taken is not None:
+        with suppress(LogError):
+            await put(log, *taken, form)
+    await log.purge(place + 1)
+    if taken is not None:
+        try:
+            if taken[0] not in await log.snapshots.listed():
+                await put(log, *taken, form)
+        except LogError as error:
+            logger.warning("the log begins at %d, and no snapshot of %d is kept: %s", place + 1, place, error)
+
+
+async def _snapshot_of(log: EventLog, place: int, form: Form[Any]) -> tuple[Kept, bytes] | None:
+    """None where a good one is there, and, which is told, where what goes cannot be folded."""
     try:
         start = await state_at(log, place, form=form)
-        if start.base is None or start.base.sequence < place:
-            kept, data = await packed(log, start.state, form)
-            del start  # room for the one that is read back
-            await put(log, kept, data, form)
+        if start.base is not None and start.base.sequence == place:
+            return None
+        return await packed(log, start.state, form)
     except (LogError, UnknownCommit) as error:
-        logger.warning("the log will begin at %d, and without a snapshot of %d: %s", place + 1, place, error)
+        logger.warning("the log is to begin at %d, and no snapshot of %d can be taken: %s", place + 1, place, error)
+        return None
 
 
 async def _by_snapshots(log: EventLog, state: Folded, form: Form[Any]) -> _Bound:

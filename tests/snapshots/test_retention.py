@@ -21,6 +21,7 @@ from events.jetstream import JetStreamLog
 from events.log import EventLog, LogError
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
+from events.snapshots import Kept
 from events.sqlite import SqliteLog
 from events.subjects import subject
 from services.cli.muster import app
@@ -356,7 +357,47 @@ async def test_where_there_is_no_room_for_a_snapshot_the_log_is_purged_all_the_s
 
     monkeypatch.setattr(log.snapshots, "put", full)
     assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 12
-    assert "the log will begin at 13, and without a snapshot of 12: insufficient resources" in caplog.text
+    assert "the log begins at 13, and no snapshot of 12 is kept: insufficient resources" in caplog.text
+
+
+async def test_where_there_is_room_only_behind_the_purge_the_snapshot_is_taken_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog("test")
+    for age_days in (9, 8, 7, 6, 5):
+        await write(log, 5, NOW_NS - age_days * DAY_NS)
+        await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
+    put_it = log.snapshots.put
+
+    async def full_before(kept: Kept, data: bytes) -> None:
+        if (await log.bounds()).first == 1:
+            raise LogError("insufficient resources")
+        await put_it(kept, data)
+
+    monkeypatch.setattr(log.snapshots, "put", full_before)
+    assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 12
+    assert not caplog.text
+    assert (await verify(log)).start == 12
+
+
+async def test_who_takes_a_snapshot_meanwhile_does_not_drop_that_of_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For whom the log begins where it did, and another snapshot is one that nobody needs."""
+    log = MemoryLog("test")
+    for age_days in (9, 8, 7, 6, 5):
+        await write(log, 5, NOW_NS - age_days * DAY_NS)
+        await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
+    await write(log, 5, NOW_NS)
+    purge = log.purge
+
+    async def meanwhile(first: int) -> None:
+        await take(log)
+        await purge(first)
+
+    monkeypatch.setattr(log, "purge", meanwhile)
+    assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 12
+    assert (await verify(log)).start == 12
 
 
 async def test_where_what_goes_cannot_be_folded_by_this_version_the_log_is_purged_all_the_same(
@@ -376,7 +417,7 @@ async def test_where_what_goes_cannot_be_folded_by_this_version_the_log_is_purge
         await write(log, 5, NOW_NS - age_days * DAY_NS)
         await tell_snapshot(log, NOW_NS - age_days * DAY_NS)
     assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 16
-    assert "the log will begin at 17, and without a snapshot of 16: commit 4 on muster.test.ingest" in caplog.text
+    assert "the log is to begin at 17, and no snapshot of 16 can be taken: commit 4 on" in caplog.text
 
 
 async def tell_snapshot_of(world: World) -> None:
