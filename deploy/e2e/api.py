@@ -19,6 +19,7 @@ Object = dict[str, Any]
 
 NAMESPACED = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",

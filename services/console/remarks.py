@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from services.console.misspelt import misspelt, named
 from services.ingest.decoding import KINDS, Kind
 from services.simulator.asks import without_limit
+from services.simulator.daemons import takes
+from services.simulator.offline import is_node
 from services.simulator.operators import MAKES
 from services.simulator.operators.jobset import RUNTIMES
 from services.simulator.workloads import flatten, is_workload
@@ -33,7 +35,7 @@ class Remarks(NamedTuple):
     unread: dict[str, int]
     """Kinds that are not read, and how many of each."""
     warnings: list[str]
-    """What is read, and looks misspelt, is suspended, is refused by a cluster or has no effect here."""
+    """What is read, and looks misspelt, is suspended, is refused by a cluster, takes no node or has no effect here."""
 
 
 def remarks(objects: Sequence[dict[str, Any]]) -> Remarks:
@@ -85,7 +87,15 @@ def _unheeded(objects: Iterable[dict[str, Any]]) -> list[str]:
     return [f"{keeping[0]}{more}: the required podAntiAffinity of a bound pod keeps no other pod away here"]
 
 
-WARNINGS = (misspelt, _suspended, _unlimited, _unheeded)
+def _for_no_node(objects: Sequence[dict[str, Any]]) -> list[str]:
+    """One sentence for each DaemonSet of which no pod is made: a label may be misspelt."""
+    nodes = [obj for obj in objects if is_node(obj)]
+    why = "no pod is made of it: no node has what its nodeSelector and affinity ask for and taints that it tolerates"
+    sets = [obj for obj in objects if (obj["apiVersion"], obj["kind"]) == ("apps/v1", "DaemonSet")]
+    return [f"{named(obj)}: {why}" for obj in sets if nodes and not any(takes(obj, node) for node in nodes)]
+
+
+WARNINGS = (misspelt, _suspended, _unlimited, _unheeded, _for_no_node)
 """Each looks through the objects, and says a sentence for what it finds."""
 
 

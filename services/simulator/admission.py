@@ -29,7 +29,7 @@ PATH_SEGMENTS = {
     *("IPAddress", "PodDisruptionBudget", "Role", "RoleBinding"),
 }
 """Kinds whose names need be no more than that: ``system:basic-user``, ``v1.``."""
-WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "jobs"})
+WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets", "jobs"})
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -100,7 +100,7 @@ def prepare(resource: Resource, obj: Object) -> None:
             _refuse(resource, obj, [*values.of_priority_class(obj, SYSTEM_PRIORITIES)])
             obj["value"] = obj.get("value") or 0
             obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        case "deployments" | "replicasets" | "statefulsets":
+        case "deployments" | "replicasets" | "statefulsets" | "daemonsets":
             _prepare_replicated(resource, obj)
         case "jobs":
             _prepare_job(resource, obj)
@@ -346,7 +346,8 @@ def _template(resource: Resource, obj: Object) -> Object:
 
 def _prepare_replicated(resource: Resource, obj: Object) -> None:
     spec = _template(resource, obj)
-    spec.setdefault("replicas", 1)
+    if resource.plural != "daemonsets":
+        spec.setdefault("replicas", 1)
     always, policy = "spec.template.spec.restartPolicy", spec["template"]["spec"]["restartPolicy"]
     _refuse(resource, obj, [*causes.one_of(("Always",), policy, always)])
     if not spec.get("selector"):

@@ -1,4 +1,5 @@
-"""The controllers of a simulated cluster: Deployments, ReplicaSets, StatefulSets and Jobs get their pods, and keep them.
+"""The controllers of a simulated cluster: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs get their pods,
+and keep them.
 
 One task over the store: it notes which owners a change concerns, and after a short pause brings each of them once to
 what its spec asks. `services.simulator.workloads` says what a pod looks like. Dependents of a deleted owner are deleted.
@@ -11,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from services.simulator import daemons
 from services.simulator.api import Api, timestamp, whole
 from services.simulator.errors import ApiError
 from services.simulator.store import Collection, Entry, Key
-from services.simulator.workloads import COMPLETION_INDEX, count, job_pod, member, replica, replica_set_of
+from services.simulator.workloads import COMPLETION_INDEX, count, daemon, job_pod, member, replica, replica_set_of
 
 Object = dict[str, Any]
 
@@ -28,7 +30,8 @@ class Controllers:
     def __init__(self, api: Api) -> None:
         self.api = api
         self._sets = api.collection("apps/v1", "ReplicaSet")
-        self._owners = {kind: api.collection("apps/v1", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")}
+        kinds = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+        self._owners = {kind: api.collection("apps/v1", kind) for kind in kinds}
         self._owners["Job"] = api.collection("batch/v1", "Job")
         self._dependents: dict[str, dict[tuple[str, Key], None]] = defaultdict(dict)
         """By the owner's UID: kind and key of what named it as an owner; `_owned` is what does so now."""
@@ -39,7 +42,7 @@ class Controllers:
 
     async def run(self) -> None:
         """Until cancelled."""
-        followed = {"Pod": self.api.pods, **self._owners}
+        followed = {"Pod": self.api.pods, "Node": self.api.nodes, **self._owners}
         cursors = {kind: collection.end for kind, collection in followed.items()}
         for kind, collection in followed.items():
             for entry in collection.entries.values():
@@ -77,6 +80,9 @@ class Controllers:
                     del self._dependents[reference["uid"]]
             if reference.get("controller") and reference["kind"] in self._owners:
                 self._concerned[reference["kind"], (key[0], reference["name"])] = None
+        if kind == "Node":
+            for each in self._owners["DaemonSet"].entries:
+                self._concerned["DaemonSet", each] = None
         if kind in self._owners:
             if gone:
                 self._bereaved[metadata["uid"]] = None
@@ -116,6 +122,7 @@ class Controllers:
             "Deployment": self._deployment,
             "ReplicaSet": self._replica_set,
             "StatefulSet": self._stateful_set,
+            "DaemonSet": self._daemon_set,
             "Job": self._job,
         }[kind]
         try:
@@ -163,6 +170,24 @@ class Controllers:
                 break  # OrderedReady: the next one when this one is ready
         pods = [entry.object for entry in self._pods(stateful_set) if _active(entry.object)]
         return {"replicas": len(pods), "readyReplicas": sum(map(_ready, pods))}
+
+    def _daemon_set(self, daemon_set: Object) -> Object:
+        """One pod for each node that takes it; one that has ended, or may not stay, goes before there is another."""
+        nodes = {key[1]: entry.object for key, entry in self.api.nodes.entries.items()}
+        there: dict[str, Object] = {}
+        for entry in self._pods(daemon_set):
+            pod, name = entry.object, daemons.target(entry.object)
+            stays = name in nodes and name not in there and daemons.keeps(daemon_set, nodes[name])
+            if not (stays and _active(pod)) and "deletionTimestamp" not in pod["metadata"]:
+                self._delete(self.api.pods, entry.key)
+            if entry.key in self.api.pods.entries:
+                there.setdefault(name, pod)
+        wanted = [name for name, node in nodes.items() if daemons.takes(daemon_set, node)]
+        for name in wanted:
+            if name not in there:
+                self.api.apply_new(daemon(daemon_set, self._number(daemon_set), name))
+        ready = sum(map(_ready, there.values()))
+        return {"desiredNumberScheduled": len(wanted), "currentNumberScheduled": len(there), "numberReady": ready}
 
     def _job(self, job: Object) -> Object:
         status, spec = job.get("status") or {}, job["spec"]

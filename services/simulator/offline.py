@@ -8,7 +8,7 @@ of the objects alone: no clock, no chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -24,8 +24,9 @@ EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 """When everything was created."""
 
 
-NAMED = ("Namespace", "CustomResourceDefinition", "PriorityClass", "RuntimeClass", "LimitRange")
-"""Kinds that others name, or that say something of others; a LimitRange is in a namespace."""
+NAMED = ("Namespace", "CustomResourceDefinition", "PriorityClass", "RuntimeClass", "LimitRange", "Node")
+"""Kinds that others name, or that say something of others; a LimitRange is in a namespace. A DaemonSet's pods are for
+nodes."""
 
 
 def named_first(obj: Object) -> int:
@@ -68,21 +69,31 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> Offered:
     made, unfit = _workloads_admitted(operated, created)
     refused += denied + unfit
     makers = {about(obj): owner for obj in operated if (owner := _controller(obj))}
-    found = []
-    for obj in sorted(_expanded(made, makers), key=named_first):
-        try:
-            found.append(_kept(api, obj) if _given_out(obj) else api.apply_new(obj))
-        except ApiError as error:
-            refused.append(error.of(obj))
+    found: list[Object] = []
+
+    def take(objects: Iterable[Object]) -> None:
+        for obj in objects:
+            try:
+                found.append(_kept(api, obj) if _given_out(obj) else api.apply_new(obj))
+            except ApiError as error:
+                refused.append(error.of(obj))
+
+    take(sorted((obj for obj in made if obj.get("kind") in NAMED), key=named_first))
+    nodes = [obj for obj in found if is_node(obj)]
+    take(_expanded((obj for obj in made if obj.get("kind") not in NAMED), nodes, makers))
     return Offered(found, refused, makers)
 
 
-def _expanded(objects: Iterable[Object], makers: dict[str, str]) -> Iterator[Object]:
+def is_node(obj: Object) -> bool:
+    return (obj.get("apiVersion"), obj.get("kind")) == ("v1", "Node")
+
+
+def _expanded(objects: Iterable[Object], nodes: Sequence[Object], makers: dict[str, str]) -> Iterator[Object]:
     """Workloads replaced by the pods that they make first. `makers` is told of each pod what made it: where the workload
     was made itself, what made that."""
     for obj in objects:
         maker = makers.get(about(obj)) or (about(obj) if is_workload(obj) else "")
-        for one in expand([obj]):
+        for one in expand([obj], nodes):
             if maker:
                 makers[about(one)] = maker
             yield one

@@ -50,6 +50,7 @@ BUILT_IN = (
     Resource("apps", "v1", "deployments", "Deployment", status=True),
     Resource("apps", "v1", "replicasets", "ReplicaSet", status=True),
     Resource("apps", "v1", "statefulsets", "StatefulSet", status=True),
+    Resource("apps", "v1", "daemonsets", "DaemonSet", status=True),
     Resource("batch", "v1", "jobs", "Job", status=True),
     Resource("coordination.k8s.io", "v1", "leases", "Lease", generation=False),
     Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, status=True),

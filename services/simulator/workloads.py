@@ -1,17 +1,20 @@
-"""The pods that a Deployment, ReplicaSet, StatefulSet or Job makes: names, labels and owners as the real controllers'.
+"""The pods that a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job makes: names, labels and owners as the real
+controllers'.
 
-Pure functions of the owner and a number, so that `muster simulate` on a file, and the simulated cluster's controllers
-on every run, make the same pods with the same names. Where Kubernetes draws a random suffix, the suffix here follows
-from the owner's namespace and name and the pod's number; pods of one owner never collide.
+Pure functions of the owner and a number, and for a DaemonSet of a node: so `muster simulate` on a file, and the simulated
+cluster's controllers on every run, make the same pods with the same names. Where Kubernetes draws a random suffix, the
+suffix here follows from the owner's namespace and name and the pod's number; pods of one owner never collide.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+
+from services.simulator.daemons import aimed_at, takes
 
 Object = dict[str, Any]
 
@@ -25,9 +28,11 @@ LONGEST_BASE = 58
 
 NOT_COPIED = ("deployment.kubernetes.io/", "kubectl.kubernetes.io/last-applied-configuration")
 """A Deployment's annotations that its ReplicaSet does not get."""
+GENERATION = "deprecated.daemonset.template.generation"
+"""An annotation: how many templates a DaemonSet has had. Its pods have the number as a label."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 WORKLOADS = frozenset(
-    {("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")}
+    {*(("apps/v1", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")), ("batch/v1", "Job")}
 )
 
 
@@ -49,16 +54,18 @@ def flatten(objects: Iterable[Object]) -> Iterator[Object]:
             yield obj
 
 
-def expand(objects: Iterable[Object]) -> Iterator[Object]:
-    """Workloads replaced by the pods that they make first, lists by their items; everything else as it is."""
+def expand(objects: Iterable[Object], nodes: Sequence[Object] = ()) -> Iterator[Object]:
+    """Workloads replaced by the pods that they make first, lists by their items; everything else as it is.
+
+    `nodes`: for which DaemonSets make pods."""
     for obj in flatten(objects):
         if is_workload(obj):
-            yield from pods_of(obj)
+            yield from pods_of(obj, nodes)
         else:
             yield obj
 
 
-def pods_of(owner: Object) -> Iterator[Object]:
+def pods_of(owner: Object, nodes: Sequence[Object] = ()) -> Iterator[Object]:
     """The pods that exist once the controller has seen `owner` and none has ended."""
     spec = owner["spec"]
     match owner["kind"]:
@@ -71,6 +78,9 @@ def pods_of(owner: Object) -> Iterator[Object]:
             start = (spec.get("ordinals") or {}).get("start", 0)
             for number in range(start, start + count(spec, "replicas")):
                 yield member(owner, number)
+        case "DaemonSet":
+            for number, node in enumerate(node for node in nodes if takes(owner, node)):
+                yield daemon(owner, number, node["metadata"]["name"])
         case "Job" if not spec.get("suspend"):
             indexed = spec.get("completionMode") == "Indexed"
             for number in range(at_once(owner)):
@@ -144,6 +154,17 @@ def member(stateful_set: Object, ordinal: int) -> Object:
 def _claimed(name: str, pod: Object) -> Object:
     """The volume of a claim that a StatefulSet makes for each of its pods."""
     return {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod['metadata']['name']}"}}
+
+
+def daemon(daemon_set: Object, number: int, node: str) -> Object:
+    """Pod `number` of a DaemonSet, counted over its whole life, for one node."""
+    metadata, template = daemon_set["metadata"], daemon_set["spec"]["template"]
+    labels = {
+        "controller-revision-hash": template_hash(template),
+        "pod-template-generation": (metadata.get("annotations") or {}).get(GENERATION, "1"),
+    }
+    pod = _pod(daemon_set, f"{metadata['name']}-", _suffix(daemon_set, number), labels)
+    return pod | {"spec": aimed_at(pod["spec"], node)}
 
 
 def job_pod(job: Object, number: int, index: int | None) -> Object:

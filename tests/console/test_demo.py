@@ -42,7 +42,8 @@ def tiny(tmp_path: Path) -> list[str]:
         pod("alone", "500m"),
         pod("odd", "many"),
         later,
-        owner("DaemonSet", "agent", 1),
+        owner("DaemonSet", "agent", 1, cpu="250m"),
+        owner("CronJob", "nightly", 1),
         {"kind": "Pod"},
     ]
     files = {"nodes": [node("n1", cpu="4"), node("n2", cpu="4")], "workload": things}
@@ -76,15 +77,15 @@ def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["pods_bound"], found["gangs_bound"], found["waiting"]) == (13, 2, 9)
+    assert (found["pods_bound"], found["gangs_bound"], found["waiting"]) == (15, 2, 9)
     assert list(found["waiting_groups"]) == ["default/never"]
     assert "Insufficient cpu" in found["waiting_groups"]["default/never"]["why"]
     assert found["rejected"] == [
-        f"{tiny[-1]}, document 11: apiVersion: expected a name, found nothing",
+        f"{tiny[-1]}, document 12: apiVersion: expected a name, found nothing",
         "Pod default/odd: spec.containers[0].resources.requests.cpu is 'many'; "
         "expected a quantity such as 500m, 1.5, 2Gi or 1e3",
     ]
-    assert found["unread"] == {"DaemonSet apps/v1": 1}
+    assert found["unread"] == {"CronJob apps/v1": 1}
     assert found["warnings"] == ["Job default/later: it is suspended: no pods are made of it before it is resumed"]
     assert found["verified"] is found["settled"] is True
     assert found["decisions"] > 0

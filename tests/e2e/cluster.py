@@ -61,6 +61,7 @@ async def clear(api: Api) -> None:
     for path in (
         "/apis/apps/v1/namespaces/default/deployments",
         "/apis/apps/v1/namespaces/default/replicasets",
+        "/apis/apps/v1/namespaces/default/daemonsets",
         "/apis/batch/v1/namespaces/default/jobs",
         "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups",
         "/api/v1/namespaces/default/pods",

@@ -66,7 +66,7 @@ def kubelets(control_plane: ControlPlane, api: Api) -> Iterator[Process]:
 def controllers(control_plane: ControlPlane, api: Api) -> Iterator[Process]:
     """The controllers that turn workloads into pods."""
     manager = control_plane.start_controllers(
-        "deployment-controller", "replicaset-controller", "statefulset-controller", "job-controller"
+        *(f"{kind}-controller" for kind in ("deployment", "replicaset", "statefulset", "daemonset", "job"))
     )
     yield manager
     manager.stop()

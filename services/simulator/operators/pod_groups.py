@@ -1,9 +1,9 @@
 """Volcano's PodGroup controller: the pods of an owner that says ``scheduling.volcano.sh/group-min-member`` are a gang.
 
-The annotation stands on what owns the pods: a ReplicaSet, StatefulSet or batch Job; a Deployment's is its ReplicaSet's,
-as the deployment controller copies annotations. The controller makes the PodGroup ``podgroup-<UID of the owner>`` with
-this minimum, the pods' priority class and the queue that the pods name, and annotates the pods with its name. What is no
-count leaves the minimum at 1, as there. Pods that name a group already are left alone.
+The annotation stands on what owns the pods: a ReplicaSet, StatefulSet, DaemonSet or batch Job; a Deployment's is its
+ReplicaSet's, as the deployment controller copies annotations. The controller makes the PodGroup ``podgroup-<UID of the
+owner>`` with this minimum, the pods' priority class and the queue that the pods name, and annotates the pods with its
+name. What is no count leaves the minimum at 1, as there. Pods that name a group already are left alone.
 
 A scheduler never sees the owner: in a cluster it is this controller of Volcano's that makes a gang of the annotation.
 """
