@@ -210,6 +210,9 @@ def test_show_and_switch_on_the_command_line(log: Path) -> None:
         said = runner.invoke(app, ["versions", "switch", str(log), "--rules", "2"])
         assert said.exit_code == 2
         assert "has rules 1, state 1" in said.stderr
+    said = runner.invoke(app, ["versions", "switch", str(log)])  # as it was: nothing was done, and all was well
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert "expected --rules N or --state N" in said.stderr
     said = runner.invoke(app, ["versions", "show", str(log)])
     assert "rules version 1, state version 1" in said.output
     assert "planner" in said.output
