@@ -1,13 +1,14 @@
-"""Writes the manifests that are generated: NATS with its users and permissions, and the services.
+"""Writes the manifests that are generated: NATS with its users and permissions, the services, and the retention's job.
 
     python -m deploy.render [--cluster NAME] [--image IMAGE] [--servers N] [--shards A,B,…]
                             [--leaves CLUSTER,…] [--joins-federation]
-                                        writes deploy/manifests/30-nats.yaml, 40-services.yaml and 50-federator.yaml
+                writes 30-nats.yaml, 40-services.yaml, 50-federator.yaml and 60-retention.yaml to deploy/manifests
     python -m deploy.render --secrets | kubectl apply -f -        new passwords, one for each user
     python -m deploy.render --certificates | kubectl apply -f -   the servers' certificate, where cert-manager makes none
 
 The permissions come from the table of writers (`events.permissions`); a test fails when the committed manifests are
-stale. `deploy.nats` has NATS' part. The federator stands in a file of its own: only who federates applies it.
+stale. `deploy.nats` has NATS' part. The federator stands in a file of its own, as only who federates applies it, and so
+does `deploy.retention`'s job: the log is kept for ever by default.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy import nats
+from deploy import nats, retention
 from events.permissions import FEDERATOR, PLANNER
 from events.subjects import FEDERATION
 
@@ -132,6 +133,7 @@ def rendered(
         "30-nats.yaml": NOTE + nats.manifest(cluster, image, servers, shards, SECURITY, leaves),
         "40-services.yaml": NOTE + "---\n".join(services),
         "50-federator.yaml": NOTE + FEDERATOR_NOTE + federator,
+        "60-retention.yaml": NOTE + retention.manifest(cluster, image, servers, SECURITY),
     }
 
 

@@ -19,10 +19,12 @@ Object = dict[str, Any]
 
 NAMESPACED = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
     "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
     "Pod": "/api/v1/namespaces/{}/pods",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "PodGroup": "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups",

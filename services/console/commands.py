@@ -316,7 +316,9 @@ def switch_versions(
 
     with told_errors():
         if rules is None and state is None:
-            raise Unusable("expected --rules N or --state N, what to switch to; `muster versions show` says what there is")
+            raise Unusable(
+                "expected --rules N or --state N, what to switch to; `muster versions show` says what there is"
+            )
 
     async def work(log: EventLog) -> dict[str, Any]:
         return await versions.switch(log, rules, state)

@@ -72,7 +72,8 @@ def image_python() -> str:
 
 def pod_specs() -> list[dict[str, Any]]:
     documents = [one for text in rendered().values() for one in yaml.safe_load_all(text)]
-    return [one["spec"]["template"]["spec"] for one in documents if one["kind"] in ("Deployment", "StatefulSet")]
+    running = [one["spec"] for one in documents if one["kind"] in ("Deployment", "StatefulSet", "CronJob")]
+    return [spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"] for spec in running]
 
 
 @pytest.mark.parametrize("path", copied())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 import yaml
 
 from deploy.nats import (
@@ -25,13 +26,15 @@ from deploy.nats import (
     secret_name,
     server_configuration,
 )
+from deploy.nats import url as nats_url
 from deploy.render import MANIFESTS, rendered
 from events.connection import Connection
-from events.homes import open_log
+from events.homes import open_log, split
 from events.permissions import password_variable, users
 from events.server import find_binary
 from events.server_cluster import reserve_port
 from events.subjects import FEDERATION
+from services.cli.muster import app
 from services.settings import read
 
 DEPLOY = MANIFESTS.parent
@@ -170,6 +173,24 @@ def test_each_service_is_given_the_authority_and_no_key() -> None:
         volumes = document["spec"]["template"]["spec"]["volumes"]
         (certificates,) = [volume["secret"] for volume in volumes if "secret" in volume]
         assert certificates == {"secretName": "nats-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_the_nightly_job_is_one_that_muster_runs_as_who_may_purge(servers: int) -> None:
+    account, claim, job = documents("60-retention.yaml", cluster="prod", servers=servers)
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (one,) = pod["containers"]
+    command, *arguments = one["args"]
+    parsed = typer.main.get_command(app).commands[command].make_context(command, arguments).params  # type: ignore[attr-defined]
+    assert split(parsed["log"]) == (nats_url(servers), "prod")
+    assert (parsed["archive"], parsed["days"], parsed["no_archive"]) == ("/archive/prod.db", 30, False)
+    assert secrets_in(one["env"]) == [secret_name("keeper")]
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert {mount["name"] for mount in one["volumeMounts"]} == volumes.keys()
+    assert volumes["archive"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
 
 
 def test_the_federator_reads_its_files_where_they_are_mounted() -> None:

@@ -50,6 +50,7 @@ ALLOWED = {
     "planner": set(),
     "feed": set(),
     "federator": set(),
+    "keeper": set(),
     "nats": set(),
 }
 
@@ -90,14 +91,15 @@ async def test_the_pods_pass_the_restricted_pod_security_standard(api: Api) -> N
     admitted = []
     for file in sorted(MANIFESTS.glob("*.yaml")):
         for document in documents(file):
-            if document["kind"] in ("Deployment", "StatefulSet"):
-                name = document["metadata"]["name"]
-                pod = document["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
+            if document["kind"] in ("Deployment", "StatefulSet", "CronJob"):
+                name, spec = document["metadata"]["name"], document["spec"]
+                pod = spec.get("jobTemplate", document)["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
                 pod["metadata"] |= {"name": name, "namespace": NAMESPACE}
-                pod["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
+                if document["kind"] == "StatefulSet":
+                    pod["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
                 await api.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", pod)
                 admitted.append(name)
                 del pod["spec"]["securityContext"]
                 with pytest.raises(ApiError, match="violates PodSecurity"):
                     await api.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", pod)
-    assert sorted(admitted) == ["binder", "federator", "feed", "ingest", "nats", "planner"]
+    assert sorted(admitted) == ["binder", "federator", "feed", "ingest", "nats", "planner", "retention"]
