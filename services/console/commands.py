@@ -19,6 +19,7 @@ import msgspec
 from events.homes import SUFFIX, copy, is_server, split, without_credentials
 from events.log import EventLog, LogError
 from services.console import show
+from services.console.counted import counted
 from services.console.errors import Unusable, told
 from services.console.location import open_location
 
@@ -182,7 +183,7 @@ def copy_log(source: str, target: str, cluster: str | None, *, as_json: bool = F
         show.json_line(found)
     else:
         show.console().print(
-            f"{found['copied']} commits of {found['cluster']!r} copied; {shown} ends at {found['end']}"
+            f"{counted(found['copied'], 'commit')} of {found['cluster']!r} copied; {shown} ends at {found['end']}"
         )
     return 0
 

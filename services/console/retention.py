@@ -30,6 +30,7 @@ from events.homes import SUFFIX, copy, is_server, without_credentials
 from events.log import EventLog, LogError
 from events.snapshots import Kept
 from events.subjects import subject
+from services.console.counted import counted
 from services.console.errors import Unusable
 from services.console.kinds import kind_of
 from services.snapshots import packed, put
@@ -138,7 +139,7 @@ async def _snapshot_of(log: EventLog, place: int, form: Form[Any]) -> tuple[Kept
 async def _by_snapshots(log: EventLog, state: Folded, form: Form[Any]) -> _Bound:
     """The older of the last two that the log confirms, if both can be restored."""
     if len(state.snapshots) < SNAPSHOTS_KEPT:
-        found = f"the log confirms {len(state.snapshots)} snapshots: {SNAPSHOTS_KEPT} are needed"
+        found = f"the log confirms {counted(len(state.snapshots), 'snapshot')}: {SNAPSHOTS_KEPT} are needed"
         return _Bound(0, f"{found}, of those that binder or federator take (MUSTER_SNAPSHOT_AFTER_BYTES)")
     for taken in state.snapshots.values():
         if not await _is_good(log, taken, form):
@@ -169,7 +170,7 @@ async def _by_age(log: EventLog, bound: _Bound, now_ns: int, days: int) -> _Boun
                 elif header.time_ns > now_ns:
                     ahead = stored.sequence
                 else:
-                    return _Bound(old, f"commit {stored.sequence} is younger than {days} day{'s' * (days > 1)}")
+                    return _Bound(old, f"commit {stored.sequence} is younger than {counted(days, 'day')}")
     return bound if ahead <= old else _Bound(old, f"commit {ahead} is of a time that is still to come")
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from services.console.counted import counted
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -106,10 +108,11 @@ def report(found: Report) -> None:
             soft_wrap=True,
         )
     out.print(
-        f"decided again: {found.reproduced} of {found.decided} commits reproduced, {found.decisions} decisions; "
-        f"{found.outcomes} outcomes with their intents; "
-        + (f"{found.snapshots} snapshots with their digests; " if found.snapshots else "")
-        + f"{commits} commits folded"
+        f"decided again: {found.reproduced} of {counted(found.decided, 'commit')} reproduced, "
+        f"{counted(found.decisions, 'decision')}; "
+        f"{counted(found.outcomes, 'intended outcome')}; "
+        + (f"{counted(found.snapshots, 'snapshot')} reproduced; " if found.snapshots else "")
+        + f"{counted(commits, 'commit')} folded"
     )
     out.print(f"digest {found.digest}", soft_wrap=True)
     if found.difference is not None:
@@ -117,7 +120,7 @@ def report(found: Report) -> None:
     if found.violation:
         out.print(headed("the state is not sound", "red", f": {found.violation}"), soft_wrap=True)
     if found.unverifiable:
-        why = f": {found.unverifiable} commit{'s' * (found.unverifiable != 1)}; {found.why_unverifiable}"
+        why = f": {counted(found.unverifiable, 'commit')}; {found.why_unverifiable}"
         out.print(headed("not verifiable here", "yellow", why))
     if found.verified:
         out.print(headed("verified", "green", ": every decision is reproduced"))
@@ -126,8 +129,10 @@ def report(found: Report) -> None:
 def retained(found: Retained) -> None:
     out = console()
     if found.archive_end is not None:
-        out.print(f"{found.archived} commits archived; the archive ends at {found.archive_end}")
-    out.print(f"{found.purged} commits purged; the log of {found.cluster!r} holds {found.first} to {found.last}")
+        out.print(f"{counted(found.archived, 'commit')} archived; the archive ends at {found.archive_end}")
+    out.print(
+        f"{counted(found.purged, 'commit')} purged; the log of {found.cluster!r} holds {found.first} to {found.last}"
+    )
     out.print(f"nothing more goes: {found.because}", soft_wrap=True)
     if found.emptied:
         out.print(f"without a commit now; they begin anew when they come back: {', '.join(found.emptied)}")
@@ -140,7 +145,7 @@ def _difference(out: Console, found: Report) -> None:
     if first is None:
         return
     where = f"; the first at commit {first.sequence} of {first.writer}, basis {first.basis}: {first.what}"
-    out.print(headed(f"{found.differences} difference{'s' * (found.differences != 1)}", "red", where))
+    out.print(headed(counted(found.differences, "difference"), "red", where))
     sides = Table("#", "in the log", "decided again", show_lines=True)
     for index in range(max(len(first.logged), len(first.decided))):
         logged, decided = (_event(side, index) for side in (first.logged, first.decided))

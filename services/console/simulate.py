@@ -22,6 +22,7 @@ from events.envelope import Header
 from events.memory import MemoryLog
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
+from services.console.counted import counted
 from services.console.remarks import kind_of, remarks
 from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections_of, why_each_waits
@@ -251,7 +252,7 @@ def told_once(said: Iterable[tuple[str, str]], makers: Mapping[str, str]) -> lis
         alike = line.replace(name.rpartition("/")[2], "") if maker else str(number)
         lines.setdefault((maker, kind.lower(), alike), []).append(line)
     return [
-        f"{maker}, {len(same)} {kind}{'s' * (len(same) != 1)}: {same[0]}" if maker else same[0]
+        f"{maker}, {counted(len(same), kind)}: {same[0]}" if maker else same[0]
         for (maker, kind, _), same in lines.items()
     ]
 

@@ -23,6 +23,7 @@ from events.jetstream import JetStreamLog
 from events.lease import holder_of
 from events.log import EventLog, LogError
 from services.console import show
+from services.console.counted import counted
 from services.console.kinds import check_of_a_cluster
 from services.console.summary import overdrawn, refusals, reserved
 from services.console.versions import supported
@@ -281,8 +282,9 @@ def picture(found: dict[str, Any]) -> Group:
     rates = (
         f"in the last {found['window_s']} s: {found['decisions_per_s']:.1f} decisions/s, "
         f"{found['conflicts_per_s']:.1f} of them refused proposals; {found['events_per_s']:.1f} events/s\n"
-        f"now: {found['proposals']} proposals to judge, {found['open_intents']} bindings under way, "
-        f"{found['nominated_groups']} groups with room nominated"
+        f"now: {counted(found['proposals'], 'proposal')} to judge, "
+        f"{counted(found['open_intents'], 'binding')} under way, "
+        f"{counted(found['nominated_groups'], 'group')} with room nominated"
     )
     if not found["synced"]:
         reads = "ingest reads" if "ingest" in found["writers"] else "no ingest has read"
@@ -290,14 +292,14 @@ def picture(found: dict[str, Any]) -> Group:
     wrong = show.counts(found["ignored"])
     in_force = f"rules {found['rules']}, state {found['state']}, policy {found['policy'] or 'none'}"
     objects = f"{found['rejected']} (muster replay names them)" if found["rejected"] else "none"
-    counted = (
+    also = (
         f"rejected objects: {objects}; ignored: {wrong}; set aside: {found['set_aside']}; "
         f"epoch {found['epoch']}; {in_force}"
     )
     return Group(
         Text(head, style="bold"),
         Text(rates),
-        Text(counted, style="dim"),
+        Text(also, style="dim"),
         show.table("Waiting groups", ("reason", "groups"), found["waiting"].items()),
         *(
             show.table(title, columns, found[name].items())

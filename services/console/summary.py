@@ -11,6 +11,7 @@ import numpy as np
 import events as ev
 from services.binder.group_status import phase
 from services.console.beyond import beyond
+from services.console.counted import counted
 from services.state.fold import State
 from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
@@ -138,7 +139,7 @@ def reserved(state: State) -> dict[str, str]:
 def _extent(one: Reservation) -> str:
     pods = sum(pods for _, _, pods in rooms(one))
     nodes = len({node for _, node, _ in rooms(one)})
-    return f"{pods} pod{'s' * (pods != 1)} on {nodes} node{'s' * (nodes != 1)}"
+    return f"{counted(pods, 'pod')} on {counted(nodes, 'node')}"
 
 
 def overdrawn(state: State) -> dict[str, str]:

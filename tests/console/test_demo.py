@@ -266,7 +266,7 @@ def test_the_picture_names_pods_gangs_and_reasons() -> None:
     with console.capture() as capture:
         console.print(picture(progress))
     text = capture.get()
-    assert "12 pods: 3 bound (0 have finished), 9 waiting" in text
+    assert "12 pods: 3 bound (0 finished), 9 waiting" in text
     assert "default/large" in text
     assert "Insufficient cpu" in text
     assert bar(1, 4) == "██████░░░░░░░░░░░░░░░░░░ 1/4"

@@ -163,7 +163,7 @@ async def test_nothing_goes_without_two_snapshots_that_are_good(fault: str) -> N
     assert found.because == (
         f"snapshot {newest.sequence} cannot be restored"
         if fault in ("gone", "broken")
-        else "the log confirms 1 snapshots: 2 are needed, of those that binder or federator take "
+        else "the log confirms 1 snapshot: 2 are needed, of those that binder or federator take "
         "(MUSTER_SNAPSHOT_AFTER_BYTES)"
     )
 

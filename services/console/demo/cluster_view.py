@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from services.console import show
+from services.console.counted import counted
 from services.console.demo.cluster import Outcome, Progress
 from services.console.summary import bound_pods, gangs, waiting_groups, waiting_pods
 
@@ -23,12 +24,13 @@ def picture(progress: Progress) -> Group:
 
     state = progress.state
     bound, waiting = len(bound_pods(state)), len(waiting_pods(state))
-    counted = Counter(pod.status for pod in state.pods.values())
+    statuses = Counter(pod.status for pod in state.pods.values())
     pods = (
-        f"{len(state.nodes)} nodes, {len(state.pods)} pods: {bound} bound ({counted['succeeded']} have finished), "
-        f"{waiting} waiting"
+        f"{counted(len(state.nodes), 'node')}, {counted(len(state.pods), 'pod')}: "
+        f"{bound} bound ({statuses['succeeded']} finished), {waiting} waiting"
     )
-    log = f"log: commit {state.sequence}, {progress.events} events, {progress.events_per_second():.0f} events/s"
+    events = counted(progress.events, "event")
+    log = f"log: commit {state.sequence}, {events}, {progress.events_per_second():.0f} events/s"
     lines = [Text(pods, style="bold"), Text(bar(bound, bound + waiting)), Text(log, style="dim")]
     why = waiting_groups(state)
     rows = [
@@ -62,8 +64,9 @@ def outcome(found: Outcome) -> None:
     if found.rejected:
         out.print(show.table("Rejected", ("object",), [(rejected,) for rejected in found.rejected]))
     show.remarks(out, *found.remarks)
-    pods = f"{found.pods_bound} pods bound, {found.gangs_bound} gangs, {found.waiting} waiting"
-    speed = f"; last binding after {found.seconds:.1f} s, {found.peak_pods_per_second} bindings in the best second"
+    pods = f"{counted(found.pods_bound, 'pod')} bound, {counted(found.gangs_bound, 'gang')}, {found.waiting} waiting"
+    best = counted(found.peak_pods_per_second, "binding")
+    speed = f"; last binding after {found.seconds:.1f} s, {best} in the best second"
     out.print(show.headed(pods, "bold", speed))
     if not found.settled:
         out.print("ended before everything had come to rest", style="yellow")
