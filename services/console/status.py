@@ -25,7 +25,7 @@ from events.log import EventLog, LogError
 from services.console import show
 from services.console.counted import counted
 from services.console.kinds import check_of_a_cluster
-from services.console.summary import overdrawn, refusals, reserved
+from services.console.summary import overdrawn, refusals, reserved, tried_again_s
 from services.console.versions import supported
 from services.start import state_at
 from services.state import cohorts, versions
@@ -143,6 +143,7 @@ class Observer:
             "proposals": len(state.proposals),
             "open_intents": len(state.permitted),
             "waiting": {"not tried yet": len(state.ready), **refusals(state)},
+            "tried_again_s": tried_again_s(state),
             "nominated_groups": len(state.group_nominations),
             "reserved": reserved(state),
             "overdrawn": overdrawn(state),
@@ -300,7 +301,7 @@ def picture(found: dict[str, Any]) -> Group:
         Text(head, style="bold"),
         Text(rates),
         Text(also, style="dim"),
-        show.table("Waiting groups", ("reason", "groups"), found["waiting"].items()),
+        show.table("Waiting groups", ("reason", "groups", "tried again in s"), _waiting_rows(found)),
         *(
             show.table(title, columns, found[name].items())
             for title, columns, name in (
@@ -312,6 +313,11 @@ def picture(found: dict[str, Any]) -> Group:
         show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
         show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
     )
+
+
+def _waiting_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:
+    soon = found["tried_again_s"]
+    return [(reason, groups, _or_dash(soon.get(reason))) for reason, groups in found["waiting"].items()]
 
 
 def _writer_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:

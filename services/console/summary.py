@@ -10,6 +10,7 @@ import numpy as np
 
 import events as ev
 from services.binder.group_status import phase
+from services.console import again
 from services.console.beyond import beyond
 from services.console.counted import counted
 from services.state.fold import State
@@ -62,6 +63,17 @@ def refusals(state: State) -> dict[str, int]:
     return dict(sorted(counted.items()))
 
 
+def tried_again_s(state: State) -> dict[str, float]:
+    """By such a reason: in how many seconds the first of these groups is tried again, where that is known."""
+    left = again.backoffs(state)
+    found: dict[str, float] = {}
+    for cohort in state.cohorts.values():
+        seconds = again.tried_again_s(state, cohort, left)
+        if seconds is not None:
+            found[cohort.reason] = min(seconds, found.get(cohort.reason, seconds))
+    return dict(sorted(found.items()))
+
+
 def rejections(state: State) -> list[str]:
     """Objects that could not be taken as they are, each with its field and what was expected."""
     return [line for _, line in rejections_of(state)]
@@ -88,11 +100,11 @@ def bound_pods(state: State) -> list[Pod]:
 
 
 def why_waiting(state: State, pod: Pod) -> str:
-    """Why a pod is not bound, with what is missing."""
-    return _why_alike(state, [pod])
+    """Why a pod is not bound, with what is missing, and when it is tried again if that is known."""
+    return _why_alike(state, [pod], again.backoffs(state))
 
 
-def _why_alike(state: State, pods: list[Pod]) -> str:
+def _why_alike(state: State, pods: list[Pod], left: again.Backoffs) -> str:
     """Of pods of one group that are at the same `_stage`."""
     stage = _stage(state, pods[0])
     if stage == GATED:
@@ -107,10 +119,13 @@ def _why_alike(state: State, pods: list[Pod]) -> str:
     if group is None or not group.cohort:
         return "not tried yet"
     _, message = said(state, group)
-    if state.cohorts[group.cohort].reason == "InsufficientRoom" and (never := beyond(state, group)):
-        return f"{message.removesuffix('.')}. {never}"
-    kept = state.reservations.get(group.key)
-    return message if kept is None else f"{message} Room for {_extent(kept)} is kept for it as it becomes free."
+    cohort, kept = state.cohorts[group.cohort], state.reservations.get(group.key)
+    if cohort.reason == "InsufficientRoom" and (never := beyond(state, group)):
+        message = f"{message.removesuffix('.')}. {never}"
+    elif kept is not None:
+        message = f"{message} Room for {_extent(kept)} is kept for it as it becomes free."
+    soon = again.said(state, cohort, group.key, left)
+    return f"{message.removesuffix('.')}. {soon}" if soon else message
 
 
 def _stage(state: State, pod: Pod) -> str:
@@ -122,12 +137,13 @@ def _stage(state: State, pod: Pod) -> str:
 def why_each_waits(state: State) -> Iterator[tuple[Pod, str]]:
     """The pods that are not bound, in the log's order, and why. Those of a group that were refused share their reason."""
     refused: dict[str, str] = {}
+    left = again.backoffs(state)
     for pod in waiting_pods(state):
         if _stage(state, pod):
-            yield pod, why_waiting(state, pod)
+            yield pod, _why_alike(state, [pod], left)
         else:
             if pod.group not in refused:
-                refused[pod.group] = why_waiting(state, pod)
+                refused[pod.group] = _why_alike(state, [pod], left)
             yield pod, refused[pod.group]
 
 
@@ -159,6 +175,7 @@ def waiting_groups(state: State) -> dict[str, tuple[int, str]]:
     """Groups with pods that are not bound: how many, and why. Where its pods wait for different things, each thing has
     the number of those pods before it, and what keeps pods from a node comes first."""
     found: dict[str, tuple[int, str]] = {}
+    left = again.backoffs(state)
     for key, group in state.groups.items():
         alike: dict[str, list[Pod]] = {}
         for uid in members(state, group):
@@ -166,13 +183,13 @@ def waiting_groups(state: State) -> dict[str, tuple[int, str]]:
             if pod.status == PENDING:
                 alike.setdefault(_stage(state, pod), []).append(pod)
         if alike:
-            found[key] = (sum(map(len, alike.values())), _why_each(state, alike))
+            found[key] = (sum(map(len, alike.values())), _why_each(state, alike, left))
     return found
 
 
-def _why_each(state: State, alike: Mapping[str, list[Pod]]) -> str:
+def _why_each(state: State, alike: Mapping[str, list[Pod]], left: again.Backoffs) -> str:
     """`alike`: the pods of a group by their `_stage`."""
-    whys = [(len(pods), _why_alike(state, pods)) for _, pods in sorted(alike.items())]
+    whys = [(len(pods), _why_alike(state, pods, left)) for _, pods in sorted(alike.items())]
     if len(whys) == 1:
         return whys[0][1]
     return "; ".join(f"{count} of them: {why.removesuffix('.')}" for count, why in whys)

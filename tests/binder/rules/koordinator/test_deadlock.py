@@ -86,7 +86,7 @@ def test_the_others_get_it_before_it_is_tried_again() -> None:
     assert len(world.bound()) == 10
     assert not any(uid.startswith("gang3") for uid in world.bound())
     why = why_waiting(world.state, world.state.pods["gang3-0"])
-    assert why == "4 pods were given back: Deadlock with default/gang1, default/gang2"
+    assert why == "4 pods were given back: Deadlock with default/gang1, default/gang2. Tried again in 2 s."
     for uid in world.bound():
         world.finished(uid)
     world.pass_s(11)

@@ -1,0 +1,45 @@
+"""When refused groups are tried again, where the state knows it: those that back off, and have a reason to be tried.
+
+By the log's time: a deadline runs on its planner's clock, as of that planner's last tick. Who has no such reason waits
+for something to change, however long; its retry by the clock alone finds what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from services.state.clock import BACKOFF
+from services.state.cohorts import has_reason
+from services.state.fold import State
+from services.state.records import Cohort
+
+Backoffs = Mapping[str, int]
+"""Nanoseconds that are left, by the cohort's place as the clocks have it."""
+
+
+def backoffs(state: State) -> Backoffs:
+    """Of all cohorts: clocks are gone through once."""
+    clocks = state.clocks.values()
+    found = {key: length_ns for clock in clocks for length_ns, kind, key in clock.unarmed if kind == BACKOFF}
+    for clock in clocks:
+        found |= {one.key: one.due_ns - clock.counted_ns for one in clock.armed if one.kind == BACKOFF}
+    return found
+
+
+def tried_again_s(state: State, cohort: Cohort, left: Backoffs) -> float | None:
+    """In how many seconds the first of the cohort's groups is tried; None: that depends on what happens."""
+    reason = has_reason(state, cohort) or any(state.groups[key].woken for key in cohort.groups)
+    return _left_s(cohort, left) if reason else None
+
+
+def said(state: State, cohort: Cohort, group: str, left: Backoffs) -> str:
+    """The same of one group, as a sentence; empty: nobody knows."""
+    if not (state.groups[group].woken or has_reason(state, cohort)):
+        return ""
+    seconds = _left_s(cohort, left)
+    return "" if seconds is None else f"Tried again in {seconds:g} s."
+
+
+def _left_s(cohort: Cohort, left: Backoffs) -> float | None:
+    left_ns = left.get(str(cohort.place)) if cohort.backing_off else None
+    return None if left_ns is None else round(left_ns / 1e9, 1)

@@ -1,0 +1,54 @@
+"""When a refused group is tried again: said where the log knows it."""
+
+from __future__ import annotations
+
+from services.console.status import Observer
+from services.console.summary import waiting_groups
+from services.console.verify import verify
+from services.state import cohorts
+from tests.console.test_status import printed
+from tests.world import World
+
+
+def refused() -> World:
+    """A gang of two for which there is no room, in its backoff of one second."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.gang("train", 2, 2)
+    world.settle()
+    return world
+
+
+def why(world: World) -> str:
+    return waiting_groups(world.state)["default/train"][1]
+
+
+async def status(world: World) -> dict[str, object]:
+    return await (await Observer.of(world.log)).status("test")
+
+
+async def test_who_backs_off_and_has_a_reason_is_told_when() -> None:
+    world = refused()
+    assert "Tried again" not in why(world), "nothing changed: nobody knows when that is"
+    assert (await status(world))["tried_again_s"] == {}
+    world.node("n1")
+    assert why(world).startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert why(world).endswith(" have a node. Tried again in 1 s.")
+    assert (await status(world))["tried_again_s"] == {"InsufficientRoom": 1.0}
+    row = next(line for line in printed(await status(world)).splitlines() if "InsufficientRoom" in line)
+    assert row.split()[-2] == "1.0"
+
+
+async def test_the_time_that_is_left_is_the_logs() -> None:
+    world = refused()
+    world.node("n1")
+    world.pass_s(0.1)  # from the planner's first tick on it runs
+    world.pass_s(0.1)
+    left = float(why(world).removesuffix(" s.").rpartition(" ")[2])
+    assert 0 < left <= 1
+    world.pass_s(1.1)
+    assert "Tried again" not in why(world)
+    assert cohorts.candidates(world.state, "a"), "it is tried now"
+    world.settle()
+    assert world.where("train-0") != [""]
+    assert (await verify(world.log)).verified
