@@ -54,6 +54,17 @@ def groups_path(api_version: str) -> str:
     return f"/apis/{api_version}/namespaces/default/podgroups"
 
 
+async def undefine(api: Api, api_version: str) -> None:
+    """Until the definition is gone: the server first deletes its objects, and refuses another of its name until then."""
+    name = f"podgroups.{api_version.partition('/')[0]}"
+    await api.delete(f"{DEFINITIONS}/{name}")
+
+    async def gone() -> bool:
+        return name not in await api.names(DEFINITIONS)
+
+    await until(gone, f"{name} is not defined any more")
+
+
 async def serves(api: Api, *api_versions: str) -> None:
     """Waits until PodGroups can be made: a new API group is in the list of all before it has a handler."""
 
@@ -168,7 +179,7 @@ async def test_a_definition_that_comes_and_goes_while_everything_runs(
 
     await until(told, "its status says so")
     assert (await status(api, api_version, "train"))["running"] == 2
-    await api.delete(f"{DEFINITIONS}/podgroups.{api_version.partition('/')[0]}")
+    await undefine(api, api_version)
     late: list[str] = []
 
     async def waits_again() -> bool:
@@ -217,7 +228,7 @@ async def definitions(api: Api) -> AsyncIterator[None]:
     await serves(api, *CUSTOM)
     yield
     for api_version in CUSTOM:
-        await api.delete(f"{DEFINITIONS}/podgroups.{api_version.partition('/')[0]}")
+        await undefine(api, api_version)
 
 
 def collection(obj: Object) -> str:
