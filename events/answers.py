@@ -123,8 +123,20 @@ class _Published(msgspec.Struct):
     seq: int
 
 
+class StreamState(msgspec.Struct):
+    """Where a stream begins and ends, or would go on where it is empty."""
+
+    first_seq: int
+    last_seq: int
+
+
+class _StreamAnswer(msgspec.Struct):
+    state: StreamState
+
+
 decode_message = msgspec.json.Decoder(_MessageAnswer).decode
 decode_published = msgspec.json.Decoder(_Published).decode
+decode_stream = msgspec.json.Decoder(_StreamAnswer).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
 
 

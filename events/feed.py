@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from events import cloudevents
-from events.answers import EXPECTED_LAST, MESSAGE_ID, STREAM_NOT_FOUND, Refused, Unanswered, decoded
+from events.answers import EXPECTED_LAST, MESSAGE_ID, STREAM_NOT_FOUND, Refused, StreamState, Unanswered, decoded
 from events.cloudevents import CONTENT_TYPE, FeedMessage
 from events.connection import Connection
 from events.log import LogError
@@ -40,11 +40,7 @@ class Interrupted(LogError):
 
 class _Info(msgspec.Struct):
     config: dict[str, Any]
-    state: _State
-
-
-class _State(msgspec.Struct):
-    last_seq: int
+    state: StreamState
 
 
 _decode_info = msgspec.json.Decoder(_Info).decode

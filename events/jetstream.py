@@ -16,8 +16,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-
 from events import envelope, subjects
 from events.answers import (
     EXPECTED,
@@ -27,8 +25,10 @@ from events.answers import (
     STREAM_NOT_FOUND,
     NotLast,
     Refused,
+    StreamState,
     Unanswered,
     api,
+    decode_stream,
     decoded,
 )
 from events.connection import Connection
@@ -41,18 +41,6 @@ from events.patience import patiently
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3
 IMPORT_WINDOW = 64
-
-
-class _State(msgspec.Struct):
-    first_seq: int
-    last_seq: int
-
-
-class _StreamInfo(msgspec.Struct):
-    state: _State
-
-
-_decode_info = msgspec.json.Decoder(_StreamInfo).decode
 
 
 class _Stale(Unanswered):
@@ -288,17 +276,17 @@ class JetStreamLog:
             raise LogError(f"{self.stream} ends at {state.last_seq}: commit {sequence} does not continue it")
         await self._patiently(f"STREAM.PURGE.{self.stream}", {"seq": sequence})
 
-    async def _state(self) -> _State:
+    async def _state(self) -> StreamState:
         """Never older than what was seen. Raises LogError when all that comes is, for as long as patience lasts."""
         try:
             return await patiently(self._state_now)
         except _Stale as stale:
             raise LogError(str(stale)) from stale
 
-    async def _state_now(self, within_s: float | None = None) -> _State:
+    async def _state_now(self, within_s: float | None = None) -> StreamState:
         seen = self._seen  # when it is asked: what is acknowledged while the answer is on its way, it cannot know
         answer = await self.connection.ask(f"{api(self.domain)}.STREAM.INFO.{self.stream}", within_s=within_s)
-        state = decoded(_decode_info, self.stream, answer).state
+        state = decoded(decode_stream, self.stream, answer).state
         if state.last_seq < seen:
             raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {seen}")
         self._seen = max(self._seen, state.last_seq)
@@ -309,7 +297,9 @@ class JetStreamLog:
 
     # --------------------------------------------------------------------------------------------------------- reading
 
-    async def _batches(self, after: int, stop: int | None, state: _State | None = None) -> AsyncGenerator[list[Stored]]:
+    async def _batches(
+        self, after: int, stop: int | None, state: StreamState | None = None
+    ) -> AsyncGenerator[list[Stored]]:
         """Contiguous batches behind `after`, up to `stop` or for ever; a consumer is made as often as it takes.
 
         `state`: the stream's, where it was asked just now.
@@ -337,7 +327,7 @@ class JetStreamLog:
             finally:
                 await consumer.close()
 
-    async def _consume(self, place: int, state: _State | None) -> Consumer:
+    async def _consume(self, place: int, state: StreamState | None) -> Consumer:
         """A consumer of what follows `place`. Raises LogError when the stream no longer holds it."""
         self._seen = max(self._seen, place)
         state = state or await self._state()

@@ -20,7 +20,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from events import cloudevents
-from events.answers import MESSAGE_ID, STREAM_NOT_FOUND, Denied, Refused, Unanswered, decoded
+from events.answers import MESSAGE_ID, STREAM_NOT_FOUND, Denied, Refused, Unanswered, decode_stream, decoded
 from events.cloudevents import FeedMessage
 from events.connection import Connection
 from events.log import LogError
@@ -54,16 +54,7 @@ class _Info(msgspec.Struct):
     """Up to where everything was taken."""
 
 
-class _State(msgspec.Struct):
-    first_seq: int
-
-
-class _Stream(msgspec.Struct):
-    state: _State
-
-
 _decode_info = msgspec.json.Decoder(_Info).decode
-_decode_stream = msgspec.json.Decoder(_Stream).decode
 
 
 async def subscribe(
@@ -159,7 +150,7 @@ async def _tell_what_is_gone(connection: Connection, stream: str, name: str, tak
     """A subscriber may have been away for longer than the feed keeps its events. If it was there and waited for what is
     rare, nothing is lost: the server knows only what it took last. Raises Unanswered, Refused."""
     with suppress(Denied):  # permissions of an earlier version
-        info = decoded(_decode_stream, stream, await connection.ask(f"$JS.API.STREAM.INFO.{stream}"))
+        info = decoded(decode_stream, stream, await connection.ask(f"$JS.API.STREAM.INFO.{stream}"))
         first = info.state.first_seq
         if first > taken + 1:
             gone = "%s no longer has its messages %d to %d; what of them came for %r while it was away is lost to it"

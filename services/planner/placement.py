@@ -348,7 +348,7 @@ def _counting(info: ClassInfo) -> tuple[int, ...]:
 
 
 def _avoids(table: NodeTable) -> bool:
-    """Whether some node is one that pods avoid where they can."""
+    """Whether some node may be one that pods avoid where they can: what nodes were tainted with is known for a while."""
     if "avoids" not in table.cache:
         table.cache["avoids"] = any(t.effect == _AVOIDED for _, taints in table.taint_sets for t in taints)
     return cast(bool, table.cache["avoids"])

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from services.simulator.affinity import REQUIRED
+from services.simulator.selectors import holds
 
 Object = dict[str, Any]
 
@@ -86,20 +87,11 @@ def _matches(term: Object, labels: dict[str, str], name: str) -> bool:
 
 
 def _holds(requirement: Object, value: str | None) -> bool:
-    """Of one label or field; None: there is none."""
+    """Of one label or field; None: there is none. Nodes' labels are compared as numbers, too."""
     operator, values = requirement["operator"], requirement.get("values") or []
-    match operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return value is not None and len(values) == 1 and _compares(operator, value, values[0], _OF_LABELS)
-    return False
+    if operator in ("Gt", "Lt"):
+        return value is not None and len(values) == 1 and _compares(operator, value, values[0], _OF_LABELS)
+    return holds(requirement, value)
 
 
 def _tolerates_all(daemon_set: Object, node: Object, effect: str) -> bool:

@@ -45,7 +45,7 @@ def predicate(resource: Resource, label_selector: str, field_selector: str) -> P
 
     def matches(obj: dict[str, Any]) -> bool:
         own = obj["metadata"].get("labels") or {}
-        return all(holds(own) for holds in labels) and all(holds(obj) for holds in fields)
+        return all(asked(own) for asked in labels) and all(asked(obj) for asked in fields)
 
     return matches
 
@@ -54,20 +54,22 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """Whether what has these labels is meant."""
     if (selector.get("matchLabels") or {}).items() - labels.items():
         return False
-    return all(_holds(requirement, labels) for requirement in selector.get("matchExpressions") or ())
+    return all(holds(one, labels.get(one["key"])) for one in selector.get("matchExpressions") or ())
 
 
-def _holds(requirement: dict[str, Any], labels: dict[str, str]) -> bool:
-    there, values = labels.get(requirement["key"]), requirement.get("values") or ()
+def holds(requirement: dict[str, Any], value: str | None) -> bool:
+    """Whether a label's value is as it is asked for; None: there is no such label."""
+    values = requirement.get("values") or ()
     match requirement["operator"]:
         case "In":
-            return there in values
+            return value in values
         case "NotIn":
-            return there not in values
+            return value not in values
         case "Exists":
-            return there is not None
-        case _:
-            return there is None
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
 
 
 def _split(selector: str) -> list[str]:

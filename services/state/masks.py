@@ -28,8 +28,8 @@ RECENT = 16
 """Masks that were asked for last, which stay: a gang's classes take turns."""
 
 
-class Mask:
-    """One array, and how far it is kept up."""
+class _Kept:
+    """One mask, and how far it is kept up."""
 
     __slots__ = ("asked", "values", "version")
 
@@ -53,7 +53,7 @@ class Masks:
     def __init__(self, portion: int) -> None:
         self._portion = portion
         """It has this part of `MASKED_BYTES`."""
-        self._kept: dict[Constraint, Mask] = {}
+        self._kept: dict[Constraint, _Kept] = {}
         self._missed = 0
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Masks:
         mask = self._kept.pop(info.constraint, None)
         if mask is None:
             self._missed += 1
-            mask = Mask(evaluate(table, info, EVERY), table.version)
+            mask = _Kept(evaluate(table, info, EVERY), table.version)
             self._make_room(mask.values.nbytes, len(table.constraints))
         elif mask.version != table.version:
             rows = table.changed_since(mask.version)

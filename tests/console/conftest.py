@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from events.server import EmbeddedServer
 from services.cli.muster import app
-from tests.console.test_simulate import node, pod
+from tests.console.manifests import node, pod
 
 runner = CliRunner()
 

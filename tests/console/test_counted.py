@@ -9,7 +9,7 @@ from services.console.counted import counted
 from services.console.retention import Retained
 from services.console.simulate import simulate
 from services.console.verify import verify
-from tests.console.test_simulate import node, pod
+from tests.console.manifests import node, pod
 
 
 def test_one_is_not_many() -> None:

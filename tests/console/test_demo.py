@@ -19,9 +19,10 @@ from services.console.demo.command import acts_of, clear
 from services.console.demo.workload import nodes, workload
 from services.simulator.kubelet import DURATION
 from services.simulator.traces import DLRM
-from tests.console.test_simulate import GANG, node, pod, pod_group
-from tests.console.test_simulate import workload as owner
+from tests.console.manifests import node, pod
+from tests.console.manifests import workload as owner
 from tests.dialects.trace import drawn, write
+from tests.manifests import GANG, pod_group
 from tests.world import World
 
 runner = CliRunner()

@@ -19,61 +19,13 @@ from services.console.profiles import PROFILES, UnknownProfile, profile
 from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
 from services.simulator.manifests import load_yaml
-from services.state.validate import validate_state
 from tests import shared
+from tests.console.manifests import given_out, node, placed, pod, workload
 from tests.manifests import GANG, pod_group
 
 SHARED = shared.SHARED / "manifests" / "coscheduling"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"
 GOLDEN = Path(__file__).parent / "golden"
-
-
-def node(name: str, cpu: str = "8", memory: str = "32Gi", **labels: str) -> dict:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}},
-    }
-
-
-def pod_spec(cpu: str = "1", **fields: object) -> dict:
-    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
-    return {"containers": [container], **fields}
-
-
-def pod(name: str, cpu: str = "1", labels: dict | None = None, **fields: object) -> dict:
-    metadata = {"name": name, "namespace": "default", "labels": labels or {}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(cpu, **fields)}
-
-
-def workload(kind: str, name: str, replicas: int, labels: dict | None = None, **asks: str) -> dict:
-    labels = {"app": name, **(labels or {})}
-    template = {"metadata": {"labels": labels}, "spec": pod_spec(**asks)}
-    spec: dict = {"template": template}
-    if kind == "Job":
-        spec |= {"parallelism": replicas, "completions": replicas}
-        template["spec"]["restartPolicy"] = "Never"
-    else:
-        spec |= {"replicas": replicas, "selector": {"matchLabels": {"app": name}}}
-    return {
-        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
-
-
-def placed(*objects: dict, policy=DEFAULT_POLICY) -> dict:
-    simulation = simulate(objects, policy)
-    validate_state(simulation.state)
-    return simulation.answer()
-
-
-def given_out(told: dict, **metadata: object) -> dict:
-    """As a server says of a pod that it has."""
-    told["metadata"] |= {"uid": f"uid-of-{told['metadata']['name']}", **metadata}
-    return told
 
 
 def test_a_pod_of_a_cluster_keeps_the_priority_that_it_got_when_it_was_made() -> None:
@@ -122,61 +74,6 @@ def test_workloads_are_expanded_and_placed() -> None:
     assert {"default/statefulset-0", "default/statefulset-1", "default/statefulset-2"} <= set(found["bound"])
     assert found["waiting"] == {}
     assert found["evicted"] == []
-
-
-def daemons(name: str, cpu: str = "1", **fields: object) -> dict:
-    found = workload("DaemonSet", name, 0)
-    found["spec"]["template"]["spec"] = pod_spec(cpu, **fields)
-    return found
-
-
-def test_a_daemon_set_takes_its_room_on_each_node() -> None:
-    """As it was: it was named as not read, took no room, and a gang fitted that does not fit."""
-    nodes = [node("n1", cpu="4"), node("n2", cpu="4", gpu="yes")]
-    gang = [pod_group("g", 4), *(pod(f"g-{number}", "2", {GANG: "g"}) for number in range(4))]
-    assert len(placed(*nodes, *gang)["bound"]) == 4
-    found = placed(*nodes, daemons("agent"), *gang)
-    assert sorted(found["bound"].values()) == ["n1", "n2"]
-    assert all(name.startswith("default/agent-") for name in found["bound"])
-    assert (found["unread"], found["warnings"], found["rejected"]) == ({}, [], [])
-    assert "Insufficient cpu" in found["waiting"]["default/g-0"]
-    found = placed(*nodes, daemons("agent", nodeSelector={"gpu": "yes"}), *gang)
-    assert list(found["bound"].values()) == ["n2"]
-
-
-def test_a_daemon_for_which_its_node_has_no_room_waits_for_that_node() -> None:
-    found = placed(node("n1", cpu="4"), node("n2", cpu="1"), daemons("agent", "2"))
-    assert list(found["bound"].values()) == ["n1"]
-    (why,) = found["waiting"].values()
-    assert why.startswith("0/2 nodes are available")
-
-
-def test_a_daemon_goes_to_a_node_that_is_cordoned_and_none_is_made_for_one_that_is_refused() -> None:
-    cordoned, odd = node("n1"), node("N2")
-    cordoned["spec"] = {
-        "unschedulable": True,
-        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
-    }
-    found = placed(cordoned, odd, daemons("agent"))
-    assert (list(found["bound"].values()), found["waiting"]) == (["n1"], {})
-
-
-def test_a_daemon_set_that_no_node_takes_is_told() -> None:
-    (said,) = placed(node("n1"), daemons("agent", nodeSelector={"gpu": "yes"}))["warnings"]
-    assert said.startswith("DaemonSet default/agent: no pod is made of it: no node has what")
-
-
-def test_a_daemon_set_listed_with_its_pods_makes_no_others(tmp_path: Path) -> None:
-    agent = daemons("agent")
-    listed = given_out(
-        pod("agent-x7kqb", nodeName="n1"),
-        ownerReferences=[
-            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}
-        ],
-    )
-    file = tmp_path / "dump.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n1"), agent, listed]}))
-    assert placed(*load_yaml([file]))["bound"] == {"default/agent-x7kqb": "n1"}
 
 
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:
@@ -323,118 +220,6 @@ def test_nothing_at_all_is_answered_too() -> None:
     assert Simulation().answer()["gangs"] == {}
 
 
-def test_what_a_server_would_refuse_costs_itself_only() -> None:
-    refused = pod_group("g", 2)
-    refused["spec"]["minMember"] = "abc"
-    found = placed(node("n1"), refused, pod("a"), pod("a"))
-    assert found["bound"] == {"default/a": "n1"}
-    assert [why.partition(":")[0] for why in found["rejected"]] == [
-        'PodGroup.scheduling.x-k8s.io "g" is invalid',
-        'pods "a" already exists (namespace default)',
-    ]
-
-
-def test_a_workload_that_a_server_would_refuse_is_refused_once_and_makes_no_pods() -> None:
-    """They were placed, and said to be bound: of what `kubectl apply` would not have taken."""
-    restarted, unselected = workload("Job", "j", 3), workload("Deployment", "d", 2)
-    del restarted["spec"]["template"]["spec"]["restartPolicy"]
-    del unselected["spec"]["selector"]
-    mistyped = workload("Deployment", "m", 2)
-    mistyped["spec"]["template"]["spec"]["tolerations"] = [{"key": "k", "operator": "Exist"}]
-    found = placed(node("n1"), restarted, unselected, mistyped, workload("Job", "ok", 1))
-    assert len(found["bound"]) == 1
-    assert found["waiting"] == {}
-    assert [why.split(": ")[:2] for why in found["rejected"]] == [
-        ['Job.batch "j" is invalid', "spec.template.spec.restartPolicy"],
-        ['Deployment.apps "d" is invalid', "spec.selector"],
-        ['Deployment.apps "m" is invalid', "spec.template.spec.tolerations[0].operator"],
-    ]
-
-
-def test_a_template_that_makes_bad_pods_is_told_once_with_what_it_costs() -> None:
-    """As it was: a line for each pod, so that one mistake of a large Job hid all others."""
-    nameless = workload("Deployment", "d", 3)
-    nameless["spec"]["template"]["spec"]["priorityClassName"] = "nobody"
-    unreadable = workload("Job", "j", 2, cpu="abc")
-    template = {"template": {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": pod_spec(cpu="abc")}}}}
-    job_set = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": "s", "namespace": "default"},
-        "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, **template}]},
-    }
-    alone = pod("alone", runtimeClassName="nowhere")
-    found = simulate([node("n"), nameless, unreadable, job_set, alone, pod("good")]).answer()
-    assert [re.sub(r"-[a-z0-9]{5}\b", "-*", line) for line in found["rejected"]] == [
-        'Deployment default/d, 3 pods: pods "d-7bf7dfddd4-*" is forbidden: no PriorityClass with name nobody was found '
-        "(namespace default)",
-        'pods "alone" is forbidden: pod rejected: RuntimeClass "nowhere" not found (namespace default)',
-        "Job default/j, 2 pods: Pod default/j-*: spec.containers[0].resources.requests.cpu is 'abc'; expected a "
-        "quantity such as 500m, 1.5, 2Gi or 1e3",
-        "JobSet default/s, 4 pods: Pod default/s-w-0-0-*: spec.containers[0].resources.requests.cpu is 'abc'; expected "
-        "a quantity such as 500m, 1.5, 2Gi or 1e3",
-    ]
-    assert found["bound"] == {"default/good": "n"}
-
-
-def test_the_claims_of_a_stateful_set_are_not_overlooked() -> None:
-    """Its pods were placed as if they had no volumes: the controller adds them."""
-    database = workload("StatefulSet", "db", 1)
-    database["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
-    found = placed(node("n1"), database)
-    assert found["waiting"] == {"default/db-0": "not supported yet: persistentVolumeClaim"}
-
-
-@pytest.mark.parametrize("template", [["x"], {"spec": 3}, {"metadata": {"labels": []}}, {"metadata": "x"}])
-def test_a_training_jobs_template_that_is_none_costs_itself_only(template: object) -> None:
-    """It ended the command with a traceback."""
-    kubeflow, volcano = "kubeflow.org/v1", "batch.volcano.sh/v1alpha1"
-    specs = {
-        ("PyTorchJob", kubeflow): {"pytorchReplicaSpecs": {"Worker": {"template": template}}},
-        ("Job", volcano): {"tasks": [{"name": "t", "template": template}]},
-    }
-    jobs = [
-        {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "default"}, "spec": spec}
-        for (kind, version), spec in specs.items()
-    ]
-    found = placed(node("n1"), *jobs, pod("a"))
-    assert found["bound"] == {"default/a": "n1"}
-    assert all(".template" in why for why in found["rejected"])
-    assert len(found["rejected"]) == 2
-
-
-@pytest.mark.parametrize("count", [1 << 40, -1, "x"])
-def test_a_count_that_no_cluster_bears_is_refused_for_every_kind_of_job(count: object) -> None:
-    """Pods were made, one by one, until the memory was full."""
-    template = {"spec": pod_spec()}
-    specs = {
-        ("PyTorchJob", "kubeflow.org/v1"): {"pytorchReplicaSpecs": {"W": {"replicas": count, "template": template}}},
-        ("Job", "batch.volcano.sh/v1alpha1"): {"tasks": [{"replicas": count, "template": template}]},
-        ("JobSet", "jobset.x-k8s.io/v1alpha2"): {
-            "replicatedJobs": [{"name": "w", "template": {"spec": {"parallelism": count, "template": template}}}]
-        },
-    }
-    jobs = [
-        {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "default"}, "spec": spec}
-        for (kind, version), spec in specs.items()
-    ]
-    found = placed(node("n1"), *jobs, pod("a"))
-    assert found["bound"] == {"default/a": "n1"}
-    assert len(found["rejected"]) == 3
-
-
-def test_a_job_sets_pods_restart_on_failure_unless_it_says_more() -> None:
-    """Their template need not say it, though that of a Job must."""
-    spec = {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": pod_spec()}}}}]}
-    name = {"name": "x", "namespace": "default"}
-    job_set = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": name, "spec": spec}
-    assert len(placed(node("n1"), job_set)["bound"]) == 1
-    spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Always"
-    found = placed(node("n1"), job_set)
-    assert found["bound"] == {}
-    assert "restartPolicy" in found["rejected"][0]
-
-
 def test_a_document_that_is_no_object_costs_itself_only(tmp_path: Path) -> None:
     odd = pod("odd") | {"metadata": {"name": "odd", "labels": {"size": 3}}}
     file = tmp_path / "all.yaml"
@@ -464,18 +249,6 @@ def test_pods_that_wait_for_one_reason_share_a_row(capsys: pytest.CaptureFixture
     assert said.count("Insufficient cpu") == 1
     assert "… 6 more" in said
     assert "default/odd" in said
-
-
-def test_what_is_not_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """As it was: a DaemonSet, or a kind that was mistyped, was dropped in silence."""
-    others = [("v1", "ConfigMap"), ("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "Pood"), ("v2", "Pod")]
-    objects = [
-        {"apiVersion": version, "kind": kind, "metadata": {"name": f"x{n}"}} for n, (version, kind) in enumerate(others)
-    ]
-    found = placed(node("n1"), workload("Job", "j", 1), pod_group("g", 1), *objects)
-    assert found["unread"] == {"ConfigMap v1": 2, "CronJob batch/v1": 1, "Pod v2": 1, "Pood v1": 1}
-    show.answer(found)
-    assert "without effect: 2 ConfigMap v1, 1 CronJob batch/v1, 1 Pod v2, 1 Pood v1\n" in capsys.readouterr().out
 
 
 def test_without_nodes_that_is_the_reason() -> None:
@@ -553,35 +326,3 @@ def test_the_coscheduling_manifests_go_through_unchanged() -> None:
     assert found["gangs"]["default/nginx"]["phase"] == "Running"
     assert found["gangs"]["default/nginx"]["bound"] == 6
     assert set(found["waiting"].values()) == {"gang default/pg1 has 2 of its minimum of 3 pods: less than minAvailable"}
-
-
-def test_a_suspended_workload_is_told() -> None:
-    """Of it no pods are made: without a word the answer would be empty."""
-    job = workload("Job", "later", 2)
-    job["spec"]["suspend"] = True
-    training = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": "train", "namespace": "team"},
-        "spec": {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": {"Worker": {"replicas": 2}}},
-    }
-    of_another_group = {"apiVersion": "example.com/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": job["spec"]}
-    found = simulate([node("n1"), job, training, of_another_group, workload("Job", "now", 1)]).answer()
-    assert found["warnings"] == [
-        "Job default/later: it is suspended: no pods are made of it before it is resumed",
-        "PyTorchJob team/train: it is suspended: no pods are made of it before it is resumed",
-    ]
-    assert len(found["bound"]) == 1
-
-
-def test_bound_pods_that_keep_others_away_are_told_once() -> None:
-    """As it was: others were placed beside them, and nothing was said (ARCHITECTURE.md, known limits)."""
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    keeping = [pod(name, affinity=affinity, nodeName="n") for name in ("a", "b")]
-    found = simulate([node("n"), *keeping, pod("c"), pod("d", affinity=affinity)]).answer()
-    assert found["warnings"] == [
-        "Pod default/a and 1 more: the required podAntiAffinity of a bound pod keeps no other pod away here"
-    ]
-    assert found["bound"]["default/c"] == "n"
-    assert found["waiting"] == {"default/d": "not supported yet: required podAntiAffinity"}

@@ -21,7 +21,7 @@ from events.log import EventLog
 from services.console.processes import Child, stop
 from services.console.verify import verify
 from services.simulator.cluster import SimulatedCluster
-from tests.console.test_simulate import node, pod
+from tests.console.manifests import node, pod
 from tests.waiting import until
 
 CLUSTER = "standby"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.console import commands
-from tests.console.test_simulate import node, pod
+from tests.console.manifests import node, pod
 from tests.fuzz import examples
 from tests.fuzz.generate import RAW, TEXTS, mangled
 

@@ -15,7 +15,7 @@ from services.console.simulate import simulate
 from services.documents import DEEPEST, NotYaml, load_all
 from services.simulator.manifests import ManifestError, load_yaml
 from services.state.validate import validate_state
-from tests.console.test_simulate import node, pod, pod_spec, workload
+from tests.console.manifests import node, pod, pod_spec, workload
 from tests.fuzz import examples
 from tests.fuzz.generate import TEXTS, jsons, spoiled
 from tests.fuzz.targets import scratch

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
-from events import answers, client, cloudevents, consumer, feed, jetstream, object_store, subscription
+from events import answers, client, cloudevents, consumer, feed, object_store, subscription
 from events.answers import Unanswered
 from events.cloudevents import FeedMessage, NoCloudEvent, PatternError
 from events.policy import DEFAULT_POLICY
@@ -133,7 +133,7 @@ def test_headers_are_the_last_of_each_name(said: list[tuple[str, str]]) -> None:
     assert client.parse_header_lines(text) == naive
 
 
-ANSWERS = (answers.decode_message, answers.decode_published, jetstream._decode_info, feed._decode_info)
+ANSWERS = (answers.decode_message, answers.decode_published, answers.decode_stream, feed._decode_info)
 ANSWERS += (object_store._decode_info, subscription._decode_info)
 
 

@@ -23,7 +23,7 @@ from services.console.verify import verify
 from services.simulator.cluster import SimulatedCluster
 from services.start import state_at
 from services.state import snapshot
-from tests.console.test_simulate import node, pod
+from tests.console.manifests import node, pod
 from tests.waiting import until
 
 CLUSTER = "purged"
