@@ -380,7 +380,9 @@ def test_whoever_reads_the_log_from_outside_finds_what_is_named() -> None:
     told = (DEPLOY / "README.md").read_text()
     secrets = [json.loads(certificate_secret()), *json.loads(password_secrets())["items"]]
     made = {secret["metadata"]["name"]: secret for secret in secrets}
-    for name, key in re.findall(r"get secret (\S+) -o jsonpath='{\.data\.(\S+?)}'", told):
+    read = re.findall(r"get secret (\S+) -o jsonpath='{\.data\.(\S+?)}'", told)
+    assert len(read) >= 2, "a password, and the authority"
+    for name, key in read:
         assert key.replace("\\", "") in made[name]["data"]
     assert re.findall("nats://[^ /]*", told) == ["nats://localhost:4222"]
     assert "localhost" in CERTIFICATE_NAMES
