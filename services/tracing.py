@@ -166,7 +166,7 @@ class Binding:
                 case ev.BindingFailed():
                     telemetry.PODS.add(1, outcome="failed", reason=event.reason)
                     self._settle(event.uid, now_ns)
-                case ev.PodAssigned():  # no outcome follows where the fact is first
+                case ev.PodAssigned():  # where the fact is first, the outcome may never follow
                     self._settle(event.uid, now_ns, bound=1)
                 case ev.PodDeleted() | ev.PodFinished():
                     self._settle(event.uid, now_ns)
