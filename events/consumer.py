@@ -4,7 +4,8 @@ Two standing pull requests are answered into one plain subscription. They are co
 is topped up whenever a request's worth has been taken, and a request's bytes bound what waits in memory. Whatever ends
 the flow ends the consumer, and its reader makes a new one: a gap in the sequences, a reconnection, a 409 that says that
 the consumer or its server is gone, silence where heartbeats should be, or heartbeats alone where messages should be. The
-last is how a consumer goes on whose server is full, or cut off from the others: it has nothing of what they store.
+last is how a consumer goes on whose server is full, or cut off from the others: it has nothing of what they store. So a
+consumer that has sent no message for a while has the stream's leader asked for the stream's end.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from events.answers import MESSAGE_ID, Denied, Unanswered, api
+from events.answers import MESSAGE_ID, Denied, Unanswered, api, decode_stream, decoded
 from events.connection import Connection
 from events.envelope import Stored
 from events.log import LogError
@@ -34,8 +34,9 @@ PULL_EXPIRES_S = 30
 HEARTBEAT_S = 1
 SILENCE_S = 3.0
 """A consumer that sends neither message nor heartbeat for so long is gone."""
-BEHIND_S = 15.0
-"""One that does not send what is known to be there, for so long, never will."""
+QUIET_S = 10.0
+"""After so long without a message the stream's end is asked for, and again. What was there the first time, and did not
+come until the second, never will."""
 KEPT_S = 10
 """How long the server keeps a consumer that nobody pulls from."""
 
@@ -45,26 +46,21 @@ class Gap(Unanswered):
 
 
 class Consumer:
-    """The messages of `stream` from sequence `first` on. `open` it, `take` in a loop, `close` it.
+    """The messages of `stream` from sequence `first` on. `open` it, `take` in a loop, `close` it."""
 
-    `known` says what is the last sequence that its reader knows to be there, from elsewhere.
-    """
-
-    def __init__(
-        self, connection: Connection, stream: str, first: int, domain: str = "", known: Callable[[], int] = lambda: 0
-    ) -> None:
+    def __init__(self, connection: Connection, stream: str, first: int, domain: str = "") -> None:
         self._connection = connection
-        self._api = f"{api(domain)}.CONSUMER"
+        self._api = api(domain)
         self._generation = connection.generation
         self._stream = stream
         self._first = first
         self._next = first
-        self._known = known
-        self._awaited, self._awaited_since_s = first, time.monotonic()
-        """The message that was to come next when it was last waited for, and since when that is known to be there."""
+        self._awaited, self._quiet_since_s, self._is_there = first, time.monotonic(), False
+        """The message that was to come next when it was last waited for; since when, or since when its stream's end was
+        asked for; and whether it was there then."""
         self._inbox = connection.client.new_inbox()
         self._name = "muster-" + self._inbox.rpartition(".")[2]
-        self._pulls = f"{self._api}.MSG.NEXT.{stream}.{self._name}"
+        self._pulls = f"{self._api}.CONSUMER.MSG.NEXT.{stream}.{self._name}"
         self._heard = False
         """Whether a message or a heartbeat has come."""
         self._subscription: Subscription | None = None
@@ -81,7 +77,7 @@ class Consumer:
         try:
             self._subscription = await self._connection.client.subscribe(self._inbox, cb=self._on_message)
             await self._connection.ask(
-                f"{self._api}.CREATE.{self._stream}.{self._name}",
+                f"{self._api}.CONSUMER.CREATE.{self._stream}.{self._name}",
                 {"stream_name": self._stream, "config": self._configuration(), "action": "create"},
             )
             while not self._heard:
@@ -105,7 +101,7 @@ class Consumer:
         try:
             if self._subscription is not None:
                 await self._subscription.unsubscribe()
-                await self._connection.client.publish(f"{self._api}.DELETE.{self._stream}.{self._name}")
+                await self._connection.client.publish(f"{self._api}.CONSUMER.DELETE.{self._stream}.{self._name}")
         except nats.errors.Error:
             pass  # closed or not connected
         self._subscription = None
@@ -125,25 +121,29 @@ class Consumer:
 
     async def _wait(self) -> None:
         """Until something came, or the flow has ended: then this raises why."""
+        self._awake.clear()  # first: what comes while something is asked below has come
         if self._lost is not None:
             raise self._lost
         if self._generation != self._connection.generation:
             raise Unanswered(f"{self._stream}: the connection was made anew")
-        self._check_progress(time.monotonic())
+        await self._check_progress()
         await self._top_up()
-        self._awake.clear()
         try:
             async with asyncio.timeout(SILENCE_S):
                 await self._awake.wait()
         except TimeoutError as error:
             raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s") from error
 
-    def _check_progress(self, now_s: float) -> None:
-        """Raises Unanswered where what is there does not come."""
-        if self._next > self._known() or self._next != self._awaited:
-            self._awaited, self._awaited_since_s = self._next, now_s
-        elif now_s - self._awaited_since_s >= BEHIND_S:
-            raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {BEHIND_S:g} s")
+    async def _check_progress(self) -> None:
+        """Raises Unanswered where what is there does not come, or no leader says what is; and what `ask` raises."""
+        if self._next != self._awaited:
+            self._awaited, self._quiet_since_s, self._is_there = self._next, time.monotonic(), False
+        elif time.monotonic() - self._quiet_since_s >= QUIET_S:
+            if self._is_there:
+                raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {QUIET_S:g} s")
+            answer = await self._connection.ask(f"{self._api}.STREAM.INFO.{self._stream}")
+            self._is_there = decoded(decode_stream, self._stream, answer).state.last_seq >= self._awaited
+            self._quiet_since_s = time.monotonic()
 
     async def _top_up(self) -> None:
         while self._requested <= PULL_MESSAGES:

@@ -333,6 +333,6 @@ class JetStreamLog:
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
         first = max(place + 1, state.first_seq)
-        consumer = Consumer(self.connection, self.stream, first, self.domain, lambda: self._seen)
+        consumer = Consumer(self.connection, self.stream, first, self.domain)
         await consumer.open()
         return consumer

@@ -196,8 +196,9 @@ async def _answers(connection: Connection, arrivals: Subscription, stream: str, 
         _end_if_told()
         try:
             message = await arrivals.next_msg(timeout=SILENCE_S)
-        except nats.errors.TimeoutError:
-            return  # not even a heartbeat
+        except nats.errors.TimeoutError:  # not even a heartbeat: also how a server is that lost the others
+            await _check_consumer(connection, stream, name)
+            return
         if message.reply:
             remaining -= 1
             yield message

@@ -222,7 +222,7 @@ async def test_a_consumer_that_sends_heartbeats_alone_while_the_log_goes_on_is_m
 ) -> None:
     """As it was: a consumer on a server whose disk was full never sent anything again, and its reader waited for ever,
     with the lease in its hands."""
-    monkeypatch.setattr("events.consumer.BEHIND_S", 0.5)
+    monkeypatch.setattr("events.consumer.QUIET_S", 0.3)
     hear, stuck = Consumer._on_message, list[Consumer]()
 
     async def hear_of_a_full_server(consumer: Consumer, message: Msg) -> None:

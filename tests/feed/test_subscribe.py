@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nats.aio.msg import Msg
@@ -17,6 +18,7 @@ from nats.aio.subscription import Subscription
 
 from events import GangPermitted
 from events.answers import Denied
+from events.client import Client
 from events.cloudevents import PatternError
 from events.connection import Connection
 from events.feed import Feed
@@ -26,6 +28,7 @@ from events.objects import Binding, NodeBindings
 from events.server import EmbeddedServer
 from events.subscription import subscribe
 from services.feed import core
+from tests.events.proxy import proxy
 from tests.feed.commits import append
 from tests.feed.test_service import expected, feeding, permit, take, tick
 from tests.waiting import answered
@@ -187,6 +190,30 @@ async def test_a_subscriber_outlives_the_server(own_server: EmbeddedServer, clus
         while seen != "a/after":  # the one before may come again: its acknowledgement was under way
             seen = str((await anext(messages)).event().subject)
         await messages.aclose()
+
+
+async def test_a_server_that_answers_no_pull_is_left(
+    server: EmbeddedServer, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: who waited at the one of three servers that is cut off from the others pulled from it again and again.
+    Such a server answers pings, and nothing about streams."""
+    monkeypatch.setattr("events.connection.random.shuffle", lambda urls: None)
+    monkeypatch.setattr("events.connection.REQUEST_WITHIN_S", 0.3)
+    monkeypatch.setattr("events.leaderless.LEFT_AFTER_S", 0.5)
+    monkeypatch.setattr("events.subscription.SILENCE_S", 0.3)
+    publish, cut_off = Client.publish, set[int]()
+
+    async def publish_here(client: Client, subject: str, *arguments: Any, **named: Any) -> None:
+        port = client.connected_url.port if client.connected_url else 0
+        if port == first.port and "CONSUMER.MSG.NEXT" in subject:
+            cut_off.add(port)
+        if port not in cut_off or not subject.startswith("$JS."):
+            await publish(client, subject, *arguments, **named)
+
+    monkeypatch.setattr(Client, "publish", publish_here)
+    async with proxy(server.port) as first, asyncio.timeout(60):
+        assert len(await take(f"{first.url},{server.url}", log.cluster, 4, "GangPermitted")) == 4
+        assert cut_off
 
 
 async def test_a_name_is_bound_to_its_pattern(server: EmbeddedServer, log: MemoryLog) -> None:
