@@ -278,10 +278,10 @@ class SqliteSnapshots:
 
     async def get(self, kept: Kept) -> bytes:
         query = "SELECT data FROM snapshots WHERE sequence = ? AND digest = ? AND bytes = ? AND length(data) = bytes"
-        rows = self._has_table() and self._log.rows(query, kept.sequence, kept.digest, kept.bytes)
-        if not rows:
+        rows = self._log.rows(query, kept.sequence, kept.digest, kept.bytes) if self._has_table() else []
+        if not rows or type(data := rows[0][0]) is not bytes:
             raise BrokenSnapshot(f"{self._log.path}: snapshot {kept.sequence} is gone, or not whole")
-        return bytes(rows[0][0])
+        return data
 
     async def delete(self, kept: Kept) -> None:
         if self._has_table():

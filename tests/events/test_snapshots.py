@@ -112,12 +112,14 @@ async def test_a_table_of_before_goes_on(tmp_path: Path) -> None:
     await log.close()
 
 
-async def test_a_row_that_was_cut_short_is_broken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edited", ["substr(data, 1, 8)", "CAST(data AS TEXT)", "1000000000000000"])
+async def test_a_row_that_was_edited_is_broken(tmp_path: Path, edited: str) -> None:
+    """SQLite keeps text and numbers in a column of bytes, too."""
     path = tmp_path / "a.db"
     log = await open_log(str(path), "one", create=True)
-    one = await put(log, 7, b"x" * 100)
+    one = await put(log, 7, b"x" * 16)
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE snapshots SET data = substr(data, 1, 50)")
+        connection.execute(f"UPDATE snapshots SET data = {edited}")
     connection.close()
     with pytest.raises(BrokenSnapshot, match=r"a\.db: snapshot 7 is gone, or not whole"):
         await log.snapshots.get(one)
