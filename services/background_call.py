@@ -31,7 +31,8 @@ class BackgroundCall(Generic[T]):
         await asyncio.wait({under_way}, timeout=within_s)
         if not under_way.done():
             raise TimeoutError
-        self._under_way = None
+        if self._under_way is under_way:  # whoever hears of it first; it may have begun the next one by now
+            self._under_way = None
         return under_way.result()
 
     def _run(self, under_way: asyncio.Future[T]) -> None:

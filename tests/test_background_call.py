@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -39,6 +40,40 @@ async def test_what_hangs_is_asked_of_again_and_not_begun_again() -> None:
     over.set()
     assert (await ask(60), len(begun)) == ("said", 1)
     assert (await ask(60), len(begun)) == ("said", 2)
+
+
+async def test_who_asks_again_before_others_have_heard_begins_one_call_for_all() -> None:
+    """As it was: the others, when they heard of the first, forgot the second, and the next to ask began a third."""
+    running: list[threading.Event] = []
+    most = 0
+
+    def call() -> None:
+        nonlocal most
+        over = threading.Event()
+        running.append(over)
+        most = max(most, len(running))
+        assert over.wait(60)
+        running.remove(over)
+
+    async def under_way() -> threading.Event:
+        while not running:
+            await asyncio.sleep(0.001)
+        return running[0]
+
+    async def twice() -> None:
+        await ask(60)
+        await ask(60)
+
+    ask = BackgroundCall(call)
+    first, other = asyncio.create_task(twice()), asyncio.create_task(ask(60))
+    (await under_way()).set()
+    await other
+    over = await under_way()
+    with pytest.raises(TimeoutError):
+        await ask(0.05)
+    assert most == 1
+    over.set()
+    await first
 
 
 async def test_what_it_raises_is_raised() -> None:
