@@ -14,6 +14,7 @@ from services.kubernetes.access import Access, AccessError
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials
 from services.simulator.cluster import SimulatedCluster
+from tests.waiting import until
 
 PROGRAM = """
 import asyncio, threading
@@ -55,24 +56,20 @@ async def test_who_asks_again_before_others_have_heard_begins_one_call_for_all()
         assert over.wait(60)
         running.remove(over)
 
-    async def under_way() -> threading.Event:
-        while not running:
-            await asyncio.sleep(0.001)
-        return running[0]
-
     async def twice() -> None:
         await ask(60)
         await ask(60)
 
     ask = BackgroundCall(call)
     first, other = asyncio.create_task(twice()), asyncio.create_task(ask(60))
-    (await under_way()).set()
+    await until(lambda: running)
+    running[0].set()
     await other
-    over = await under_way()
+    await until(lambda: running)
     with pytest.raises(TimeoutError):
         await ask(0.05)
     assert most == 1
-    over.set()
+    running[0].set()
     await first
 
 
