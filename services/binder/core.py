@@ -14,7 +14,8 @@ import events as ev
 from events.envelope import FIRST_VERSION
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder.assignment import assign_partitions
-from services.binder.judge import Bench, Fault, Verdict, refusal
+from services.binder.bench import Bench, Fault
+from services.binder.judge import Judge, Verdict, refusal
 from services.binder.nominations import end_group_nominations
 from services.binder.replacement import AboutRoom, end_nominations, keep_room
 from services.binder.rules.coscheduling.unreserve import unreserve
@@ -63,8 +64,9 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
     bench = Bench(state)
     for kept in keep_room(state, bench, policy):
         yield (kept,)
+    judge = Judge(state, bench)
     verdicts: list[Verdict] = []
-    for proposal, verdict in _judge(state, policy, bench):
+    for proposal, verdict in _judge(state, policy, judge):
         if _is_too_large(state, proposal, verdict):
             yield [refusal(proposal, Fault("TooLarge", "", ""))]
             return  # the bench counts its room as taken: what follows is judged by the next decision
@@ -76,7 +78,7 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
         yield (over,)
     yield from _reserve(state, policy, verdicts, judged)
     said = list[BinderEvent](verdicts)
-    for about_holds in _waiting(state, bench, judged):
+    for about_holds in _waiting(state, judge, judged):
         said += about_holds
         yield about_holds
     yield _unlock(state, said)
@@ -86,13 +88,13 @@ RULES: dict[int, Callable[[State], Generator[None, None, list[BinderEvent]]]] = 
 """Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 
-def _judge(state: State, policy: Policy, bench: Bench) -> Iterator[tuple[Proposal, list[Verdict]]]:
+def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposal, list[Verdict]]]:
     """Proposals in log order, as many as have `Policy.cycle_pods` pods (at least one)."""
     pods = 0
     for proposal in state.proposals.values():
         if pods >= policy.cycle_pods:
             break
-        yield proposal, bench.judge(proposal)
+        yield proposal, judge.judge(proposal)
         pods += _pods(proposal)
 
 
@@ -132,13 +134,13 @@ def _reserve(
     yield from answer_requests(state, policy, ends)
 
 
-def _waiting(state: State, bench: Bench, judged: set[str]) -> Iterator[list[BinderEvent]]:
+def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[BinderEvent]]:
     """Held groups that this decision did not judge: permits for those that lack nothing any more, and releases of those
     that cannot, or may not, wait any longer."""
     for key in state.holding:
         group = state.groups.get(key)
         if group is not None and group.held and key not in judged:
-            permit = bench.permit_held(group) if group.phase != AWAITING else None
+            permit = judge.permit_held(group) if group.phase != AWAITING else None
             release = None if permit is not None else unreserve(state, group)
             if permit is not None:
                 yield [permit]

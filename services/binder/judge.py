@@ -1,8 +1,7 @@
-"""Judging proposals: whole, in log order, against the room that the verdicts before them left.
+"""Judging proposals: whole, in log order, against the room that the verdicts before them left (`bench`).
 
-`Bench` is one decision's working copy of what the binder counts: allocatable less permitted, bound, nominated and held.
 Judging changes the bench, never the state. If a proposal is refused although since its basis nothing touched its node,
-in the log or on this bench, and no fact came about its group, planner and binder disagree about the same room: a bug,
+in the log or on the bench, and no fact came about its group, planner and binder disagree about the same room: a bug,
 and reported as one.
 """
 
@@ -10,16 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
 from services.binder import quorum
+from services.binder.bench import Bench, Fault, Wanted
 from services.binder.reserved import ReservedRoom
 from services.binder.rules.coscheduling import permit
 from services.state import fits, nominations, reservations, timeouts
 from services.state.fold import State
-from services.state.nodes import ClassInfo, Ints
+from services.state.nodes import ClassInfo
 from services.state.nominations import claim_key, only_task
 from services.state.records import HELD, PENDING, PROPOSED, Claim, Group, Nomination, Proposal
 from services.state.tallies import task_of
@@ -38,37 +37,16 @@ Verdict = (
 )
 
 
-class Fault(NamedTuple):
-    """Why an assignment cannot be accepted: the code that `ProposalRefused` gives, with the node and the pod."""
+class Judge:
+    """The verdicts of one decision."""
 
-    reason: str
-    node: str
-    pod: str
-
-
-Wanted = dict[str, dict[int, int]]
-"""Scheduling class → row → pods of it that go there."""
-
-
-class Bench:
-    """The room as this decision's verdicts leave it."""
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, bench: Bench) -> None:
         self.state = state
-        self._free: Ints = state.table.allocatable - state.table.held
-        """As the state says, before any verdict."""
-        self._left: dict[int, list[int]] = {}
-        """row → what these verdicts leave of each resource; from `_free` when one first asks."""
-        self._touched: set[int] = set()
-        """Rows whose room these verdicts took."""
-        self.taken_ports: dict[str, list[tuple[str, int, str]]] = {}
-        """node → ports that these verdicts open."""
-        self.spare_ports: dict[str, Counter[tuple[str, int, str]]] = {}
-        """node → ports that the state counts and these verdicts give back."""
-        self._kept: ReservedRoom | None = None
-        """What is reserved, and kept from the group that is being judged; None: nothing."""
-        self._kept_by: dict[tuple[str, ...], ReservedRoom] = {}
-        """By the groups for which it is reserved."""
+        self.bench = bench
+        self._reserved: ReservedRoom | None = None
+        """What is reserved for others than the group that is being judged; None: nothing."""
+        self._reserved_for: dict[tuple[str, ...], ReservedRoom] = {}
+        """By the groups for which it is."""
 
     # ------------------------------------------------------------------------------------------------------- proposals
 
@@ -80,9 +58,9 @@ class Bench:
             return [refusal(proposal, Fault("PodGone", "", ""))]
         if timeouts.stands(self.state, group):
             return [refusal(proposal, Fault("GangTimedOut", "", ""))]
-        self._kept = self._kept_from_group(group) if self.state.reservations else None
+        self._reserved = self._kept_from(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
-        kept = self._spend_group_nomination(group)
+        nominated = self._spend_group_nomination(group)
         good, broken = self._held_again(group)
         required, optional = proposal.required, proposal.optional
         if optional and not quorum.reached(self.state, group, (*good, *required)):
@@ -91,12 +69,12 @@ class Bench:
         accepted, dropped, fault = self._take_what_stands(proposal, required, optional)
         if fault is not None and not accepted and (required or not quorum.reached(self.state, group, good)):
             for nomination in spent:
-                self._move(nomination, -1)
+                self.bench.take_again(nomination)
             for claim in broken:
-                self._move(claim, -1)
+                self.bench.take_again(claim)
             refused = self._refuse(group, proposal, place, fault)
             others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
-            return refused + self._nominate(group, proposal, required if others_were_faster else (), kept)
+            return refused + self._nominate(group, proposal, required if others_were_faster else (), nominated)
         return self._taken(group, spent) + self._permit(group, place, good, accepted, dropped, broken)
 
     def _take_what_stands(
@@ -178,7 +156,7 @@ class Bench:
             good = quorum.split_free(self.state, group, good)[0]
         if not good:
             for claim in broken:
-                self._move(claim, -1)
+                self.bench.take_again(claim)
             return None
         lost = tuple(claim.uid for claim in broken)
         return ev.GangPermitted(group=group.key, proposals=(), bindings=self._bindings(good), dropped=lost)
@@ -196,26 +174,13 @@ class Bench:
             if (
                 self._pod_fault(uid, claim.node, HELD, claim.proposal)
                 or not self._node_takes(claim.node, info)
-                or self._crowded(claim.node, info)
+                or self.bench.crowded(claim.node, info)
             ):
                 broken.append(claim)
-                self._move(claim, 1)
+                self.bench.give_back(claim)
             else:
                 good.append(NodeAssignment(claim.node, (uid,)))
         return good, broken
-
-    def _crowded(self, node: str, info: ClassInfo) -> bool:
-        """Whether the node has less than its claims hold of something that the class asks for, its ports included."""
-        row = self.state.table.rows[node]
-        left = self._room(row)
-        if any(left[column] < 0 for column, _ in info.columns):
-            return True
-        return bool(info.fact.host_ports) and fits.ports_shared(self._ports_held(node), info)
-
-    def _ports_held(self, node: str) -> Counter[tuple[str, int, str]]:
-        """The ports that pods hold there by the state, less those that these verdicts give back."""
-        held = Counter(self.state.table.ports.get(self.state.table.rows[node], {}))
-        return held - self.spare_ports.get(node, Counter())
 
     def _bindings(self, assignments: Iterable[NodeAssignment]) -> tuple[NodeBindings, ...]:
         pods, bindings = self.state.pods, []
@@ -252,81 +217,17 @@ class Bench:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
-        return self._take_or_fault(wanted)
+        return self.bench.take(wanted, self._reserved)
 
-    def _take_or_fault(self, wanted: Wanted) -> Fault | None:
-        """Take room and ports of all of it, or none and say where they lack."""
-        lacking = self._take(wanted, 1)
-        node = min(self.state.table.names[row] for row in lacking) if lacking else ""
-        kept = "" if node or self._kept is None else self._kept_from(wanted, self._kept)
-        node = node or kept or self._ports_taken(wanted)
-        if node:
-            self._take(wanted, -1)
-            return Fault("RoomKept" if kept else "NoRoom", node, "")
-        for of_class in wanted.values():
-            self._touched.update(of_class)
-        return None
-
-    def _take(self, wanted: Wanted, sign: int) -> list[int]:
-        """Take the room (1) or give it back (-1); the rows that have too little."""
-        lacking = []
-        for digest, of_class in wanted.items():
-            info = self.state.table.classes[digest]
-            for row, pods in of_class.items():
-                if not fits.take(self._room(row), info, sign * pods):
-                    lacking.append(row)
-        return lacking
-
-    def _kept_from(self, wanted: Wanted, kept: ReservedRoom) -> str:
-        """The first node, by name, on which these would take room that is reserved for others; empty: none."""
-        classes, names = self.state.table.classes, self.state.table.names
-        places = [(row, classes[digest]) for digest, of_class in wanted.items() for row in of_class]
-        held_off = [names[row] for row, info in places if kept.keeps(row, info, self._room(row))]
-        return min(held_off, default="")
-
-    def _kept_from_group(self, group: Group) -> ReservedRoom | None:
+    def _kept_from(self, group: Group) -> ReservedRoom | None:
+        """The room that is reserved for others and that the group must leave alone."""
         against = reservations.against(self.state, group)
         if not against:
             return None
         key = tuple(one.group for one in against)
-        if key not in self._kept_by:
-            self._kept_by[key] = ReservedRoom(self.state.table, against)
-        return self._kept_by[key]
-
-    def _room(self, row: int) -> list[int]:
-        left = self._left.get(row)
-        if left is None:
-            left = self._left[row] = self._free[row].tolist()
-        return left
-
-    def _ports_taken(self, wanted: Wanted) -> str:
-        """Take the host ports of these pods on their nodes; if one is taken already, none, and the node's name."""
-        table = self.state.table
-        opened: dict[str, list[ClassInfo]] = {}
-        for digest, of_class in wanted.items():
-            info = table.classes[digest]
-            if info.fact.host_ports:
-                for row, pods in of_class.items():
-                    opened.setdefault(table.names[row], []).extend([info] * pods)
-        ports: dict[str, list[tuple[str, int, str]]] = {}
-        for node, of_node in opened.items():
-            taken = self._open_ports(node, of_node)
-            if taken is None:
-                return node
-            ports[node] = taken
-        self.taken_ports.update(ports)
-        return ""
-
-    def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[tuple[str, int, str]] | None:
-        """The ports that verdicts of this decision take on the node, with those of these pods; None if two collide."""
-        theirs = self._ports_held(node)
-        mine = list(self.taken_ports.get(node, ()))
-        for info in opened:
-            wanted = info.fact.host_ports
-            if any(fits.ports_collide(port, taken) for port in wanted for taken in (*theirs, *mine)):
-                return None
-            mine += [(port.protocol, port.port, port.host_ip) for port in wanted]
-        return mine
+        if key not in self._reserved_for:
+            self._reserved_for[key] = ReservedRoom(self.state.table, against)
+        return self._reserved_for[key]
 
     def _pod_fault(self, uid: str, node: str, stage: str, proposal: int) -> Fault | None:
         pod = self.state.pods.get(uid)
@@ -344,11 +245,6 @@ class Bench:
         return row is not None and not info.fact.unsupported and fits.admits(self.state.table, info, row)
 
     # ---------------------------------------------------------------------------------------------------- nominated room
-
-    def nominate(self, node: str, info: ClassInfo) -> bool:
-        """Keep room and ports for a replacement, if they are there; whether they are."""
-        row = self.state.table.rows.get(node)
-        return row is not None and self._take_or_fault({info.fact.digest: {row: 1}}) is None
 
     def _spend_nominations(self, group: Group, proposal: Proposal) -> list[Nomination]:
         """Give the proposal the room kept for its gang where it goes there; one nomination for one pod."""
@@ -371,7 +267,7 @@ class Bench:
             task = next((task for task, pods in of_class.items() if pods and only in ("", task)), None)
             if task is not None:
                 of_class[task] -= 1
-                self._move(nomination, 1)
+                self.bench.give_back(nomination)
                 spent.append(nomination)
         return spent
 
@@ -381,50 +277,40 @@ class Bench:
         if nomination is None:
             return []
         keys = [claim_key(uid) for assignment in nomination.assignments for uid in assignment.pods]
-        kept = [claim for key in keys if (claim := self.state.claims.get(key)) is not None]
-        for claim in kept:
-            self._move(claim, 1)
-        return kept
+        nominated = [claim for key in keys if (claim := self.state.claims.get(key)) is not None]
+        for claim in nominated:
+            self.bench.give_back(claim)
+        return nominated
 
     def _nominate(
-        self, group: Group, proposal: Proposal, required: Iterable[NodeAssignment], kept: list[Claim]
+        self, group: Group, proposal: Proposal, required: Iterable[NodeAssignment], before: list[Claim]
     ) -> list[Verdict]:
         """Fairness between shards: a gang that others were faster than, time and again, gets what still stands of its
-        proposal nominated. Until then, and when nothing stands, it has what was nominated before (`kept`)."""
+        proposal nominated. Until then, and when nothing stands, it has what was nominated `before`."""
         policy = self.state.policy
         if policy and group.gangs and 0 < policy.nominate_after_refusals <= group.conflicts + 1:
             standing = tuple(one for one in required if self._accept(proposal, (one,)) is None)
             if standing:
                 waiting_ms = policy.nomination_hold_ms
                 return [ev.GroupNominated(group=group.key, assignments=standing, waiting_ms=waiting_ms)]
-        for claim in kept:
-            self._move(claim, -1)
+        for claim in before:
+            self.bench.take_again(claim)
         return []
-
-    def _move(self, kept: Nomination | Claim, sign: int) -> None:
-        """Give the room and the ports back (1), or take them again (-1)."""
-        row = self.state.table.rows.get(kept.node)
-        if row is None:
-            return
-        info = self.state.table.classes[kept.scheduling_class]
-        fits.take(self._room(row), info, -sign)
-        for port in info.fact.host_ports:
-            spare = self.spare_ports.setdefault(kept.node, Counter())
-            spare[port.protocol, port.port, port.host_ip] += sign
 
     # -------------------------------------------------------------------------------------------------------- refusals
 
     def _refuse(self, group: Group, proposal: Proposal, place: Place, fault: Fault) -> list[Verdict]:
         verdicts: list[Verdict] = [refusal(proposal, fault)]
         node = self.state.nodes.get(fault.node)
-        row = self.state.table.rows.get(fault.node)
-        untouched = node is not None and max(node.touched, group.changed) <= proposal.basis and row not in self._touched
-        if fault.reason in ABOUT_ROOM and untouched and not self._kept_for_task(group, fault.node):
+        here = self.state.table.rows.get(fault.node) in self.bench.touched
+        untouched = node is not None and max(node.touched, group.changed) <= proposal.basis and not here
+        if fault.reason in ABOUT_ROOM and untouched and not self._nominated_for_task(group, fault.node):
             verdicts.append(ev.DisagreementDetected(group=proposal.group, proposal=place, node=fault.node))
         return verdicts
 
-    def _kept_for_task(self, group: Group, node: str) -> bool:
-        """Whether room there is kept for one task of the group's: a member that failed elsewhere may have made it so."""
+    def _nominated_for_task(self, group: Group, node: str) -> bool:
+        """Whether room there is nominated for one task of the group's: when a member fails elsewhere, room that was for
+        any of the gang's pods may become so."""
         ours = nominations.of_failed_members(self.state, group)
         return any(one.node == node and only_task(self.state, one) for one in ours)
 

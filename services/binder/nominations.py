@@ -1,6 +1,6 @@
 """Room that is kept for a gang which lost to other shards: when its time is over.
 
-`Bench.judge` nominates it and spends it; here it ends when nobody will spend it any more. A pending proposal is judged
+`Judge.judge` nominates it and spends it; here it ends when nobody will spend it any more. A pending proposal is judged
 first: it may be late, but it is in the log.
 """
 

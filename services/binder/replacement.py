@@ -20,7 +20,7 @@ from itertools import islice
 
 import events as ev
 from events.policy import Policy
-from services.binder.judge import Bench
+from services.binder.bench import Bench
 from services.state import commits, membership
 from services.state.fold import State
 from services.state.records import BOUND, Gang
@@ -43,7 +43,7 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
     for lost in islice(state.lost.values(), policy.cycle_pods):
         info = state.table.classes[lost.scheduling_class]
         wanted = lost.uid not in state.claims and _broken(state, state.gangs.get(lost.gang), lost.task)
-        if wanted and bench.nominate(lost.node, info):
+        if wanted and bench.take_one(lost.node, info):
             decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=lost.node, waiting_ms=hold_ms))
         else:
             decided.append(ev.NominationEnded(gang=lost.gang, pod=lost.uid, reason="GangGone"))

@@ -128,7 +128,7 @@ MORE: dict[str, Plant] = {
     ),
     "ports not judged": Plant(
         "the binder permits a pod though somebody else has its host port",
-        "services.binder.judge",
+        "services.binder.bench",
         (("        opened: dict[str, list[ClassInfo]] = {}\n", '        return ""\n        opened: dict = {}\n'),),
     ),
     "ports not planned": Plant(

@@ -19,7 +19,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "permit before capacity": Plant(
         "the binder permits without looking for room",
-        "services.binder.judge",
+        "services.binder.bench",
         (
             (
                 "        if node:\n            self._take(wanted, -1)",
