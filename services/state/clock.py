@@ -21,7 +21,7 @@ TICK_SPACING_NS = 100_000_000
 BACKOFF, RETRY, PERMIT = "backoff", "retry", "permit"
 NOMINATION, GROUP_NOMINATION, RESERVATION = "nomination", "group nomination", "reservation"
 """The kinds of deadlines, as snapshots have them. The keys: of `BACKOFF` and `RETRY` the cohort's place, of `NOMINATION`
-the failed pod's UID, of the others a `group_key`. What each does when it is due is the table `fold.DUE`."""
+the failed pod's UID, of the others a `group_key`. What each does when it is due is the table `deadlines.DUE`."""
 
 
 def tick(clock: Clock, now_ns: int) -> Ticked | None:

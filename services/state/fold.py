@@ -1,9 +1,11 @@
 """The only fold: one commit after another, each event by its row in one table of transitions.
 
 `APPLY` has a row for every event of the language, `FOLDS` a table for every version of the state. The transitions
-themselves stand in the modules that it names: `pods` (a pod, its claim), `classes`, `groups`, `cohorts`, `verdicts` (what
-the binder said), `nominations`, `reservations`, `timeouts`, `shards`, `versions`. At the end of a commit `gang_groups`
-forms groups anew where a gang names other gangs than before.
+themselves stand in the modules that it names: `cluster` (nodes, rejected objects), `pods` (a pod, its claim), `classes`,
+`groups`, `cohorts`, `verdicts` (what the binder said), `nominations`, `reservations`, `timeouts`, `shards`, `deadlines`;
+here stand those that say which policy, rules and fold are in force. At the end of a commit `gang_groups` forms groups
+anew where a gang names other gangs than before.
+
 An event that does not fit the state at its own place — an outcome for a pod that is gone, a proposal of a shard that lost
 the partition — is inert, and counted where somebody should know.
 """
@@ -20,7 +22,9 @@ from events.envelope import FIRST_VERSION, Commit, Header, MalformedCommit, Stor
 from events.policy import Policy
 from services.state import (
     classes,
+    cluster,
     cohorts,
+    deadlines,
     gang_groups,
     groups,
     nominations,
@@ -31,14 +35,12 @@ from services.state import (
     verdicts,
     versions,
 )
-from services.state.clock import BACKOFF, GROUP_NOMINATION, NOMINATION, PERMIT, RESERVATION, RETRY, advance
 from services.state.form import UnknownCommit, UnknownVersion, confirm, listed
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
 from services.state.records import (
     INDEX_BITS,
     PARKED,
-    PROPOSED,
     READY,
     Claim,
     Clock,
@@ -227,17 +229,7 @@ class State:
         return self.owners[group.partition]
 
 
-# --------------------------------------------------------------------------------------------- the cluster as a whole
-
-
-def _ingest_taken(state: State, event: ev.IngestTaken) -> None:
-    state.synced = False
-    versions.taken(state, event.holder)
-    classes.ingest_taken(state)
-
-
-def _cluster_synced(state: State, event: ev.ClusterSynced) -> None:
-    state.synced = True
+# ------------------------------------------------------------------------------------------------- what is in force
 
 
 def _binder_taken(state: State, event: ev.BinderTaken) -> None:
@@ -274,19 +266,6 @@ def _other_rules(state: State) -> None:
         cohort.woken = True
 
 
-def _ticked(state: State, event: ev.Ticked) -> None:
-    clock = state.clock(state.writer)
-    counted = clock.serial
-    started, due = advance(clock, event)
-    for kind, key in started:
-        if kind == BACKOFF:
-            cohorts.backoff_started(state, int(key), event.time_ns)
-    for one in verdicts.in_force(state, clock, due):
-        DUE[one.kind](state, one.key)
-    if clock.serial // SWEPT_AFTER > counted // SWEPT_AFTER:
-        clock.armed = sorted(one for one in clock.armed if STANDS[one.kind](state, one.key))  # which is a heap
-
-
 def _renewed(state: State, event: ev.Renewed) -> None:
     """Nothing to fold: it is there so that the last commit on its writer's subject is young."""
 
@@ -300,80 +279,12 @@ def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
         state.ignore(event)
 
 
-def _node_observed(state: State, event: ev.NodeObserved) -> None:
-    node = state.nodes.get(event.name)
-    if node is None:
-        node = state.nodes[event.name] = Node(name=event.name)
-    elif node.fact is not None and pods.older(event.resource_version, node.fact.resource_version, node.fact.uid, event):
-        return
-    known = node.fact is not None
-    node.fact = event
-    row = state.table.put(event)
-    if not known:
-        for uid in node.claims:
-            claim = state.claims[uid]
-            state.table.claim(row, state.table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
-    node.touched = state.sequence
-    state.room_sequence = state.sequence
-    state.rejections.pop(f"Node//{event.name}", None)
-
-
-def _node_deleted(state: State, event: ev.NodeDeleted) -> None:
-    node = state.nodes.get(event.name)
-    if node is None or node.fact is None or node.fact.uid != event.uid:
-        return
-    node.fact = None
-    node.touched = state.sequence
-    state.table.remove(event.name)
-    state.rejections.pop(f"Node//{event.name}", None)
-    if not node.claims:
-        del state.nodes[event.name]
-
-
-def _rejected(state: State, event: ev.DeclarationRejected) -> None:
-    state.rejections[f"{event.kind}/{event.namespace}/{event.name}"] = event
-
-
-def _rejection_ended(state: State, event: ev.RejectionEnded) -> None:
-    state.rejections.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
-
-
-def _priority_class(state: State, event: ev.PriorityClassObserved) -> None:
-    state.priority_classes[event.name] = event
-    state.rejections.pop(f"PriorityClass//{event.name}", None)
-
-
-def _priority_class_deleted(state: State, event: ev.PriorityClassDeleted) -> None:
-    state.priority_classes.pop(event.name, None)
-
-
-DUE: dict[str, Callable[[State, str], None]] = {
-    BACKOFF: cohorts.backoff_over,
-    RETRY: cohorts.retry_due,
-    PERMIT: verdicts.permit_due,
-    NOMINATION: verdicts.nomination_due,
-    GROUP_NOMINATION: nominations.due,
-    RESERVATION: reservations.due,
-}
-"""What a deadline does when its owner's tick finds it due."""
-STANDS: dict[str, Callable[[State, str], bool]] = {
-    BACKOFF: cohorts.stands,
-    RETRY: cohorts.stands,
-    PERMIT: verdicts.hold_stands,
-    NOMINATION: verdicts.nomination_stands,
-    GROUP_NOMINATION: nominations.stands,
-    RESERVATION: reservations.stands,
-}
-"""Whether what a deadline is about still exists. Deadlines may be years long, and most outlive what they are about."""
-SWEPT_AFTER = 4_096
-"""Deadlines that were set on a clock between two sweeps of those that are about nothing any more."""
-
 APPLY: dict[type, Callable[[State, Any], None]] = {
     **dict.fromkeys(get_args(ev.FederatorEvents), State.ignore),  # a federation has its own log and fold
-    ev.IngestTaken: _ingest_taken,
-    ev.ClusterSynced: _cluster_synced,
-    ev.NodeObserved: _node_observed,
-    ev.NodeDeleted: _node_deleted,
+    ev.IngestTaken: cluster.ingest_taken,
+    ev.ClusterSynced: cluster.cluster_synced,
+    ev.NodeObserved: cluster.node_observed,
+    ev.NodeDeleted: cluster.node_deleted,
     ev.SchedulingClassObserved: classes.observed,
     ev.PodObserved: pods.observed,
     ev.PodAssigned: pods.assigned,
@@ -382,16 +293,16 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.PodDeleted: pods.deleted,
     ev.PodGroupObserved: groups.pod_group_observed,
     ev.PodGroupDeleted: groups.pod_group_deleted,
-    ev.PriorityClassObserved: _priority_class,
-    ev.PriorityClassDeleted: _priority_class_deleted,
-    ev.DeclarationRejected: _rejected,
-    ev.RejectionEnded: _rejection_ended,
+    ev.PriorityClassObserved: cluster.priority_class_observed,
+    ev.PriorityClassDeleted: cluster.priority_class_deleted,
+    ev.DeclarationRejected: cluster.rejected,
+    ev.RejectionEnded: cluster.rejection_ended,
     ev.PlannerTaken: shards.taken,
     ev.PlannerLeft: shards.left,
     ev.GangPlaced: verdicts.placed,
     ev.GroupsRefused: cohorts.refused,
     ev.RoomRequested: reservations.requested,
-    ev.Ticked: _ticked,
+    ev.Ticked: deadlines.ticked,
     ev.Renewed: _renewed,
     ev.VersionsAnnounced: versions.announced,
     ev.BinderTaken: _binder_taken,

@@ -20,7 +20,7 @@ from services.ingest import normalise
 from services.ingest import service as ingest
 from services.kubernetes.client import Client
 from services.planner import limits, placement
-from services.state import commits, fold, form
+from services.state import commits, deadlines, form
 from tests.bounds import FORGETFUL
 from tests.simulation import launch
 from tests.simulation.planting import WIDER_FROM
@@ -48,7 +48,7 @@ SERVICES: tuple[tuple[Any, str, object], ...] = (
 """How they get and say things: pages, pulls, commits, rounds. (where, name, how much)"""
 DECIDING: tuple[tuple[Any, str, int], ...] = (
     (placement, "CHUNK_PODS", 2),
-    (fold, "SWEPT_AFTER", 8),
+    (deadlines, "SWEPT_AFTER", 8),
     (form, "PORTION", 3),
     (deadlock, "ASKED", 1),
 )

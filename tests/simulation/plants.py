@@ -259,7 +259,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "nothing touched": Plant(
         "a release does not mark its node, so that planner and binder seem to disagree",
-        "services.state.fold",
+        "services.state.cluster",
         (("    node.touched = state.sequence\n    state.table.remove", "    state.table.remove"),),
     ),
     "role by role": Plant(
@@ -342,7 +342,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "part of the picture": Plant(
         "planners and binder decide while an ingest that took over has not listed everything",
-        "services.state.fold",
+        "services.state.cluster",
         (("    state.synced = False\n", "    pass\n"),),
     ),
     "time of the hold before": Plant(

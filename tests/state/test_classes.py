@@ -15,7 +15,8 @@ from events.objects import ClassRoom, SelectorRequirement, SelectorTerm, Taint
 from events.policy import DEFAULT_POLICY
 from services.planner.placement import Room
 from services.state import masks, snapshot
-from services.state.fold import SWEPT_AFTER, State
+from services.state.deadlines import SWEPT_AFTER
+from services.state.fold import State
 from services.state.nodes import BASE_RESOURCES, LABELS_KEPT, SPARE, NodeTable
 from services.state.validate import validate_state
 from tests import facts

@@ -9,7 +9,8 @@ from services.binder import core as binder
 from services.planner import core as planner
 from services.planner.core import Cycle
 from services.state import membership, snapshot
-from services.state.fold import STANDS, State
+from services.state.deadlines import STANDS
+from services.state.fold import State
 from services.state.naming import named_by
 from services.state.nodes import BASE_RESOURCES
 from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED, SUCCEEDED
