@@ -90,7 +90,7 @@ class Cycles:
         while decided := self.planning.run(planner.decide(bench.state, "0")):
             bench.append("planner.0", list(decided), "decide")
             self.count += 1
-            if judged := self.judging.run(binder.decide_in_slices(bench.state)):
+            if judged := self.judging.run(binder.decide(bench.state)):
                 bench.append("binder", list(judged), "decide")
 
     def change_nodes(self, number: int) -> None:

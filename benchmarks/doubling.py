@@ -102,7 +102,7 @@ class Cluster:
         if planned:
             self.append("planner.0", planned, "planned, folded")
         began_s = time.process_time()
-        judged: list[ev.Event] = [*binder.decide(self.state)]
+        judged: list[ev.Event] = [*binder.decide_now(self.state)]
         self.count("judged", began_s)
         if judged:
             self.append("binder", judged, "judged, folded")

@@ -40,7 +40,7 @@ class Bench:
         self.state = State()
         for commit in opening([_node(i) for i in range(nodes)]):
             self.append(*commit)
-        self.append("binder", binder.decide(self.state), "decide")
+        self.append("binder", binder.decide_now(self.state), "decide")
 
     def append(self, writer: str, events: list[ev.Event], cause: str) -> None:
         subject = subjects.subject("bench", writer)
@@ -55,7 +55,7 @@ class Bench:
         return decided
 
     def judge(self) -> None:
-        decided = binder.decide(self.state)
+        decided = binder.decide_now(self.state)
         if decided:
             self.append("binder", decided, "decide")
 

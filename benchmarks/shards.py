@@ -86,7 +86,7 @@ class Cluster:
         classes = [*map(_class, (1, SLOTS))]
         for commit in opening([_node(i) for i in range(nodes)], shards=self.shards, classes=classes, policy=policy):
             self.append(*commit)
-        self.append("binder", binder.decide(self.state), "decide")
+        self.append("binder", binder.decide_now(self.state), "decide")
         self.cpu_s.clear()
 
     def append(self, writer: str, events: list[ev.Event], cause: str, basis: int = -1, epoch: int = -1) -> None:
@@ -116,7 +116,7 @@ class Cluster:
             self.append(writer, [ticked], "tick")
         began_s = time.process_time()
         if writer == "binder":
-            decided = list(binder.decide(self.state))
+            decided = list(binder.decide_now(self.state))
         else:
             decided = list(planner.decide_now(self.state, writer.partition(".")[2]))
             envelope.encode_events(decided)

@@ -63,7 +63,7 @@ class Cluster:
         self.source = random.Random(nodes)
         for commit in opening([_node(i) for i in range(nodes)]):
             self.append(*commit)
-        self.append("binder", binder.decide(self.state), "decide")
+        self.append("binder", binder.decide_now(self.state), "decide")
 
     def append(self, writer: str, events: list[ev.Event], cause: str) -> None:
         state = self.state
@@ -80,7 +80,7 @@ class Cluster:
         self.in_blocks("ingest", [_pod(i, self.source) for i in range(pods)], "facts")
         while decided := list(planner.decide_now(self.state, "0")):
             self.append("planner.0", decided, "decide")
-            self.append("binder", binder.decide(self.state), "decide")
+            self.append("binder", binder.decide_now(self.state), "decide")
         state = self.state
         settled = [
             {"uid": uid, "namespace": "default", "name": state.pods[uid].fact.name, "node": state.claims[uid].node}

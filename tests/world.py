@@ -305,7 +305,7 @@ class World:
         return Place(self.state.sequence, 0)
 
     def judge(self) -> list[ev.Event]:
-        decided = binder.decide(self.state)
+        decided = binder.decide_now(self.state)
         if decided:
             self.append("binder", decided, cause="decide")
         return decided

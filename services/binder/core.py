@@ -1,5 +1,8 @@
 """The binder's decision: a pure function of the state, by the rules in force there.
 
+As the planner's (`services.planner.core`) it is a generator that yields None between slices of work, so that the service
+can answer pings and renew its lease; the state must not change until it returns its events.
+
 In this order: a policy for a log that has none; owners for the partitions; the room of failed members; proposals, in log
 order (`judge`); nominations and reservations that end, and starving gangs' requests for room; held assignments that may
 go, or whose time or chance is over; deadlocks. Proposals are judged before timeouts, so that a quorum that is in the
@@ -34,15 +37,14 @@ CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservatio
 ABOUT_HOLDS = ev.GangHeld | ev.GangPermitted | ev.GangReleased | ev.ProposalRefused
 
 
-def decide(state: State) -> list[BinderEvent]:
-    """What the binder says of the log as it stands."""
-    return at_once(decide_in_slices(state))
-
-
-def decide_in_slices(state: State) -> Generator[None, None, list[BinderEvent]]:
-    """`decide`, with a yield now and then, so that a service can answer pings and renew its lease in between; the state
-    must not change until it returns."""
+def decide(state: State) -> Generator[None, None, list[BinderEvent]]:
+    """What the binder says of the log as it stands, by the rules in force there."""
     return RULES[state.rules_version](state)
+
+
+def decide_now(state: State) -> list[BinderEvent]:
+    """`decide` in one go."""
+    return at_once(decide(state))
 
 
 def _verdicts(state: State) -> Generator[None, None, list[BinderEvent]]:
@@ -72,8 +74,8 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
             return  # the bench counts its room as taken: what follows is judged by the next decision
         verdicts += verdict
         yield verdict
-    yield from _end_nominations(state, verdicts, policy)
-    judged = _judged_groups(verdicts)
+    judged = {verdict.group for verdict in verdicts if not isinstance(verdict, ev.NominationEnded)}
+    yield from _end_nominations(state, policy, verdicts, judged)
     for over in end_group_nominations(state, judged):
         yield (over,)
     yield from _reserve(state, policy, verdicts, judged)
@@ -110,13 +112,12 @@ def _is_too_large(state: State, proposal: Proposal, verdict: list[Verdict]) -> b
     return _pods(proposal) + held > commits.PODS_SURELY_FIT and commits.size(verdict) > commits.DECISION_BYTES
 
 
-def _judged_groups(verdicts: list[Verdict]) -> set[str]:
-    return {verdict.group for verdict in verdicts if not isinstance(verdict, ev.NominationEnded)}
-
-
-def _end_nominations(state: State, verdicts: list[Verdict], policy: Policy) -> Iterator[list[AboutRoom]]:
+def _end_nominations(
+    state: State, policy: Policy, verdicts: list[Verdict], judged: set[str]
+) -> Iterator[list[AboutRoom]]:
+    """Nominations that end, but for those that the verdicts ended. A replacement that is permitted, or whose proposal is
+    still to be judged, keeps its gang's until then."""
     taken = {verdict.pod for verdict in verdicts if isinstance(verdict, ev.NominationEnded)}
-    judged = _judged_groups(verdicts)
     waits = {verdict.group for verdict in verdicts if isinstance(verdict, ev.GangPermitted)}
     waits.update(proposal.group for proposal in state.proposals.values() if proposal.group not in judged)
     for ended in end_nominations(state, policy, waits):

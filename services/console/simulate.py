@@ -155,7 +155,7 @@ class Simulation:
             planned = planner.decide_now(self.state, SHARD)
             if planned:
                 self.append(f"planner.{SHARD}", planned, "decide")
-            judged = binder.decide(self.state)
+            judged = binder.decide_now(self.state)
             if judged:
                 self.append("binder", judged, "decide")
             if not (self._bind() or self._evict() or self._mark() or planned or judged):

@@ -7,14 +7,15 @@ settings, lease, signals and exit codes. The binder's service adds effects on th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 
-from events import Event, PlannerLeft, PlannerTaken, VersionsAnnounced
+from events import PlannerLeft, PlannerTaken, VersionsAnnounced
 from events.envelope import Commit
 from events.log import EventLog
-from services.decider import Decider, Deciding, LogTime
+from services.decider import Decider, LogTime
 from services.planner import core
-from services.state.fold import FOLDS, State
+from services.state.fold import FOLDS
 from services.writer import SteppedDown, Writer
 
 
@@ -32,10 +33,6 @@ async def run(
     Raises SteppedDown when another process took the shard over, or when the binder found its lease run out.
     """
 
-    def decide(state: State) -> Deciding:
-        decided: Sequence[Event] = yield from core.decide(state, shard)
-        return decided
-
     def applied(_: Commit) -> None:
         if shard not in decider.state.shards:
             raise SteppedDown(f"shard {shard} was found lost at {decider.state.sequence}")
@@ -48,7 +45,7 @@ async def run(
     decider = Decider(
         log,
         Writer(log, f"planner.{shard}", clock_offset_ms=clock_offset_ms),
-        decide,
+        partial(core.decide, shard=shard),
         supports=VersionsAnnounced(rules=tuple(core.RULES), state=tuple(FOLDS)),
         clock=LogTime(clock_offset_ms),
         applied=applied,

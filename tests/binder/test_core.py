@@ -57,11 +57,11 @@ def test_slices_do_not_change_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> N
     sliced: list[ev.Event] = []
 
     def decision() -> Generator[None, None, None]:
-        sliced.extend((yield from binder.decide_in_slices(world.state)))
+        sliced.extend((yield from binder.decide(world.state)))
 
     assert sum(1 for _ in decision()) >= 5
     assert len(permitted(sliced)) == len(refusals(sliced)) == 5
-    assert sliced == binder.decide(world.state)
+    assert sliced == binder.decide_now(world.state)
 
 
 def two_shards(world: World) -> tuple[str, str]:
@@ -106,7 +106,7 @@ def test_two_shards_share_the_partitions_evenly() -> None:
     world = World(shards=("a", "b"))
     assert world.state.epoch == 1
     assert world.state.owners == ("a",) * (PARTITIONS // 2) + ("b",) * (PARTITIONS // 2)
-    assert binder.decide(world.state) == []
+    assert binder.decide_now(world.state) == []
 
 
 def test_a_proposal_is_refused_whole_on_one_failure_and_takes_no_room() -> None:
@@ -374,14 +374,14 @@ def test_nobody_decides_between_taken_and_synced() -> None:
 def test_a_log_without_a_policy_gets_one_before_anything_else() -> None:
     world = World()
     world.state.policy = None
-    assert binder.decide(world.state) == [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
+    assert binder.decide_now(world.state) == [ev.PolicyAdopted(policy=DEFAULT_POLICY)]
 
 
 def test_a_policy_that_is_adopted_for_want_of_one_gives_way_to_an_admins() -> None:
     """Who writes it may not have read the admin's yet. As it was: the admin was told that it holds, and it did not."""
     world = World()
     world.state.policy = None
-    adopted = binder.decide(world.state)
+    adopted = binder.decide_now(world.state)
     wanted = msgspec.structs.replace(DEFAULT_POLICY, gang_pods=10)
     world.append("admin", [ev.PolicyChanged(policy=wanted)], cause="admin")
     world.append("binder", adopted, cause="decide")
@@ -451,4 +451,4 @@ def test_deciding_changes_nothing() -> None:
     world.gang("train", 2, 2)
     singles(world, "a", "b", "c")
     world.plan()
-    assert binder.decide(world.state) == binder.decide(world.state)
+    assert binder.decide_now(world.state) == binder.decide_now(world.state)

@@ -119,9 +119,9 @@ def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
     world, uids = running()
     (node,) = world.where(uids[1])
     fail(world, uids[1], "deleted")
-    from services.binder.core import decide
+    from services.binder.core import decide_now
 
-    basis, decided = world.state.sequence, list(decide(world.state))
+    basis, decided = world.state.sequence, list(decide_now(world.state))
     world.facts(ev.NodeDeleted(name=node, uid=f"uid-{node}"))
     world.append("binder", decided, cause="decide", basis=basis)
     assert world.state.ignored == {"RoomNominated": 1}

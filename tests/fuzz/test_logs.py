@@ -92,10 +92,10 @@ def test_whatever_writers_say_is_folded_and_decided_upon(said: list[tuple[str, l
     state = State()
     for sequence, (writer, events) in enumerate(START, 1):
         state.apply_stored(stored(sequence, writer, events))
-    state.apply_stored(stored(5, "binder", binder.decide(state)))
+    state.apply_stored(stored(5, "binder", binder.decide_now(state)))
     for sequence, (writer, events) in enumerate(said, 6):
         state.apply_stored(stored(sequence, writer, events, state.epoch))
-        for decided in (planner.decide_now(state, "a"), binder.decide(state)):
+        for decided in (planner.decide_now(state, "a"), binder.decide_now(state)):
             envelope.encode_events(decided)
     assert snapshot.digest(snapshot.decode(snapshot.encode(state))) == snapshot.digest(state)
 

@@ -61,7 +61,7 @@ async def judge(world: World, *, lost: tuple[str, ...] = ()) -> None:
     events: list[ev.Event] = [ev.ShardLost(shard=shard, taken=state.shards[shard]) for shard in lost]
     cause = "outcome" if events else "decide"
     writer.epoch = state.epoch
-    await writer.append(events or binder.decide(state), basis=state.sequence, cause=cause)
+    await writer.append(events or binder.decide_now(state), basis=state.sequence, cause=cause)
 
 
 async def test_a_shard_that_is_told_to_stop_says_so_with_its_last_commit(world: World) -> None:

@@ -233,7 +233,9 @@ async def test_from_a_snapshot_at_any_place_the_same_state_and_the_same_decision
         for shard in ("a", "b"):
             live = envelope.encode_events(planner.decide_now(world.state, shard))
             assert envelope.encode_events(planner.decide_now(state, shard)) == live
-        assert envelope.encode_events(binder.decide(state)) == envelope.encode_events(binder.decide(world.state))
+        assert envelope.encode_events(binder.decide_now(state)) == envelope.encode_events(
+            binder.decide_now(world.state)
+        )
         await world.log.snapshots.delete(kept)
 
 
@@ -244,5 +246,5 @@ async def test_deciding_changes_nothing_that_a_snapshot_holds() -> None:
         walk.walk(25)
         assert snapshot.encode(folded(walk.world.log.commits, walk.state.sequence)) == snapshot.encode(walk.state)
         planner.decide_now(walk.state, "a")
-        binder.decide(walk.state)
+        binder.decide_now(walk.state)
         assert snapshot.encode(folded(walk.world.log.commits, walk.state.sequence)) == snapshot.encode(walk.state)

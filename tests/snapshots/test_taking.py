@@ -151,8 +151,7 @@ async def keeping(log: EventLog, taking: Taking, *, busy: bool = False) -> Async
     """A binder's decider and its keeper."""
 
     def decide(state: Any) -> Any:
-        yield from ()
-        return core.decide(state)
+        return (yield from core.decide(state))
 
     decider = Decider(log, Writer(log, "binder"), decide)
     async with asyncio.TaskGroup() as tasks:

@@ -144,7 +144,7 @@ def test_a_decision_about_lost_members_looks_at_few_others() -> None:
     world.facts(*failed(world)[: PODS // 2])
     for _ in range(2):
         world.state.pods = Counting(world.state.pods)
-        decided = binder.decide(world.state)
+        decided = binder.decide_now(world.state)
         assert world.state.pods.looks < 20 * PODS
         world.append("binder", decided, cause="decide")
         assert len(world.state.nominations) == PODS // 2
@@ -164,7 +164,7 @@ def test_a_decision_about_many_gangs_that_lost_a_member_looks_at_few_nominations
     assert len(world.state.nominations) == gangs
     for i in range(gangs):
         world.pod(f"g{i}-2", f"g{i}", minimum=2)
-    for decide in (lambda: planner.decide_now(world.state, "a"), lambda: binder.decide(world.state)):
+    for decide in (lambda: planner.decide_now(world.state, "a"), lambda: binder.decide_now(world.state)):
         world.state.nominations = Listing(world.state.nominations)
         decided = decide()
         assert len(decided) >= gangs

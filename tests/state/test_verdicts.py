@@ -20,7 +20,7 @@ KOORDINATOR = "koordinator/v1alpha1"
 
 def decided(world: World, kind: type) -> list[ev.Event]:
     """What the binder says of the state as it stands, not appended yet; `kind` is what this is about."""
-    found: list[ev.Event] = list(binder.decide(world.state))
+    found: list[ev.Event] = list(binder.decide_now(world.state))
     assert of_type(found, kind)
     return found
 

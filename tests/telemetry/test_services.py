@@ -258,7 +258,7 @@ def test_a_group_that_goes_before_its_verdict_is_forgotten(spans: InMemorySpanEx
 def test_a_pod_that_went_before_its_permit_keeps_no_trace_open(spans: InMemorySpanExporter) -> None:
     """As it was: nobody told the end of this gang's binding, nor that of a later one of its name."""
     world = planned("a", "b")
-    verdicts = judging.decide(world.state)
+    verdicts = judging.decide_now(world.state)
     world.deleted("b")
     world.append("binder", verdicts, cause="decide")
     world.bind()

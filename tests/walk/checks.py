@@ -127,7 +127,7 @@ def refold(world: World, start: State | None = None) -> State:
         header = envelope.decode_header(stored)
         if header.cause == "decide" and header.basis == state.sequence:
             again = (
-                binder.decide(state)
+                binder.decide_now(state)
                 if header.writer == "binder"
                 else planner.decide_now(state, header.writer.partition(".")[2])
             )

@@ -160,7 +160,7 @@ class Walk:
 
     def decide(self, writer: str) -> list[ev.Event]:
         if writer == "binder":
-            decided = list(binder.decide(self.state))
+            decided = list(binder.decide_now(self.state))
             check_permits(self.state, decided)
             return decided
         return list(planner.decide_now(self.state, writer.partition(".")[2]))

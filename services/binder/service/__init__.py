@@ -6,21 +6,20 @@ Bindings come first (`effects`); everything that users read is written behind th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import events as ev
-from events import Event
 from events.envelope import Commit
 from events.lease import Watch
 from events.log import EventLog, LogError
 from services.binder import core
 from services.binder.service.effects import Effects
 from services.binder.service.write_behind import DEFAULT_RATES, Rates, WriteBehind
-from services.decider import Decider, Deciding, LogTime
+from services.decider import Decider, LogTime
 from services.kubernetes.client import Client
 from services.snapshots import SnapshotKeeper, Taking
-from services.state.fold import FOLDS, State
+from services.state.fold import FOLDS
 from services.writer import Writer
 
 WATCH_S = 0.25
@@ -76,10 +75,6 @@ async def run(
     `leases` are the planners': without them no shard is ever found lost. Without `snapshots` none are taken.
     """
 
-    def decide(state: State) -> Deciding:
-        decided: Sequence[Event] = yield from core.decide_in_slices(state)
-        return decided
-
     def applied(commit: Commit) -> None:
         effects.intend(commit)
         behind.notice(commit)
@@ -91,7 +86,7 @@ async def run(
     decider = Decider(
         log,
         Writer(log, "binder", clock_offset_ms=clock_offset_ms),
-        decide,
+        core.decide,
         supports=ev.VersionsAnnounced(rules=tuple(core.RULES), state=tuple(FOLDS)),
         clock=LogTime(clock_offset_ms),
         applied=applied,

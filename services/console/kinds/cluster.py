@@ -50,7 +50,7 @@ class Checks:
         role, _, shard = writer.partition(".")
         if role == "planner":
             return [*(yield from planner.decide(self._state, shard))]
-        return [*(yield from binder.decide_in_slices(self._state))]
+        return [*(yield from binder.decide(self._state))]
 
     def decided(self, events: list[Event]) -> None:
         for event in events:

@@ -210,7 +210,7 @@ def test_one_that_is_dropped_may_be_gone_by_then() -> None:
     world.judge()
     spoil(world, "taint", uids[0])
     world.propose("default/train", dict.fromkeys(uids[1:], "n1"))
-    basis, decided = world.state.sequence, binder.decide(world.state)
+    basis, decided = world.state.sequence, binder.decide_now(world.state)
     assert [event.dropped for event in of_type(decided, ev.GangPermitted)] == [(uids[0],)]
     world.deleted(uids[0])
     world.append("binder", decided, cause="decide", basis=basis)

@@ -88,7 +88,7 @@ def test_a_proposal_that_comes_before_that_permit_is_judged_all_the_same() -> No
     """Decided before it, and behind it in the log: the group still awaits its verdict."""
     world = half()
     world.koordinator("default/a", 3, 2, LOOSE)
-    basis, decided = world.state.sequence, binder.decide(world.state)
+    basis, decided = world.state.sequence, binder.decide_now(world.state)
     assert of_type(decided, ev.GangPermitted)
     world.node("n1", cpu=1)
     world.propose("default/a", {}, {"a-2": "n1"})
@@ -104,7 +104,7 @@ def test_a_hold_whose_pods_went_before_it_is_none() -> None:
     world.node("n0")
     world.koordinator("default/a", 4, 3, LOOSE)
     world.propose("default/a", {}, {"a-0": "n0"})
-    basis, decided = world.state.sequence, binder.decide(world.state)
+    basis, decided = world.state.sequence, binder.decide_now(world.state)
     assert of_type(decided, ev.GangHeld)
     world.deleted("a-0")
     world.append("binder", decided, cause="decide", basis=basis)

@@ -181,7 +181,7 @@ def test_a_pod_that_comes_between_the_decision_and_its_place_waits_with_the_othe
     """Nobody annotates it, so that its user has nothing to take off: the others' deletion ends it."""
     world, uids = waiting()
     world.pass_s(6)
-    basis, decided = world.state.sequence, binder.decide(world.state)
+    basis, decided = world.state.sequence, binder.decide_now(world.state)
     assert of_type(decided, ev.GangTimedOut)
     late = member(world, 9)
     world.append("binder", decided, cause="decide", basis=basis)
@@ -198,7 +198,7 @@ def test_a_pod_that_comes_between_the_decision_and_its_place_waits_with_the_othe
 def test_who_went_or_said_so_between_the_decision_and_its_place_is_not_annotated() -> None:
     world, uids = waiting(pods=4)
     world.pass_s(6)
-    basis, decided = world.state.sequence, binder.decide(world.state)
+    basis, decided = world.state.sequence, binder.decide_now(world.state)
     world.deleted(uids[0])
     world.terminating(uids[1])
     world.says(uids[2])
@@ -209,7 +209,7 @@ def test_who_went_or_said_so_between_the_decision_and_its_place_is_not_annotated
 def test_a_gang_that_went_between_the_decision_and_its_place_did_not_time_out() -> None:
     world, uids = waiting()
     world.pass_s(6)
-    basis, decided = world.state.sequence, binder.decide(world.state)
+    basis, decided = world.state.sequence, binder.decide_now(world.state)
     for uid in uids:
         world.deleted(uid)
     world.append("binder", decided, cause="decide", basis=basis)
