@@ -49,7 +49,8 @@ from events.patience import TOLD_AFTER_S
 REQUEST_WITHIN_S = 2.0
 CONNECT_WITHIN_S = 10.0
 API, AGAIN_S = "$JS.", 0.25
-"""JetStream may be asked again, since a repeated request changes nothing more; and after how long."""
+"""What is asked of JetStream, whose subjects begin so, is sent again after so long without an answer: the second time it
+changes nothing more."""
 CLOSE_WITHIN_S = 5.0
 """What a server that hangs has not taken by then is lost, as with a crash."""
 
@@ -95,6 +96,7 @@ class Connection:
         """Who signed in, for people."""
         self._leaderless = Leaderless()
         self._answers_since_s: float | None = float("-inf")
+        """Since when every question was answered; None while the last one was not."""
 
     async def connect(
         self,

@@ -55,9 +55,12 @@ class Consumer:
         self._stream = stream
         self._first = first
         self._next = first
-        self._awaited, self._quiet_since_s, self._is_there = first, time.monotonic(), False
-        """The message that was to come next when it was last waited for; since when, or since when its stream's end was
-        asked for; and whether it was there then."""
+        self._awaited = first
+        """The message that was to come next when this last waited."""
+        self._quiet_since_s = time.monotonic()
+        """Since when it has been waited for; or, if the stream's end was asked for meanwhile, since then."""
+        self._is_there = False
+        """Whether the stream had it, when its end was asked for."""
         self._inbox = connection.client.new_inbox()
         self._name = "muster-" + self._inbox.rpartition(".")[2]
         self._pulls = f"{self._api}.CONSUMER.MSG.NEXT.{stream}.{self._name}"

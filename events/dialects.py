@@ -76,7 +76,7 @@ def declared_in(key: str, dialect: str) -> tuple[str, ...]:
 
 def declared_by(dialect: str) -> str:
     """The kind of object that declares a gang whose pods do not: PodGroup, or Workload (Kubernetes 1.35)."""
-    return "PodGroup" if _DECLARED_IN.get(dialect, _BATCH) else "Workload"
+    return "Workload" if _DECLARED_IN.get(dialect) == () else "PodGroup"
 
 
 def name_of(key: str) -> tuple[str, str]:

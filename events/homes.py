@@ -73,7 +73,7 @@ def split(location: str) -> tuple[str, str]:
 
 
 def named_behind(location: str | None) -> str:
-    """The log that a URL names as its path, or ''; also of what is no URL, as whoever connects says what was expected."""
+    """The log that a URL names as its path, or ''. What is no URL names none: whoever connects says what was expected."""
     with suppress(LogError):
         return split(location or "")[1]
     return ""

@@ -269,7 +269,8 @@ class Watch:
         self._silences: defaultdict[str, _Silence] = defaultdict(lambda: _Silence(connection, ttl_s))
         self._listening: Subscription | None = None
         self._since_s = float("inf")
-        """When it began to listen. What the server forgot while it hung, its holder claims within a lease's time."""
+        """When it began to listen. For a lease's time from then on nothing counts as free: what the server forgot while
+        it hung, its holder is about to claim again."""
 
     async def __aenter__(self) -> Watch:
         self._since_s = asyncio.get_running_loop().time()

@@ -29,7 +29,8 @@ from events.wire import UNDECODABLE
 
 CHUNK_BYTES = 512 * 1024
 ABANDONED_AFTER = timedelta(minutes=2)
-"""Between two chunks there is a request at most, and that is repeated for `PATIENCE_S`."""
+"""Chunks of an object that is not finished are of nobody if none came for so long: who puts an object asks one thing
+between two chunks, and gives up when that is not answered within `PATIENCE_S`."""
 DIGEST, STATE, PLACE = "Muster-State-Digest", "Muster-State-Version", "Muster-Commit-Id"
 _OF_BYTES = "SHA-256="
 
@@ -83,7 +84,8 @@ class Bucket:
         self._stream = stream_of(name)
 
     async def put(self, name: str, data: bytes, headers: dict[str, str] | None = None) -> None:
-        """Where there is no room for all of it, what is there of it goes at once: it has the last room of the log.
+        """If the server has no room for all of it, the chunks that it took are purged at once: they fill the last room,
+        which the log needs.
 
         A crash in between leaves chunks that nothing names, until `sweep`.
         """
@@ -225,8 +227,8 @@ class ObjectStore:
         self._bucket = Bucket(connection, bucket(cluster), replicas)
 
     async def put(self, kept: Kept, data: bytes) -> None:
-        """What a crash left unfinished is cleared away, but not what another process is putting just now. Both go if
-        this is refused: perhaps for lack of that room, without which nobody can append."""
+        """Clears away what a crash left unfinished, but not what another process is putting just now. If this is
+        refused, that goes as well: perhaps it is its room that is lacking, and without room nobody can append."""
         headers = {DIGEST: kept.digest, STATE: str(kept.state)} | ({PLACE: kept.commit} if kept.commit else {})
         try:
             await self._bucket.put(_name(kept), data, headers)

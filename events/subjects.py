@@ -70,7 +70,7 @@ EXPECTED_CLUSTER = f"{EXPECTED_NAME}, without {' or '.join(KEPT_BACK)} in front"
 
 
 def valid_cluster(name: str) -> bool:
-    """With one of `KEPT_BACK` before it a log's stream would be called like another one of another cluster."""
+    """A name that may be a cluster's: the log of one called ``feed-prod`` would have the name of the feed of ``prod``."""
     return valid_name(name) and not name.startswith(KEPT_BACK)
 
 

@@ -98,8 +98,8 @@ class Decider:
         self._stirred = asyncio.Event()
         self._news = True
         """Whether something was folded since the core last decided nothing."""
-        self._decisions = Spacing()
-        self._outcomes = Spacing()
+        self._decision_spacing = Spacing()
+        self._outcome_spacing = Spacing()
 
     def report(self, outcome: Event) -> None:
         """Append an outcome soon, under load with those that come meanwhile; only the first wakes the loop."""
@@ -249,18 +249,18 @@ class Decider:
         if due is not None:
             await self._append([due], "tick")
             return True
-        if self._news and time.monotonic() >= self._decisions.due_s:
+        if self._news and time.monotonic() >= self._decision_spacing.due_s:
             began_s = time.perf_counter()
             decided = await self._run_core()
             if decided:
-                self._decisions.sent(time.monotonic())
+                self._decision_spacing.sent(time.monotonic())
                 self._deciding_s = time.perf_counter() - began_s
                 await self._append(decided, "decide")
                 telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
                 return True
             self._news = False
-        if self.outcomes and time.monotonic() >= self._outcomes.due_s:
-            self._outcomes.sent(time.monotonic())
+        if self.outcomes and time.monotonic() >= self._outcome_spacing.due_s:
+            self._outcome_spacing.sent(time.monotonic())
             await self._append_payload(*self.outcomes.cut(), "outcome")
             return True
         if time.monotonic() >= self.writer.renew_at_s:
@@ -287,9 +287,9 @@ class Decider:
         """Until something is read or brought, or a tick, gathered outcomes or a renewal are due."""
         due_s = self.writer.renew_at_s
         if self._news:
-            due_s = min(due_s, self._decisions.due_s)
+            due_s = min(due_s, self._decision_spacing.due_s)
         if self.outcomes:
-            due_s = min(due_s, self._outcomes.due_s)
+            due_s = min(due_s, self._outcome_spacing.due_s)
         timeout_s = max(0.0, due_s - time.monotonic())
         wanted_ns = wanted_in_ns(self._log_time, self._clock.now_ns())
         if wanted_ns is not None:

@@ -175,7 +175,8 @@ class Attempt:
         return optional > 0
 
     def go_on(self) -> None:
-        """The rest, as far as there is room behind those who came in between."""
+        """The group's second turn in the queue: what it has beyond its minimum, as far as those who came in between left
+        room, goes into the same proposal."""
         before = sum(self.used)
         self._put_rest()
         self._fit()

@@ -172,7 +172,9 @@ class Room:
         if ports is not None:
             usable = usable & ports
         if not usable.any():  # as for most that waits: no need to compare nodes
-            self._share(_counting(info))  # from its first use on it goes down with each pod, rounded: as in older logs
+            # From its first use on a share goes down by what each pod takes, rounded. When that is, decides: so it is
+            # used here, too, as it was when older logs were written.
+            self._share(_counting(info))
             return _nothing()
         keys = np.where(usable, self._keys(info, seed, 1, None), _TAKEN)
         if pods == 1:
@@ -253,13 +255,15 @@ class Left:
     """What each row has left, kept between cycles: only rows whose claims or nodes changed are counted anew."""
 
     FRESH = 256
-    """After so many times the bound is taken anew: it follows what is taken, and not what is given back."""
+    """After so many counts `least` is computed from all rows again: in between it falls with what is taken, and does not
+    rise with what is given back."""
 
     def __init__(self, table: NodeTable) -> None:
         self.shapes = Shapes.of(table)
         self.free: Ints = np.asfortranarray(table.allocatable - table.held - table.proposed)
         self.least: Ints = self._bound(table)
-        """For each resource a bound from below on what any node has left: where a request is smaller, nobody lacks."""
+        """For each resource, no node has less left than this. So where a class asks for no more, every node has enough,
+        and need not be looked at."""
         self._shares: dict[tuple[int, ...], Ints] = {}
         self._age = 0
 
@@ -320,7 +324,7 @@ class Shapes:
         self.inverse: Ints = np.where(scaled > 0, (1 << WHOLE_BITS) // np.maximum(scaled, 1), 0)
         """2^30 / allocatable: shapes × resources."""
         self._taken: dict[tuple[ClassInfo, tuple[int, ...]], Ints] = {}
-        """By the class itself: one that goes leaves its number to another."""
+        """By the class itself, not by its number: that is another class's when this one is gone."""
 
     def taken(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
         """For each shape what one pod of the class takes from the share of these resources."""

@@ -38,17 +38,20 @@ Offer = tuple[tuple[str, int], ...]
 HELD, PROPOSED = 0, 1
 """The two kinds of claims that the table counts: by the binder and the planners, and by the planners alone."""
 PENDING = 1 << 15
-"""Three times the claims that wait to be counted before the next one counts them."""
+"""Numbers that `NodeTable._pending` may hold, three for each claim: the claim that makes them more has all of them
+counted."""
 FEW = 3 * 4
-"""Up to so many are counted one by one, which numpy takes longer to be told."""
+"""Up to so many of these numbers are counted in a loop: for so few claims a call of numpy takes longer."""
 LABELS_KEPT = 256
 """Labels that have a column; beyond that the oldest goes, and is made anew when somebody asks for it."""
 PATCHED = 16, 256
-"""Up to so many rows that changed, or one in so many of all, are looked at one by one: with more, all rows are faster."""
+"""If up to so many rows changed, or one in so many of all, masks are evaluated anew for these rows alone. If more did, it
+is faster to evaluate them for all rows."""
 SPARE = 64
 """Codes that there may be beyond twice the number of nodes."""
 RECOUNTED = 1 << 12
-"""Rows that were counted anew and that nobody asked for: with more, whoever asks looks at all of them."""
+"""So many counted rows are remembered for `NodeTable.recounted`. If there were more since it was asked last, it answers
+that any row may have changed."""
 
 
 class Constraint:
@@ -149,7 +152,7 @@ class NodeTable:
         if self._pending:
             kinds, rows, classes = np.array(self._pending).reshape(-1, 3).T
             if len(self._pending) <= FEW:
-                for kind, row, number in zip(*[iter(self._pending)] * 3, strict=True):
+                for kind, row, number in zip(kinds.tolist(), rows.tolist(), classes.tolist(), strict=True):
                     if number > 0:
                         self._claimed[kind, row] += self.requests[number]
                     else:
@@ -164,8 +167,11 @@ class NodeTable:
         return self._claimed
 
     def recounted(self) -> Ints | None:
-        """Rows, repeated perhaps, whose claims changed since this was asked last; None: any may have. For one asker,
-        whose own memory is in `cache`: what empties that changes all rows."""
+        """Rows whose claims changed since this was asked last, some perhaps more than once; None: any row's may have.
+
+        There can be one asker only, as each answer begins the list anew. It must keep what it knows in `cache`: that is
+        emptied by whatever changes rows otherwise.
+        """
         self._counted()
         rows, self._recounted = self._recounted, []
         if rows is None:

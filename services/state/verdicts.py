@@ -242,11 +242,12 @@ def nomination_ended(state: State, event: ev.NominationEnded) -> None:
 
 
 def in_force(state: State, clock: Clock, due: list[Deadline]) -> list[Deadline]:
-    """What fell due, less deadlines of pods' nominations that ended before.
+    """Of the deadlines that fell due, those that count.
 
-    The deadlines of a pod's nominations have one key. While its binding is refused time and again each of them counts:
-    that keeps no room beyond the first hold. A pod that was bound in between, and is gone or has failed, has the whole
-    time: of its deadlines the one that was set last counts.
+    A pod's room may be nominated several times, and the deadlines of all these nominations have the pod's UID as their
+    key. While the pod waits, because its binding is refused time and again, each of them counts: its room is not kept
+    for longer than the first nomination said. If the pod was bound in between, and is gone or has failed, its last
+    nomination has its whole time: only the deadline that was set last counts.
     """
     keys = {one.key for one in due if one.kind == NOMINATION and not _waits(state, one.key)}
     if not keys:

@@ -32,8 +32,8 @@ REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 REPEATED = 1_024
-"""Bindings that are repeated at a time, 200 a second when all of them have waited for long. More hold up the rest: then
-the API server itself does not answer."""
+"""Bindings that are repeated at a time: about 200 a second once each of them waits for the longest time. While so many
+are in doubt, others wait as well: then it is no webhook of one namespace, but the API server that does not answer."""
 
 
 class FailedAttempts:

@@ -34,6 +34,9 @@ LEVEL_BITS = 10
 """A whole node is 2^10 levels."""
 BEYOND = (1 << LEVEL_BITS) + 1
 """Where a node has less than nothing: all that goes there once whatever could leave has left."""
+LEAVING, LOWER, HIGHER = range(3)
+"""When a pod's room may be given back: it is on its way out; it is of the gang's own or a lower priority; it is of a
+higher one, and others like it may take its place."""
 HOPELESS = " No room is kept for it: it would not fit if every pod that could leave were gone."
 
 Part = tuple[ClassInfo, int]
@@ -54,26 +57,29 @@ class Prospect(NamedTuple):
 
 
 def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested] = ()) -> Prospect:
-    """`room`: the cycle's, as the group sees it. What this cycle placed may leave like what runs. `asked`: for whom it
-    asked before."""
+    """What the nodes have for the group. What this cycle placed may leave one day, as what runs may.
+
+    `room`: the cycle's, as the group sees it. `asked`: the requests that the cycle made before.
+    """
     table = state.table
-    leaving, lower, higher = ([], [], [])  # type: tuple[list[int], list[int], list[int]]
+    leaves: dict[int, list[int]] = {LEAVING: [], LOWER: [], HIGHER: []}
+    """When → row and class of each claim that leaves then."""
     priority = queueing.priority(state, group)
     for claim in state.claims.values():
         row = table.rows.get(claim.node)
         if row is None:
             continue
-        level = _leaves(state, group, priority, claim)
-        if level is not None:
-            (leaving, lower, higher)[level].extend((row, table.classes[claim.scheduling_class].number))
+        when = _leaves(state, group, priority, claim)
+        if when is not None:
+            leaves[when].extend((row, table.classes[claim.scheduling_class].number))
     kept = 0 if room.kept is None else room.kept
     before = reservations.asked_before(state, group, asked)
     promised = _promised(table, before)
     placed = table.allocatable - table.held - table.proposed - kept - room.free
-    now = cast(Ints, room.free + _sum(table, leaving) - promised)
-    soon = cast(Ints, now + placed + _sum(table, lower))
+    now = cast(Ints, room.free + _sum(table, leaves[LEAVING]) - promised)
+    soon = cast(Ints, now + placed + _sum(table, leaves[LOWER]))
     opened = _opened(table, (*reservations.against(state, group), *before))
-    return Prospect(now, soon, cast(Ints, soon + _sum(table, higher)), opened)
+    return Prospect(now, soon, cast(Ints, soon + _sum(table, leaves[HIGHER])), opened)
 
 
 def _promised(table: NodeTable, asked: Iterable[RoomRequest | RoomRequested]) -> Ints:
@@ -97,15 +103,15 @@ def _opened(table: NodeTable, kept: Iterable[Reservation | RoomRequest | RoomReq
 
 
 def _leaves(state: State, group: Group, priority: int, claim: Claim) -> int | None:
-    """0: it is leaving; 1: it comes next; 2: its like will pass; None: it stays."""
+    """When the claim's room may be given back; None: never, as far as anybody knows."""
     if claim.group == group.key or reservations.stays(state, claim):
         return None
     pod = state.pods[claim.uid]
     if pod.status == TERMINATING:
-        return 0
+        return LEAVING
     other = state.groups.get(pod.group)
     its = pod.fact.priority if other is None else queueing.priority(state, other)
-    return 1 if its <= priority else 2
+    return LOWER if its <= priority else HIGHER
 
 
 def _sum(table: NodeTable, claims: list[int]) -> Ints:
