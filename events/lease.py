@@ -147,10 +147,10 @@ class Lease:
                     async with asyncio.timeout(self.ttl_s / 5):  # nobody tells when the server forgets a lease
                         await changed.wait()
                 changed.clear()
+            self._hold()
         finally:
             with suppress(nats.errors.Error):
                 await listening.unsubscribe()
-        self._hold()
 
     async def release(self) -> None:
         """Hands over at once. Does nothing when the lease is not held."""
@@ -185,11 +185,23 @@ class Lease:
             last = await self._last()
             if last is None:
                 free = self._given_back or self._connection.answers_for_s() >= self.ttl_s
-                return free and await self._publish(self._held, 0, self.ttl_s)
+                return free and await self._claim(0)
             ours = last.held == self._held  # an earlier answer was lost
             if ours or last.held == _NOBODY or self._silence.outlived(last):
-                return await self._publish(self._held, last.sequence, self.ttl_s)
+                return await self._claim(last.sequence)
         return False
+
+    async def _claim(self, expected: int) -> bool:
+        """Whether it is ours now. If this is cancelled, it hears the answer all the same, and gives back what it got:
+        nobody would renew it, and it would keep others waiting for as long as it lives."""
+        claiming = asyncio.ensure_future(self._publish(self._held, expected, self.ttl_s))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            with suppress(LogError):  # then its time runs out
+                if await claiming:
+                    await self._publish(_NOBODY, self._sequence, ttl_s=1)
+            raise
 
     async def _renew(self) -> None:
         """Renews three times in the lease's life; sets `lost` when it is another's, or patience is over."""

@@ -191,6 +191,7 @@ class Decider:
             return False
         finally:
             waiting.cancel()
+            await asyncio.wait({waiting})  # it may have a lease to give back
 
     @property
     def _log_time(self) -> Clock:

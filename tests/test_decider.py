@@ -45,6 +45,27 @@ async def test_a_process_that_wakes_up_replaced_does_nothing_of_what_its_success
     assert [commit.sequence for commit in seen] == []
 
 
+async def test_a_standby_that_leaves_waits_for_the_end_of_its_turn() -> None:
+    """A lease that was claimed just now is given back: that takes the connection, which is closed after this."""
+    log, waits, ended = MemoryLog("test"), asyncio.Event(), asyncio.Event()
+
+    async def its_turn() -> None:
+        try:
+            waits.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.set()
+
+    decider = Decider(log, Writer(log, "binder"), nothing)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="standby"), its_turn))
+    await waits.wait()
+    decider.leave(ev.Renewed())
+    await running
+    assert ended.is_set()
+    assert log.commits == []
+
+
 async def test_a_standby_stays_one_when_another_takes_the_subject() -> None:
     log, turn, turns = MemoryLog("test"), asyncio.Event(), list[str]()
 

@@ -278,6 +278,32 @@ async def test_a_claim_whose_answer_was_lost_is_our_own(
                 assert unheard.expected == [0, 1]
 
 
+async def test_a_claim_that_is_cancelled_is_given_back(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: it stood, nobody renewed it, and the next standby waited for its time to be over."""
+    made, heard = asyncio.Event(), asyncio.Event()
+    async with connected(server.url) as connection, connected(server.url) as other:
+        publish = connection.publish
+
+        async def late(*asked: Any) -> int:
+            sequence = await publish(*asked)
+            made.set()
+            await heard.wait()
+            return sequence
+
+        monkeypatch.setattr(connection, "publish", late)
+        standby = asyncio.ensure_future(Lease(connection, cluster, "binder", "told to end", 60).acquire())
+        await made.wait()
+        standby.cancel()
+        asyncio.get_running_loop().call_soon(heard.set)
+        with pytest.raises(asyncio.CancelledError):
+            await standby
+        async with asyncio.timeout(10):  # its time is 60
+            async with Lease(other, cluster, "binder", "next", 60):
+                pass
+
+
 async def test_after_a_renewal_whose_answer_was_lost_the_next_but_one_is_a_renewal_again(
     server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
