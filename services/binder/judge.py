@@ -211,9 +211,9 @@ class Judge:
                 of_class[row] = of_class.get(row, 0) + 1
         for digest, of_class in wanted.items():
             info = table.classes[digest]
-            keeps_off = fits.verdicts(table, info)
+            filtered = fits.filtered(table, info)
             for row in of_class:
-                if keeps_off[row]:
+                if filtered[row]:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")

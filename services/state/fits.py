@@ -19,7 +19,7 @@ from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm
 from services.state.masks import Rows
 from services.state.nodes import ClassInfo, Ints, Mask, NodeTable, Taints
 
-Verdicts = npt.NDArray[np.int8]
+Filters = npt.NDArray[np.int8]
 
 _OF_LABELS = re.compile(r"[0-9]{1,253}", re.ASCII)
 """What a node selector compares: no label's value has a sign. Python's int() takes underscores and spaces, too."""
@@ -187,18 +187,18 @@ def of_taints(table: NodeTable, rows: Rows, judge: Callable[[Taints], bool | int
 
 
 FITS, FEATURELESS, UNSELECTED, TAINTED, OTHERS, EMPTY = range(6)
-"""What keeps a class off a row, whatever room is there: nothing (0); its node lacks a feature, does not match, is
-tainted, is none of those that the class names; there is no node. The kube-scheduler's first filter comes last."""
+"""Which filter turns a row down for a class, whatever room is there: none (0); its node lacks a feature, does not match,
+is tainted, is none of those that the class names; there is no node. The kube-scheduler's first filter comes last."""
 
 
-def verdicts(table: NodeTable, info: ClassInfo) -> Verdicts:
-    """For each row what keeps the class off it: the first filter that does. Do not write to it."""
-    return table.verdicts.of(table, info, _verdicts)
+def filtered(table: NodeTable, info: ClassInfo) -> Filters:
+    """For each row the first filter that turns it down for the class. Do not write to it."""
+    return table.filtered.of(table, info, _filtered)
 
 
-def _verdicts(table: NodeTable, info: ClassInfo, rows: Rows) -> Verdicts:
+def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Filters:
     present, only = table.present[rows], _named(info)
-    away = {
+    down = {
         FEATURELESS: ~_labelled(table, info, rows, declared=True),
         UNSELECTED: ~_selected(table, info, rows),
         TAINTED: of_taints(table, rows, lambda tainted: bool(turned_away(tainted, info.fact.tolerations))),
@@ -206,8 +206,8 @@ def _verdicts(table: NodeTable, info: ClassInfo, rows: Rows) -> Verdicts:
         EMPTY: ~present,
     }
     first = np.zeros(len(present), np.int8)
-    for verdict, those in away.items():
-        np.maximum(first, those * np.int8(verdict), out=first)
+    for which, those in down.items():
+        np.maximum(first, those * np.int8(which), out=first)
     return first
 
 
@@ -215,13 +215,13 @@ def feasible(table: NodeTable, info: ClassInfo) -> Mask:
     """Rows whose node the class may run on, whatever room there is. Do not write to it."""
     last = table.cache.get("feasible")  # thousands of classes may have one constraint
     if last is None or last[0] is not info.constraint:
-        last = table.cache["feasible"] = info.constraint, verdicts(table, info) == FITS
+        last = table.cache["feasible"] = info.constraint, filtered(table, info) == FITS
     return cast(Mask, last[1])
 
 
 def admits(table: NodeTable, info: ClassInfo, row: int) -> bool:
     """Whether the class may run on the row's node, whatever room there is."""
-    return bool(verdicts(table, info)[row] == FITS)
+    return bool(filtered(table, info)[row] == FITS)
 
 
 # ---------------------------------------------------------------------------------------------------- what a node has
@@ -350,7 +350,7 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -
         if nodes:
             counts[reason] = counts.get(reason, 0) + nodes
 
-    first = verdicts(table, info)
+    first = filtered(table, info)
     word = "node(s) didn't satisfy plugin(s) [NodeAffinity]" if _named(info) else "pod affinity terms conflict"
     count(word, first == OTHERS)
     counts.update(_turned_away(table, first == TAINTED, info))

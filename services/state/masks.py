@@ -22,8 +22,8 @@ Evaluate = Callable[["NodeTable", "ClassInfo", Rows], npt.NDArray[Any]]
 EVERY = slice(None)
 """All rows."""
 MASKED_BYTES = 1 << 28
-"""Of the verdicts that are kept, and a quarter of it for preferences: at most 340 MB. At 50,000 nodes the preferences
-alone of one cycle whose pods have a constraint each were 2.1 GB."""
+"""What the masks of filters may take, and those of preferences a quarter of it: at most 340 MB. At 50,000 nodes the
+preferences alone of one cycle whose pods have a constraint each were 2.1 GB."""
 RECENT = 16
 """Masks that were asked for last, which stay: a gang's classes take turns."""
 

@@ -119,8 +119,8 @@ class NodeTable:
         """For each column how many classes ask for it."""
         self.constraints: dict[tuple[Any, ...], Constraint] = {}
         """By what they say."""
-        self.verdicts = Masks(1)
-        """What keeps classes off each row, a byte each (`services.state.fits`)."""
+        self.filtered = Masks(1)
+        """Which filter turns each row down for classes, a byte each (`services.state.fits`)."""
         self.preferences = Masks(4)
         """How much they prefer it, eight bytes each (`services.planner.placement`)."""
         self.taint_codes: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -245,7 +245,7 @@ class NodeTable:
             self.taint_codes = _padded(self.taint_codes, more)
             self.shape_codes = _padded(self.shape_codes, more)
             self._changed_at = _padded(self._changed_at, more)
-            self.verdicts.clear()
+            self.filtered.clear()
             self.preferences.clear()
             self._labels = {key: (codes, _padded(column, more)) for key, (codes, column) in self._labels.items()}
         self.facts.append(None)
@@ -344,7 +344,7 @@ class NodeTable:
         constraint.classes -= 1
         if not constraint.classes:
             del self.constraints[constraint.said]
-            self.verdicts.drop(constraint)
+            self.filtered.drop(constraint)
             self.preferences.drop(constraint)
 
     def _free_dropped(self) -> None:

@@ -324,7 +324,7 @@ def test_for_what_fits_nowhere_nodes_are_not_compared() -> None:
     world.settle()
     assert world.where("picky") == [""]
     table = world.state.table
-    assert (len(table.verdicts), len(table.preferences)) == (1, 0)
+    assert (len(table.filtered), len(table.preferences)) == (1, 0)
 
 
 def test_what_fits_nowhere_changes_no_later_choice() -> None:

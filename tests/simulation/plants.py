@@ -305,7 +305,7 @@ PLANTS: dict[str, Plant] = {
     "any node": Plant(
         "the binder permits what its planner proposed, though the node takes no such pods any more",
         "services.binder.judge",
-        (("                if keeps_off[row]:", "                if False:"),),
+        (("                if filtered[row]:", "                if False:"),),
     ),
     "lowest first": Plant(
         "the queue has the lowest priority first",

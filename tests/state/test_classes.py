@@ -288,7 +288,7 @@ def test_a_class_in_anothers_place_has_neither_its_masks_nor_what_it_takes() -> 
         assert [info.number for info in table.classes.values()] == [1]
         world.deleted("one")
         assert not table.constraints
-        assert not len(table.verdicts)
+        assert not len(table.filtered)
         assert not len(table.preferences)
 
 
@@ -353,7 +353,7 @@ def test_masks_are_kept_for_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     table = world.state.table
     assert len(table.constraints) == 8
     assert len(table.present) == 64
-    assert len(table.verdicts) == 3
+    assert len(table.filtered) == 3
 
 
 def job(world: World, number: int) -> None:
@@ -410,7 +410,7 @@ def test_a_year_of_jobs_of_their_own_kind_leaves_nothing() -> None:
     assert {name: len(getattr(state, name)) for name in empty} == empty
     assert len(table.requests) <= 16
     assert len(table.columns) <= 12
-    assert len(table.constraints) == len(table.verdicts) == len(table.preferences) == 0
+    assert len(table.constraints) == len(table.filtered) == len(table.preferences) == 0
     assert len(table._labels) <= LABELS_KEPT
     assert len(table.taint_sets) <= SPARE + 8
     assert all(len(codes) <= SPARE + 8 for codes, _ in table._labels.values())

@@ -22,7 +22,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("node"), st.integers(0, 5), NODES),
         st.tuples(st.just("gone"), st.integers(0, 5), st.none()),
-        st.tuples(st.just("asked"), st.integers(0, 3), st.sampled_from(["verdicts", "preference", "both"])),
+        st.tuples(st.just("asked"), st.integers(0, 3), st.sampled_from(["filtered", "preference", "both"])),
     ),
     max_size=25,
 )
@@ -33,10 +33,10 @@ AVOIDED = Taint(key="disk", value="slow", effect="PreferNoSchedule")
 def known(table: NodeTable, info: ClassInfo) -> dict[str, Any]:
     """What the table says for the class, by the nodes' names."""
     preference = Room(table, "least-allocated")._preference(info)
-    verdicts, feasible = fits.verdicts(table, info), fits.feasible(table, info)
-    assert (verdicts[~table.present] == fits.EMPTY).all()
+    filtered, feasible = fits.filtered(table, info), fits.feasible(table, info)
+    assert (filtered[~table.present] == fits.EMPTY).all()
     return {
-        "verdicts": {name: int(verdicts[row]) for name, row in table.rows.items()},
+        "filtered": {name: int(filtered[row]) for name, row in table.rows.items()},
         "admitted": {name: fits.admits(table, info, row) for name, row in table.rows.items()},
         "feasible": {name: bool(feasible[row]) for name, row in table.rows.items()},
         "preference": preference if preference is None else {n: int(preference[r]) for n, r in table.rows.items()},
@@ -77,8 +77,8 @@ def test_what_is_kept_is_what_a_new_look_finds(
             elif what == "asked":
                 info = table.classes[str(number % len(classes))]
                 if detail != "preference":
-                    fits.verdicts(table, info)
-                if detail != "verdicts":
+                    fits.filtered(table, info)
+                if detail != "filtered":
                     Room(table, "binpack")._preference(info)
         fresh = afresh(table)
         for digest, info in table.classes.items():
@@ -110,17 +110,17 @@ def table_of(hosts: int, classes: int) -> NodeTable:
 def test_a_node_that_changed_is_looked_at_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_of(200, 3)
     looked: list[Any] = []
-    evaluate = fits._verdicts
-    monkeypatch.setattr(fits, "_verdicts", lambda *asked: (looked.append(asked[2]), evaluate(*asked))[1])
+    evaluate = fits._filtered
+    monkeypatch.setattr(fits, "_filtered", lambda *asked: (looked.append(asked[2]), evaluate(*asked))[1])
     for info in table.classes.values():
-        fits.verdicts(table, info)
+        fits.filtered(table, info)
     assert looked == [masks.EVERY] * 3
     looked.clear()
     for number in (7, 9):
         table.put(node(f"n{number}", {"cpu_milli": 8, "pods": 8}))
-        fits.verdicts(table, table.classes["c0"])
+        fits.filtered(table, table.classes["c0"])
     for info in table.classes.values():
-        fits.verdicts(table, info)
+        fits.filtered(table, info)
     assert [rows.tolist() for rows in looked] == [[7], [9], [7, 9], [7, 9]]
     assert not fits.feasible(table, table.classes["c0"])[7]
 
@@ -137,7 +137,7 @@ def test_many_that_changed_are_looked_at_together(changed: int, together: bool) 
 def test_more_rows_are_looked_at_when_there_are_more() -> None:
     table = table_of(64, 65)
     for info in table.classes.values():
-        fits.verdicts(table, info)
+        fits.filtered(table, info)
     table.put(node("n64", {"cpu_milli": 8, "pods": 8}, labels={"host": "n64"}))
     for number, info in enumerate(table.classes.values()):
         assert np.flatnonzero(fits.feasible(table, info)).tolist() == [number]
@@ -145,10 +145,10 @@ def test_more_rows_are_looked_at_when_there_are_more() -> None:
 
 def missed(table: NodeTable, classes: range) -> int:
     """How many masks are computed when each of these classes is asked for in turn."""
-    before = table.verdicts._missed
+    before = table.filtered._missed
     for number in classes:
-        fits.verdicts(table, table.classes[f"c{number}"])
-    return table.verdicts._missed - before
+        fits.filtered(table, table.classes[f"c{number}"])
+    return table.filtered._missed - before
 
 
 def test_a_queue_with_more_constraints_than_masks_finds_most_of_those_that_are_kept(
@@ -160,7 +160,7 @@ def test_a_queue_with_more_constraints_than_masks_finds_most_of_those_that_are_k
     misses = [missed(table, range(100)) for _ in range(20)]
     assert max(misses) <= 100 - 60 + masks.RECENT + 1
     assert sum(misses) < 20 * 50
-    assert len(table.verdicts) == 60
+    assert len(table.filtered) == 60
 
 
 def test_classes_that_take_turns_keep_their_masks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def check_empty(state: State) -> None:
     assert list(table.resources) == list(BASE_RESOURCES)
     for left in (table.rows, table.classes, table.constraints, table.ports, table.holders, table.cache):
         assert not left
-    assert len(table.verdicts) == len(table.preferences) == 0
+    assert len(table.filtered) == len(table.preferences) == 0
     for amounts in (table.held, table.proposed, table.allocatable):
         assert not amounts.any(), "room is taken on a node that is gone"
 
