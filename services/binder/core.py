@@ -139,8 +139,8 @@ def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[Bind
     """Held groups that this decision did not judge: permits for those that lack nothing any more, and releases of those
     that cannot, or may not, wait any longer."""
     for key in state.holding:
-        group = state.groups.get(key)
-        if group is not None and group.held and key not in judged:
+        if key not in judged:
+            group = state.groups[key]
             permit = judge.permit_held(group) if group.phase != AWAITING else None
             release = None if permit is not None else unreserve(state, group)
             if permit is not None:
