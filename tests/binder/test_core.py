@@ -452,3 +452,13 @@ def test_deciding_changes_nothing() -> None:
     singles(world, "a", "b", "c")
     world.plan()
     assert binder.decide_now(world.state) == binder.decide_now(world.state)
+
+
+def test_a_proposal_for_pods_of_another_gang_is_refused() -> None:
+    """Whatever planners propose: a pod is claimed for its own group only."""
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    world.gang("other", 1, 1)
+    world.propose("default/train", {"train-0": "n0", "other-0": "n0"}, {"train-1": "n0"})
+    assert refusals(world.judge()) == [("default/train", "PodClaimed", "n0")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import events as ev
-from events.objects import HostPort
+from events.objects import HostPort, NodeAssignment
 from services.state.nominations import replacement_key
 from services.state.records import NOMINATED
 from tests.binder.failing import FAILURES, fail, running
@@ -96,6 +96,54 @@ def test_a_refused_replacement_leaves_its_room_to_nobody() -> None:
     world.propose("default/train", {"train-new": node, "train-more": "gone"})
     world.propose("pod/default/stranger", {"stranger": node})
     assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["NodeGone", "NoRoom"]
+
+
+def test_a_refused_replacement_takes_no_more_than_the_room_that_was_kept_for_it() -> None:
+    """What is free beside that is free for those whose proposals are judged by the same decision."""
+    world = World()
+    world.node("n0", cpu=3)
+    world.gang("train", 2, 2)
+    world.settle()
+    world.deleted("train-1")
+    world.judge()
+    for uid in ("train-new", "train-more"):
+        world.pod(uid, "train", minimum=2)
+    world.pod("stranger")
+    world.propose("default/train", {"train-new": "n0", "train-more": "gone"})
+    world.propose("pod/default/stranger", {"stranger": "n0"})
+    world.judge()
+    assert "train-1" in world.state.nominations
+    world.bind()
+    assert world.where("stranger") == ["n0"]
+
+
+def test_a_replacement_that_its_gang_lacks_is_required() -> None:
+    """As any pod of a minimum is: the gang's minimum starts together, or not at all."""
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "deleted")
+    world.judge()
+    for uid in ("train-new", "train-more"):
+        world.pod(uid, "train", minimum=3)
+    world.node("spare", cpu=1)
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert placed.required == (NodeAssignment(node, ("train-new",)),)
+    assert placed.optional == (NodeAssignment("spare", ("train-more",)),)
+
+
+def test_of_two_replacements_one_is_required_where_the_gang_lacks_one() -> None:
+    """Its minimum was lowered since: the other is beyond it, and keeps nobody waiting."""
+    world, uids = running()
+    nodes = world.where(*uids)
+    for uid in uids[1:]:
+        fail(world, uid, "deleted")
+    world.judge()
+    world.pod(uids[0], "train", minimum=2, node=nodes[0])
+    for uid in ("train-new", "train-more"):
+        world.pod(uid, "train", minimum=2)
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert placed.required == (NodeAssignment(nodes[1], ("train-new",)),)
+    assert placed.optional == (NodeAssignment(nodes[2], ("train-more",)),)
 
 
 def test_room_that_is_taken_already_is_not_kept() -> None:

@@ -48,6 +48,19 @@ def test_a_member_that_neither_its_gang_nor_its_task_needs_leaves_its_room_to_ot
     assert world.where("stranger") == [node]
 
 
+def test_the_last_member_of_a_task_without_a_minimum_leaves_its_room_to_others() -> None:
+    """Nothing is needed of that task: the gang has its own minimum, and the others theirs."""
+    world = running_job()
+    world.node("n4", cpu=1)
+    world.volcano("logger-0", "job", "logger")
+    world.settle()
+    (node,) = world.where("logger-0")
+    world.deleted("logger-0")
+    world.pod("stranger")
+    world.settle()
+    assert world.where("stranger") == [node]
+
+
 def test_only_a_pod_of_the_task_takes_the_place_that_its_task_lacks() -> None:
     """A worker is of the same class, waits longer, and its task is named first."""
     world = running_job()

@@ -185,6 +185,8 @@ def test_whose_a_node_is_depends_on_its_name_and_on_how_many_shards_own_partitio
     for index, shard in enumerate("abc"):
         for name, row in table.rows.items():
             assert bool(found[shard][row]) == mine(name, 3, index)  # type: ignore[index]
+    for name, row in table.rows.items():
+        assert bool(own_nodes(table, ["a", "b"], "a")[row]) == mine(name, 2, 0), "as soon as c has left"  # type: ignore[index]
     assert own_nodes(table, ["a"], "a") is None
     assert own_nodes(table, ["a", "b"], "z") is None
 
@@ -273,6 +275,15 @@ def test_with_several_shards_preference_goes_before_own_and_own_before_the_score
         row = table.rows[f"n{number}"]
         expected[row] = expected.get(row, 0) + 1
     assert found == expected
+
+
+def test_a_node_with_ever_so_many_taints_is_avoided_all_the_same() -> None:
+    """Beyond what a key has bits for, preferences are equal: none is taken for its opposite."""
+    table = table_of([Node(8192, 4 * GIB, "a", avoided, own=True) for avoided in (0, 3, 40)], [])
+    room = Room(table, "least-allocated")
+    room.own = room.free[:, 0] * 0 + 1
+    room.own[table.rows["n0"]] = 0
+    assert [row for row, _ in room.place(table.classes["one"], 48, 7)] == [table.rows[f"n{i}"] for i in range(3)]
 
 
 @given(NODES, st.sampled_from(["least-allocated", "binpack"]), st.integers(1, 60), st.integers(0, 2**32 - 1))

@@ -86,6 +86,16 @@ def test_also_when_it_is_seen_before_the_end_of_the_one_before() -> None:
     assert world.where("again") == ["n0"]
 
 
+def test_also_when_it_is_gone_before_the_end_of_the_one_before_is_seen() -> None:
+    world = World()
+    uid = world.pod("alone")
+    world.facts(msgspec.structs.replace(world.state.pods[uid].fact, uid="again", resource_version=world.version()))
+    for gone in ("again", uid):
+        world.facts(ev.PodDeleted(uid=gone, namespace="default", name="alone"))
+    assert not world.state.groups
+    assert not world.state.pods
+
+
 def test_a_proposal_for_an_earlier_group_of_that_name_means_nobody() -> None:
     world = World()
     world.node("n0")

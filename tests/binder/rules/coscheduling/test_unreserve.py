@@ -52,6 +52,30 @@ def test_a_released_group_is_tried_again_after_its_backoff() -> None:
     assert world.where(*uids) == ["n0"] * 3
 
 
+def test_a_hold_after_a_timeout_has_its_own_time() -> None:
+    """The time of waiting begins when a pod begins to wait."""
+    world, uids = waiting()
+    world.pass_s(11)
+    world.judge()
+    world.pass_s(2)
+    world.propose("default/train", {uids[0]: "n0"})
+    assert of_type(world.judge(), ev.GangHeld)
+    world.pass_s(9)
+    assert world.judge() == []
+    world.pass_s(2)
+    assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["Timeout"]
+
+
+def test_what_a_verdict_says_of_a_hold_is_all_that_its_decision_says_of_it() -> None:
+    """A held pod is on its way out when the verdict gives its room back: it is released once."""
+    world, uids = waiting(minimum=4, pods=5)
+    world.terminating(uids[0])
+    world.propose("default/train", {uids[2]: "n0"})
+    released, held = world.judge()
+    assert released == ev.GangReleased(group="default/train", reason="HoldBroken", pods=(uids[0],))
+    assert isinstance(held, ev.GangHeld)
+
+
 def test_quorum_in_the_log_goes_before_a_late_tick() -> None:
     """Proposals are judged before timeouts (design, section 3)."""
     world, uids = waiting()

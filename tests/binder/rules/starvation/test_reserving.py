@@ -118,6 +118,23 @@ def test_what_is_kept_for_a_lower_priority_is_in_nobodys_way() -> None:
     assert answers(world) == [("RoomReserved", "urgent", "")]
 
 
+def test_what_is_nominated_is_not_to_be_had() -> None:
+    """It is for a member of a gang that runs; whoever runs beside it may go."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, reservations=1))
+    world.node("n0", cpu=4)
+    for name in ("job-0", "job-1"):
+        world.pod(name, "job", minimum=2, node="n0")
+    world.pod("other", cpu=2, node="n0")
+    world.deleted("job-1")
+    assert of_type(world.judge(), ev.RoomNominated)
+    world.gang("train", 4, 4)
+    world.plan()
+    ask(world, "train", {"n0": 4})
+    assert answers(world) == [("RoomDeclined", "train", "Overlap")]
+    ask(world, "train", {"n0": 3})
+    assert answers(world) == [("RoomReserved", "train", "")]
+
+
 def test_a_node_that_is_gone_or_takes_no_such_pods() -> None:
     world = starving("one", "two", reservations=2)
     ask(world, "one", {"n0": 1, "n9": 1})
@@ -212,6 +229,18 @@ def test_a_proposal_may_not_take_what_is_kept_and_that_is_no_disagreement() -> N
     assert isinstance(refused, ev.ProposalRefused)
     assert (refused.reason, refused.node) == ("RoomKept", "n0")
     assert world.state.groups["pod/default/small"].conflicts == 0
+
+
+def test_of_the_nodes_on_which_it_takes_what_is_kept_the_first_by_name_is_named() -> None:
+    world = starving("train", "other")
+    ask(world, "train", {"n0": 1, "n1": 2})
+    world.judge()
+    for node in ("n0", "n1"):
+        world.deleted(f"{node}-0")
+    world.gang("wide", 2, 2, cpu=4)
+    world.propose("default/wide", {"wide-0": "n1", "wide-1": "n0"})
+    [refused] = of_type(world.judge(), ev.ProposalRefused)
+    assert (refused.reason, refused.node) == ("RoomKept", "n0")
 
 
 def test_it_may_take_what_is_left_beside_it() -> None:

@@ -125,6 +125,14 @@ def test_the_partition_is_that_of_the_smallest_gang_of_the_declared_group() -> N
     assert "b/role-b" not in world.state.groups
 
 
+def test_the_partition_is_that_of_what_a_pod_group_names_that_was_there_before_its_pods() -> None:
+    """The CRD way. Nobody names the gang itself, and what it names is not there."""
+    world = World()
+    world.pod_group("b", 1, dialect="koordinator/v1alpha1", groups=("default/a",))
+    world.pod("b-0", "b", dialect="koordinator/v1alpha1")
+    assert world.state.groups["default/b"].partition == partition_of("default/a")
+
+
 def test_gangs_that_do_not_name_each_other_nobody_waits_for_being_named() -> None:
     """Each waits for those that it names itself: what it names must run before it is placed."""
     world = World()
@@ -261,5 +269,30 @@ def test_who_waits_for_a_gang_goes_on_when_somebody_else_starts_it() -> None:
 def test_who_waits_for_a_gang_goes_on_when_that_needs_fewer() -> None:
     world = waiting()
     needed(world, 1)
+    world.settle()
+    assert world.where("a-0") == ["n0"]
+
+
+def test_a_gang_that_was_satisfied_once_is_waited_for_no_more_whatever_it_lost() -> None:
+    """After Gang: if some pods have been pulled up, the subsequent Gang behavior is meaningless."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/b", 2, 2)
+    world.settle()
+    world.deleted("b-1")
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/b")})
+    world.settle()
+    assert world.where("a-0") == ["n0"]
+
+
+def test_a_gang_without_pods_may_name_one_that_starts() -> None:
+    """The CRD way: the PodGroup is there before its pods, which go on with those of the other."""
+    world = World()
+    world.node("n0")
+    world.pod_group("a", 1, dialect="koordinator/v1alpha1", groups=("default/a", "default/b"))
+    world.koordinator("default/b", 1, 1)
+    world.settle()
+    assert world.where("b-0") == ["n0"]
+    world.pod("a-0", "a", dialect="koordinator/v1alpha1")
     world.settle()
     assert world.where("a-0") == ["n0"]

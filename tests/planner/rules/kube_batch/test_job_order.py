@@ -92,6 +92,15 @@ def test_a_job_that_lost_a_member_is_not_ready() -> None:
     assert tried(world) == ["default/ready@batch", "default/other@batch"]
 
 
+def test_a_job_of_which_a_task_is_done_is_ready_still() -> None:
+    """Job ready: kube-batch counts tasks that have succeeded."""
+    world = roomy()
+    ready_job(world)
+    world.finished("ready-0")
+    job(world, "other", 2, 2, created_s=50)
+    assert tried(world) == ["default/other@batch", "default/ready@batch"]
+
+
 def test_a_job_that_lost_the_minimum_of_a_task_is_not_ready() -> None:
     """Volcano's minimums of tasks: it has minMember without its ps, and cannot work."""
     world = roomy()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import events as ev
 from events.objects import ClassRoom
+from events.policy import DEFAULT_POLICY
 from services.planner.rules.starvation.node_choice import BEYOND, Prospect, choose, nearest
 from services.state.nodes import Ints, NodeTable
 from tests import facts
 from tests.facts import scheduling_class
-from tests.world import World
+from tests.world import World, of_type
 
 SEED = 77
 
@@ -219,4 +221,22 @@ def test_its_own_running_pods_stay() -> None:
     world.pod("train-0", "train", minimum=2, cpu=3, node="a")
     world.pod("other", cpu=4, node="b")
     world.pod("train-1", "train", minimum=2, cpu=3)
+    assert asked(world) == {"b": 1}
+
+
+def test_room_that_is_nominated_stays() -> None:
+    """It is for a member of a gang that runs."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, replacement_hold_ms=600_000))
+    world.node("noise", cpu=1)
+    world.pod("noise-0", node="noise", candidate=False)
+    for node in ("a", "b"):
+        world.node(node, cpu=4)
+        world.pod(node, cpu=2, node=node)
+    for i in range(2):
+        world.pod(f"job-{i}", "job", minimum=2, node="a")
+    world.pod("other", cpu=2, node="b")
+    world.deleted("job-1")
+    assert of_type(world.judge(), ev.RoomNominated)
+    world.terminating("a")
+    world.gang("train", 1, 1, cpu=3.5)
     assert asked(world) == {"b": 1}

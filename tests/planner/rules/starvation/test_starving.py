@@ -90,7 +90,7 @@ def test_further_pods_of_a_gang_that_has_its_minimum_do_not_ask() -> None:
 def test_no_more_ask_than_may_have_room_reserved() -> None:
     world = crowded(after=2, reservations=2)
     for name in ("one", "two", "three"):
-        world.gang(name, 3, 3)
+        world.gang(name, 2, 2)  # there could be room for all of them
     world.plan()
     assert asks(turn(world)) == ["default/one", "default/three"]
 
@@ -131,3 +131,16 @@ def test_the_gangs_of_a_group_ask_together_for_what_each_needs() -> None:
     assert sum(pods for room in request.room for pods in room.nodes.values()) == 6
     assert [type(event) for event in world.judge()] == [ev.RoomReserved]
     assert world.judge() == []
+
+
+def test_a_job_asks_for_as_many_rooms_of_a_kind_as_it_has_pods() -> None:
+    """Also where a minimum of a task and that of the whole job count the same pod."""
+    world = crowded(after=2)
+    world.pod_group("job", 4, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 2})
+    world.volcano("ps-0", "job", "ps", cpu=2)
+    for i in range(3):
+        world.volcano(f"worker-{i}", "job", "worker")
+    world.plan()
+    (request,) = of_type(turn(world), ev.RoomRequested)
+    rooms = {of_class.scheduling_class: sum(of_class.nodes.values()) for of_class in request.room}
+    assert rooms == {world.scheduling_class(cpu=2): 1, world.scheduling_class(): 3}
