@@ -28,10 +28,8 @@ from services.state.records import BOUND, Gang
 AboutRoom = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 
 
-def _broken(state: State, gang: Gang | None, task: str) -> bool:
+def _broken(state: State, gang: Gang, task: str) -> bool:
     """Whether the gang runs, and is below its own minimum or that of this task."""
-    if gang is None:
-        return False
     going, live = membership.running(state, gang)
     return bool(live) and membership.below_minimum(state, gang, going, task)
 
@@ -42,7 +40,8 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
     hold_ms = policy.replacement_hold_ms
     for lost in islice(state.lost.values(), policy.cycle_pods):
         info = state.table.classes[lost.scheduling_class]
-        wanted = lost.uid not in state.claims and _broken(state, state.gangs.get(lost.gang), lost.task)
+        gang = state.gangs.get(lost.gang)
+        wanted = lost.uid not in state.claims and gang is not None and _broken(state, gang, lost.task)
         if wanted and bench.take_one(lost.node, info):
             decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=lost.node, waiting_ms=hold_ms))
         else:
@@ -62,13 +61,13 @@ def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Ite
         if said >= policy.cycle_pods and nomination.gang not in evicted:
             continue
         gang = state.gangs.get(nomination.gang)
-        if not _broken(state, gang, nomination.task):
+        if gang is None or not _broken(state, gang, nomination.task):
             said += 1
             yield [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone")]
-        elif nomination.due and (gang is None or gang.group not in waits):
+        elif nomination.due and gang.group not in waits:
             ended: list[AboutRoom] = [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired")]
             evictions: list[AboutRoom] = []
-            if policy.replacement_policy == "evict" and gang is not None and gang.key not in evicted:
+            if policy.replacement_policy == "evict" and gang.key not in evicted:
                 evicted.add(gang.key)
                 evictions = _evictions(state, gang)
             said += 1 + len(evictions)
