@@ -53,6 +53,22 @@ def test_the_room_of_a_binding_refused_by_admission_is_kept_while_its_pod_backs_
     assert not world.state.nominations
 
 
+def test_a_pod_that_has_a_proposal_before_its_room_is_kept_needs_none() -> None:
+    """The planner was quicker than the binder: what is proposed is all the room that the pod takes."""
+    world = World()
+    for i in range(2):
+        world.node(f"n{i}", cpu=1)
+    uids = world.gang("train", 2, 2)
+    world.plan()
+    world.judge()
+    refused_by_admission(world, uids[0])
+    world.pass_s(2)
+    world.plan()
+    ended, permit = world.judge()
+    assert ended == ev.NominationEnded(gang="default/train", pod=uids[0], reason="GangGone")
+    assert isinstance(permit, ev.GangPermitted)
+
+
 def test_a_binding_that_is_refused_again_keeps_no_room_beyond_the_first_hold() -> None:
     world, uids, _ = half_refused("evict")
     for _ in range(60):

@@ -18,6 +18,15 @@ def test_the_classes_of_a_gang_are_placed_together() -> None:
     assert sorted(world.where(*uids)) == ["n0", "n1", "n1"]
 
 
+def test_the_largest_class_is_placed_first_whichever_pods_came_first() -> None:
+    world = World()
+    world.node("n0", cpu=8)
+    for name, cpu in (("middle", 2), ("small", 1), ("large", 3)):
+        world.pod(name, "train", minimum=3, cpu=cpu)
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert [uid for one in placed.required for uid in one.pods] == ["large", "middle", "small"]
+
+
 def test_the_other_order_of_classes_is_tried_too() -> None:
     """Largest first is a heuristic: here the larger class would take the only node of the other."""
     world = World()
@@ -37,6 +46,20 @@ def test_of_one_gangs_pods_those_of_a_higher_priority_come_first() -> None:
         world.pod(name, "train", minimum=2, priority=priority)
     world.settle()
     assert world.bound() == ["b", "d"]
+
+
+def test_of_two_replacements_the_one_of_a_higher_priority_has_the_room_that_was_kept() -> None:
+    """Its pods of a higher priority come first, also where a member failed."""
+    world = World()
+    world.node("n0", cpu=2)
+    world.gang("train", 2, 2)
+    world.settle()
+    world.deleted("train-1")
+    world.judge()
+    for name, priority in (("low", 0), ("high", 10)):
+        world.pod(name, "train", minimum=2, priority=priority)
+    world.settle()
+    assert world.bound() == ["high", "train-0"]
 
 
 def test_a_higher_priority_goes_before_a_larger_class_unless_the_minimum_needs_it_otherwise() -> None:

@@ -21,7 +21,7 @@ from services.state.nodes import BASE_RESOURCES, LABELS_KEPT, SPARE, NodeTable
 from services.state.validate import validate_state
 from tests import facts
 from tests.facts import scheduling_class
-from tests.world import SECOND_NS, World
+from tests.world import SECOND_NS, World, of_type
 
 POLICY = msgspec.structs.replace(
     DEFAULT_POLICY, replacement_hold_ms=30_000, nominate_after_refusals=1, nomination_hold_ms=30_000
@@ -459,3 +459,17 @@ def test_deadlines_that_are_about_nothing_any_more_are_left_out() -> None:
     assert clock.armed[-1].key.endswith("/default/train")
     again = snapshot.decode(snapshot.encode(world.state))
     assert again.clocks == world.state.clocks != state.clocks
+
+
+def test_a_deadline_that_somebody_waits_for_is_not_left_out() -> None:
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    clock = world.state.clock("binder")
+    clock.serial = SWEPT_AFTER - 1
+    world.propose("default/train", {"train-0": "n0"})
+    world.judge()
+    world.pass_s(1)
+    assert clock.serial >= SWEPT_AFTER
+    world.pass_s(10)
+    assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["Timeout"]

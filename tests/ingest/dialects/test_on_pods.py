@@ -285,6 +285,7 @@ def test_bad_annotations_of_koordinator(said: dict[str, str], key: str, expected
         ),
         ({"schedulingGroup": {"podGroupName": "a/b"}}, "spec.schedulingGroup.podGroupName"),
         ({"workloadRef": {"name": "w", "podGroup": ""}}, "spec.workloadRef.podGroup"),
+        ({"workloadRef": {"name": "", "podGroup": "g"}}, "spec.workloadRef.name"),
     ],
 )
 def test_bad_names_and_counts(of: dict[str, Any], field: str) -> None:

@@ -175,6 +175,15 @@ def test_a_port_is_promised_once() -> None:
     assert [event.reason for event in of_type(world.judge(), ev.RoomDeclined)] == ["Overlap"]
 
 
+def test_a_port_that_is_promised_is_in_the_way_of_nobody_who_opens_none() -> None:
+    world = full([Node(4, 0)])
+    gang(world, "one", Asker(1, 2, 0, ports=True))
+    gang(world, "two", Asker(1, 2, 0, ports=False))
+    world.plan()
+    room_moves(world)
+    assert asked(world.plan()) == {"one": {"n0": 1}, "two": {"n0": 1}}
+
+
 def _owner(world: World, gang: str) -> str:
     return world.state.owners[partition_of(f"default/{gang}")]
 
