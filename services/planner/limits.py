@@ -31,8 +31,6 @@ def by_node(assignments: Iterable[NodeAssignment]) -> tuple[NodeAssignment, ...]
 def excess(state: State, group: Group, proposal: GangPlaced) -> int:
     """How many bytes a permit for the proposal may have beyond what a commit takes; none when it fits."""
     placed = [uid for assignment in (*proposal.required, *proposal.optional) for uid in assignment.pods]
-    if len(placed) + len(group.held) <= commits.PODS_SURELY_FIT:
-        return 0
     taken = commits.size([proposal]) + AROUND_BYTES + VERSION_BYTES * (len(placed) + len(group.held))
     taken += sum((len(one.node) + 8) * len(one.pods) for one in proposal.optional)
     taken += sum(len(uid) + len(state.claims[uid].node) + 14 for uid in group.held)

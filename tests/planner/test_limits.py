@@ -178,7 +178,6 @@ def test_the_count_is_never_less_than_the_verdict(minimum: int, mode: str, monke
     (proposal,) = world.plan()
     monkeypatch.undo()
     assert isinstance(proposal, ev.GangPlaced)
-    monkeypatch.setattr(commits, "PODS_SURELY_FIT", 0)
     monkeypatch.setattr(commits, "DECISION_BYTES", 0)
     monkeypatch.setattr(limits, "AROUND_BYTES", 0)
     counted = limits.excess(world.state, group, proposal)
