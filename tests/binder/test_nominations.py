@@ -127,6 +127,13 @@ def test_one_whose_time_is_over_while_a_proposal_stands_is_not_nominated_anew_fo
     assert nominated(world) == []
 
 
+def test_what_is_over_already_ends_but_once() -> None:
+    world = after_three()
+    ended = ev.GroupNominationEnded(group=GANG, reason="Expired")
+    world.append("binder", [ended, ended], cause="by hand")
+    assert nominated(world) == []
+
+
 def test_it_expires_in_log_time_unless_a_proposal_stands() -> None:
     world = after_three()
     world.plan()

@@ -27,6 +27,16 @@ def test_the_largest_class_is_placed_first_whichever_pods_came_first() -> None:
     assert [uid for one in placed.required for uid in one.pods] == ["large", "middle", "small"]
 
 
+def test_a_class_is_as_large_as_the_largest_share_of_a_node_that_its_pod_takes() -> None:
+    """Half of its cpu is more than a quarter of its memory, whatever the units are."""
+    world = World()
+    world.node("n0", cpu=8, memory_gi=64)
+    world.pod("memory", "train", minimum=2, cpu=1, memory_gi=16)
+    world.pod("cpu", "train", minimum=2, cpu=4, memory_gi=1)
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert [uid for one in placed.required for uid in one.pods] == ["cpu", "memory"]
+
+
 def test_the_other_order_of_classes_is_tried_too() -> None:
     """Largest first is a heuristic: here the larger class would take the only node of the other."""
     world = World()

@@ -209,6 +209,18 @@ def test_a_pod_that_is_nobodys_to_schedule_any_more_waits_for_nothing(gang: str)
     assert world.plan() == []
 
 
+def test_also_when_its_proposal_is_refused_after_that() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    world.plan()
+    world.pod("alone", candidate=False)
+    world.node("n0", cpu=0)
+    assert of_type(world.judge(), ev.ProposalRefused)
+    assert not world.state.groups
+    assert world.plan() == []
+
+
 @pytest.mark.parametrize("to", ["default/other", ""])
 @pytest.mark.parametrize("verdict", ["permitted", "refused", "released", "failed"])
 def test_membership_is_frozen_from_proposal_to_settlement_and_edits_count_afterwards(verdict: str, to: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,21 @@ def test_nobody_gives_back_for_a_gang_that_would_not_fit_all_the_same() -> None:
     assert held(world) == {"a": 3, "b": 3}
 
 
+def test_pods_beyond_its_minimum_need_no_room_of_others() -> None:
+    """Of whatever class they are."""
+    world = World()
+    world.node("n0", cpu=2)
+    uids = submit(world, "a", pods=3, minimum=2, created_s=1)
+    fact = world.state.pods[uids[2]].fact
+    other = world.scheduling_class(memory_gi=2)
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=other))
+    submit(world, "b", pods=9, minimum=9, created_s=2)
+    allocate(world, "a", ["n0"])
+    allocate(world, "b", ["n0"])
+    world.plan()
+    assert released(world) == [("b", "Deadlock")]
+
+
 def test_for_one_in_the_middle_of_the_line_as_for_the_first() -> None:
     """The first would not fit all the same; the second would."""
     world = World()
@@ -160,6 +176,25 @@ def test_what_one_class_of_its_pods_would_take_the_other_cannot() -> None:
     allocate(world, "b", ["n0"])
     world.plan()
     assert released(world) == [], "one cpu for two pods of one cpu"
+
+
+@pytest.mark.parametrize(("large", "small"), [("n0", "n1"), ("n1", "n0")])
+def test_the_largest_of_its_pods_have_the_first_choice(large: str, small: str) -> None:
+    """As when they are placed: the small one would fit where the large one must go."""
+    world = World()
+    for node in (large, small):
+        world.node(node, cpu=2)
+    uids = submit(world, "a", pods=3, minimum=3, created_s=1)
+    fact = world.state.pods[uids[2]].fact
+    of_two = world.scheduling_class(cpu=2)
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=of_two))
+    submit(world, "b", pods=9, minimum=9, created_s=2)
+    allocate(world, "a", [small])
+    allocate(world, "b", [large, large, small])
+    world.plan()
+    assert released(world) == [("b", "Deadlock")]
+    world.settle()
+    assert world.where(*uids) == [small, small, large]
 
 
 def test_a_node_takes_one_pod_of_those_that_open_a_port() -> None:

@@ -1,6 +1,7 @@
 """Seed 002, GangPlugin, Permit and Un-reserve: what it means that a gang ran out of waiting time."""
 
 import msgspec
+import pytest
 
 import events as ev
 from services.binder import core as binder
@@ -39,13 +40,16 @@ def test_the_time_runs_from_the_first_pod_in_permit() -> None:
     assert [type(event) for event in world.judge()] == [ev.GangTimedOut, ev.GangReleased]
 
 
-def test_a_hold_that_ended_and_began_again_has_all_of_its_time() -> None:
-    """Since first pod comes to permit stage: of the pods that are assumed now, not of some that were."""
+@pytest.mark.parametrize("pause_s", [0, 3])
+def test_a_hold_that_ended_and_began_again_has_all_of_its_time(pause_s: int) -> None:
+    """Since first pod comes to permit stage: of the pods that are assumed now, not of some that were, also where the time
+    of those was over in between."""
     world, uids = waiting(held=1)
     world.pass_s(3)
     world.deleted(uids[0])
     world.judge()
     assert not world.state.holding
+    world.pass_s(pause_s)
     member(world, 7)
     world.propose("default/train", {uids[1]: "n0"})
     world.judge()

@@ -184,6 +184,23 @@ def test_a_port_that_is_promised_is_in_the_way_of_nobody_who_opens_none() -> Non
     assert asked(world.plan()) == {"one": {"n0": 1}, "two": {"n0": 1}}
 
 
+def test_what_is_kept_on_a_node_that_is_gone_is_in_nobodys_way() -> None:
+    """The binder has not ended it yet."""
+    world = full([Node(4, 0)])
+    gang(world, "one", Asker(1, 2, 0, ports=True))
+    world.plan()
+    room_moves(world)
+    assert asked(world.plan()) == {"one": {"n0": 1}}
+    assert of_type(world.judge(), ev.RoomReserved)
+    world.node("n1", cpu=2)
+    world.pod("n1-0", node="n1", cpu=2)
+    gang(world, "two", Asker(1, 2, 0, ports=True))
+    world.plan()
+    world.facts(ev.NodeDeleted(name="n0", uid="uid-n0"))
+    room_moves(world)
+    assert asked(world.plan())["two"] == {"n1": 1}
+
+
 def _owner(world: World, gang: str) -> str:
     return world.state.owners[partition_of(f"default/{gang}")]
 
