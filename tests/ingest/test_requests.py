@@ -92,6 +92,15 @@ def test_a_resize_that_is_deferred_counts_as_it_was_asked_for() -> None:
     assert found["cpu_milli"] == 2000
 
 
+def test_an_infeasible_resize_counts_as_asked_for_where_nothing_says_what_the_container_has() -> None:
+    """Which a kubelet need not say."""
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    found = requests_of(
+        containers=[container(cpu="2")], status={"conditions": [condition], "containerStatuses": [{"name": "c"}]}
+    )
+    assert found["cpu_milli"] == 2000
+
+
 @pytest.mark.parametrize(("always", "milli"), [(True, 4000), (False, 1000)])
 def test_of_init_containers_sidecars_alone_are_resized(always: bool, milli: int) -> None:
     actual = {"name": "i", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "2"}}

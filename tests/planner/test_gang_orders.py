@@ -27,6 +27,17 @@ def test_the_largest_class_is_placed_first_whichever_pods_came_first() -> None:
     assert [uid for one in placed.required for uid in one.pods] == ["large", "middle", "small"]
 
 
+def test_the_task_of_the_largest_class_has_its_minimum_first() -> None:
+    """Not the one that the job names first."""
+    world = World()
+    world.node("n0", cpu=8)
+    world.pod_group("job", 2, dialect="volcano/v1beta1", task_minimums={"launcher": 1, "worker": 1})
+    world.volcano("launcher", "job", "launcher", cpu=1)
+    world.volcano("worker", "job", "worker", cpu=4)
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert [uid for one in placed.required for uid in one.pods] == ["worker", "launcher"]
+
+
 def test_a_class_is_as_large_as_the_largest_share_of_a_node_that_its_pod_takes() -> None:
     """Half of its cpu is more than a quarter of its memory, whatever the units are."""
     world = World()

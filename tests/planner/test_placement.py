@@ -257,6 +257,18 @@ def test_pods_that_ask_for_nothing_are_spread_by_their_number() -> None:
     assert by_name(table, room.place(table.classes[class_of(ask).digest], 12, ask.seed)) == {"n0": 4, "n1": 4, "n2": 4}
 
 
+def test_for_those_who_ask_for_cpu_alone_the_number_of_pods_does_not_count() -> None:
+    world = World()
+    world.node("n0", cpu=9)
+    world.node("n1", cpu=8)
+    world.facts(scheduling_class("nothing", {"pods": 1}), scheduling_class("cpu", {"cpu_milli": 1_000, "pods": 1}))
+    for i in range(50):
+        world.pod(f"idle-{i}", of="nothing", node="n0")
+    world.pod("one", of="cpu")
+    world.settle()
+    assert world.where("one") == ["n0"], "which has the larger share of its cpu left"
+
+
 def as_dict(fact: ev.NodeObserved) -> dict:
     return {name: getattr(fact, name) for name in fact.__struct_fields__}
 
@@ -352,6 +364,7 @@ def test_what_fits_nowhere_changes_no_later_choice() -> None:
 def test_prefer_no_schedule_comes_last() -> None:
     world = World()
     world.node("n0", cpu=64, taints=(Taint(key="x", value="", effect="PreferNoSchedule"),))
+    world.node("n9", cpu=64, taints=(Taint(key="x", value="", effect="NoSchedule"),))
     world.node("n1", cpu=2)
     for name in "abc":
         world.pod(name)

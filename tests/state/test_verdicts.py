@@ -11,6 +11,7 @@ import events as ev
 from events.objects import Declaration, Place
 from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
+from services.state import membership
 from services.state.records import AWAITING, BOUND_CLAIM, IDLE, PARKED, READY
 from tests.world import World, of_type
 
@@ -81,6 +82,21 @@ def test_of_a_group_that_is_gone_it_leaves_nothing(kind: type) -> None:
     assert (state.group_nominations, [uid for uid in uids if uid in state.claims]) == ({}, [])
 
 
+@pytest.mark.parametrize("kind", [ev.GangPermitted, ev.GangHeld, ev.ProposalRefused])
+def test_of_what_was_judged_already_it_changes_nothing(kind: type) -> None:
+    world = SAID[kind]()
+    said = of_type(decided(world, kind), kind)
+    world.append("binder", said, cause="decide")
+    before = phases_and_stages(world)
+    world.append("binder", said, cause="by hand")
+    assert phases_and_stages(world) == before
+
+
+def phases_and_stages(world: World) -> tuple[dict[str, str], dict[str, str]]:
+    phases = {key: group.phase for key, group in world.state.groups.items()}
+    return phases, {uid: claim.stage for uid, claim in world.state.claims.items()}
+
+
 def test_nor_does_a_disagreement() -> None:
     world = placed()
     (proposal,) = world.state.proposals.values()
@@ -89,6 +105,15 @@ def test_nor_does_a_disagreement() -> None:
     place = Place(proposal.sequence, proposal.index)
     world.append("binder", [ev.DisagreementDetected(group=GANG, proposal=place, node="n0")])
     assert (world.state.groups, world.state.cohorts) == ({}, {})
+
+
+def test_a_pod_that_is_on_its_way_out_before_its_permit_counts_as_leaving() -> None:
+    world = placed()
+    said = decided(world, ev.GangPermitted)
+    world.terminating("train-0")
+    world.append("binder", said, cause="decide")
+    gang = world.state.gangs[GANG]
+    assert (membership.running(world.state, gang), membership.total(world.state, gang)) == ((2, 2), 2)
 
 
 def test_room_is_nominated_for_those_that_are_left() -> None:

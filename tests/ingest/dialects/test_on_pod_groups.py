@@ -127,6 +127,13 @@ def test_bad_values_cost_their_own_object(api: str, spec: dict[str, Any], field:
     assert len(core.rejected) == 1
 
 
+@pytest.mark.parametrize(("policy", "value"), [({"fair": {}}, "{'fair': {}}"), (None, "")])
+def test_a_rejection_says_what_stood_there(policy: dict[str, Any] | None, value: str) -> None:
+    [rejected] = Ingest(["muster"]).observe(pod_group("bad", api=NATIVE, schedulingPolicy=policy))
+    assert isinstance(rejected, ev.DeclarationRejected)
+    assert (rejected.value, rejected.expected) == (value, "one of gang and basic")
+
+
 def test_pod_groups_of_different_api_groups_do_not_clobber_each_other() -> None:
     core = Ingest(["muster"])
     for number, api in enumerate((X_K8S, SIGS, VOLCANO, INCUBATOR, SIGS_DEV)):

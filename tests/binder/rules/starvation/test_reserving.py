@@ -325,6 +325,15 @@ def test_in_one_cycle_others_are_kept_off_and_the_gang_behind_them_takes_it() ->
     assert (placed.group, [one.node for one in placed.required]) == ("default/train", ["n0"])
 
 
+def test_pods_that_are_alike_are_placed_together_only_where_the_same_is_kept_from_them() -> None:
+    world = granted()
+    world.pod("urgent", priority=1)
+    for name in ("small", "other"):
+        world.pod(name)
+    placed = [event.group for event in of_type(world.plan(), ev.GangPlaced)]
+    assert placed == ["pod/default/urgent"], "one cpu beside the three that are kept from the others"
+
+
 def test_a_node_that_two_gangs_keep_room_on_is_named_once() -> None:
     world = starving("one", "two", reservations=2)
     for name in ("one", "two"):

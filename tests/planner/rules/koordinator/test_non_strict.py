@@ -102,6 +102,15 @@ def test_a_strict_gang_that_does_not_fit_keeps_its_whole_group() -> None:
     assert refused(world.plan()) == ["InsufficientRoom"]
 
 
+def test_also_when_the_others_of_its_group_do_not_fit_either() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    groups = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 4, 4, groups)
+    world.koordinator("default/b", 4, 4, LOOSE | groups)
+    assert refused(world.plan()) == ["InsufficientRoom"]
+
+
 def test_a_non_strict_gang_that_does_not_fit_keeps_nobody_of_its_group() -> None:
     world = World()
     world.node("n0", cpu=3)

@@ -137,6 +137,15 @@ def proposed(world: World) -> dict[str, tuple[int, int]]:
     }
 
 
+def test_a_job_that_is_in_the_queue_twice_is_of_the_cycle_once() -> None:
+    """`Policy.cycle_pods` counts its pods once."""
+    world = World(msgspec.structs.replace(POLICY, cycle_pods=9))
+    world.node("n0")
+    for name in ("a", "b"):
+        job(world, name, 4, 2)
+    assert proposed(world) == {"default/a@batch": (2, 2), "default/b@batch": (2, 2)}
+
+
 def test_each_job_gets_its_minimum_before_one_gets_the_tasks_beyond() -> None:
     """If JobReady and tasks are left: the job is put at the end, the scheduling of this job is suspended."""
     world = World(POLICY)

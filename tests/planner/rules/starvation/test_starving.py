@@ -97,13 +97,13 @@ def test_no_more_ask_than_may_have_room_reserved() -> None:
 
 def test_one_of_a_higher_priority_asks_all_the_same() -> None:
     world = crowded(after=2)
-    world.gang("train", 5, 5)
+    world.gang("train", 2, 2)
     world.plan()
     turn(world)
     world.judge()
     assert list(world.state.reservations) == ["default/train"]
-    world.gang("urgent", 5, 5, priority=3)
-    world.gang("equal", 5, 5)
+    world.gang("urgent", 2, 2, priority=3)
+    world.gang("equal", 2, 2)
     world.plan()
     assert asks(turn(world, 1)) == ["default/urgent"]
 
