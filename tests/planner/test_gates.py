@@ -40,3 +40,16 @@ def test_a_gated_latecomer_of_a_running_gang_waits_and_is_placed_when_its_gates_
     world.pod("train-late", "train", minimum=2)
     world.settle()
     assert world.where("train-late") == ["n0"]
+
+
+def test_a_gang_of_which_all_that_is_left_is_gated_again_waits() -> None:
+    """No API server lets a gate be added; what the log says is planned all the same."""
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    world.settle()
+    world.pod("train-2", "train", minimum=2)
+    world.pod("train-2", "train", minimum=2, gated=True)
+    [refused] = world.plan()
+    assert isinstance(refused, ev.GroupsRefused)
+    assert (refused.reason, refused.needed, refused.placeable) == ("PodsGated", 1, 0)

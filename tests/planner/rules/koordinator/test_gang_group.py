@@ -100,6 +100,17 @@ def test_a_role_that_is_short_of_pods_is_named_and_all_wait() -> None:
     assert len(world.bound()) == 4
 
 
+def test_while_a_role_is_short_of_pods_nothing_is_tried_for_more_pods_of_another() -> None:
+    """What came could not change the verdict."""
+    world = World()
+    world.node("n0")
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES})
+    world.koordinator("b/role-b", 1, 2, {"groups": ROLES})
+    assert [reason for reason, _ in refusals(world.plan())] == ["TooFewPods"]
+    world.koordinator("a/role-a", 3, 2, {"groups": ROLES})
+    assert world.plan() == []
+
+
 def test_a_role_that_is_not_there_yet_is_named_and_all_wait() -> None:
     world = World()
     world.node("n0")
