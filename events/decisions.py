@@ -20,7 +20,8 @@ class Decision(Value, frozen=True, tag_field="type", tag=True):
 class Ticked(Decision, frozen=True):
     """Time enters the log. `time_ns`: the writer's clock, monotone; deadlines of this writer are judged by it alone.
 
-    `jumped_ns` is not zero when the clock leapt by more than 30 s: logged, and no deadline moves.
+    `jumped_ns` is not zero when the clock leapt by more than 30 s, or a binder took over while something waited, so that
+    none was active since the tick before: logged, and no deadline moves.
     """
 
     time_ns: int

@@ -23,7 +23,7 @@ from events.envelope import Commit, Stored, encode_events
 from events.log import EventLog, LogError
 from services import telemetry
 from services.start import FOLD_EVENTS, in_slices, state_at
-from services.state.clock import JUMP_NS, tick, wanted_in_ns
+from services.state.clock import JUMP_NS, absence, tick, wanted_in_ns
 from services.state.fold import State
 from services.state.form import UnknownVersion
 from services.state.records import Clock
@@ -76,9 +76,11 @@ class Decider:
         clock: LogTime | None = None,
         applied: Callable[[Commit], None] | None = None,
         started: Callable[[], None] | None = None,
+        absence_counts: bool = True,
     ) -> None:
         """`supports`: what `decide` and the fold can. `applied` sees each commit that was folded since this became the
-        active writer; before that, `started` is called once."""
+        active writer; before that, `started` is called once. `absence_counts`: whether deadlines go on while no process
+        has the subject."""
         self.log = log
         self.writer = writer
         self.state = State()
@@ -92,6 +94,7 @@ class Decider:
         self._clock = clock or LogTime()
         self._applied = applied
         self._started = started
+        self._absence_counts = absence_counts
         self._traces: Traces | None = None
         self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
@@ -159,6 +162,8 @@ class Decider:
                 if self.state.sequence >= self.writer.last:
                     if not self.active:
                         self._activate()
+                        if await self._leave_out_absence():
+                            continue
                     if self._leaving is not None:
                         await self._append([self._leaving], "left")
                         return
@@ -203,6 +208,13 @@ class Decider:
         self.active = True
         if self._started is not None:
             self._started()
+
+    async def _leave_out_absence(self) -> bool:
+        """Append the tick by which the time without an active process counts as none; whether one was needed."""
+        passed = None if self._absence_counts else absence(self._log_time, self._clock.now_ns())
+        if passed is not None:
+            await self._append([passed], "tick")
+        return passed is not None
 
     async def _read(self) -> None:
         try:

@@ -20,6 +20,7 @@ from services.state.form import UnknownVersion
 from services.writer import GATHERED_BYTES, SteppedDown, Writer
 from tests.second import BOTH
 from tests.waiting import until
+from tests.world import SECOND_NS, World
 
 SUBJECT = subjects.subject("test", "binder")
 
@@ -134,6 +135,26 @@ async def test_a_process_that_takes_over_goes_on_from_the_log_time_of_the_one_be
     running.cancel()
     assert clock.now_ns() >= ahead_ns
     assert [envelope.decode_header(stored).basis for stored in log.commits] == [0, 1]
+
+
+@pytest.mark.parametrize("waiting_is_judged", [True, False], ids=["binder", "planner"])
+async def test_a_binder_that_takes_over_leaves_out_the_time_without_one(waiting_is_judged: bool) -> None:
+    """Design, section 3: waiting time counts only while a binder is active. Backoffs go on."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.propose("default/train", {world.gang("train", 2, 2)[0]: "n0"})
+    world.judge()
+    world.pass_s(1)
+    clock = LogTime()
+    clock.start = lambda log_time_ns: None  # type: ignore[method-assign]
+    clock.now_ns = lambda: world.now_ns + 20 * SECOND_NS  # type: ignore[method-assign]
+    decider = Decider(
+        world.log, Writer(world.log, "binder"), nothing, clock=clock, absence_counts=not waiting_is_judged
+    )
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="next")))
+    await until(lambda: decider.active and decider.state.sequence == world.state.sequence + 2, "its first tick")
+    running.cancel()
+    assert decider.state.groups["default/train"].permit_due is not waiting_is_judged
 
 
 async def test_an_outcome_wakes_a_service_to_which_nothing_else_happens() -> None:

@@ -2,7 +2,8 @@
 
 Each deciding writer has its own clock, which only its own `Ticked` events move. A deadline is set with a length and
 starts to run at the owner's next tick, so that no decision needs a time that is not in the log. A tick that leaps by
-more than `JUMP_NS` is logged and counts as no time at all: it moves no deadline.
+more than `JUMP_NS` is logged and counts as no time at all: it moves no deadline. Neither does the first tick of a binder
+that took over (`absence`): waiting time counts only while a binder is active.
 """
 
 from __future__ import annotations
@@ -36,6 +37,15 @@ def tick(clock: Clock, now_ns: int) -> Ticked | None:
     if not (clock.unarmed or due or (clock.armed and step_ns >= HEARTBEAT_NS)):
         return None
     return Ticked(time_ns=now_ns, jumped_ns=step_ns if step_ns > JUMP_NS else 0)
+
+
+def absence(clock: Clock, now_ns: int) -> Ticked | None:
+    """The tick with which a process begins that took over at `now_ns`: what passed since the last one counts as no time.
+
+    None where nothing has begun to wait, or that was less than ticks are apart.
+    """
+    step_ns = now_ns - clock.time_ns
+    return Ticked(time_ns=now_ns, jumped_ns=step_ns) if clock.armed and step_ns >= TICK_SPACING_NS else None
 
 
 def wanted_in_ns(clock: Clock, now_ns: int) -> int | None:

@@ -12,6 +12,7 @@ from services.state.clock import (
     HEARTBEAT_NS,
     JUMP_NS,
     TICK_SPACING_NS,
+    absence,
     advance,
     set_deadline,
     tick,
@@ -97,6 +98,24 @@ def test_a_jump_of_more_than_thirty_seconds_is_logged_and_moves_no_deadline() ->
 def test_a_step_of_thirty_seconds_is_no_jump() -> None:
     clock = started()
     assert ticked(clock, 130 * SECOND_NS) == [("permit", "a")]
+
+
+def test_while_no_binder_is_active_nothing_waits() -> None:
+    """Waiting time counts only while a binder is active: who takes over begins with a tick that counts as none."""
+    clock = started()
+    assert absence(clock, 100 * SECOND_NS + TICK_SPACING_NS - 1) is None, "ticks are further apart"
+    event = absence(clock, 120 * SECOND_NS)
+    assert event == Ticked(time_ns=120 * SECOND_NS, jumped_ns=20 * SECOND_NS)
+    assert advance(clock, event) == ([], [])
+    assert ticked(clock, 124 * SECOND_NS) == []
+    assert ticked(clock, 125 * SECOND_NS) == [("permit", "a")]
+
+
+def test_an_absence_in_which_nothing_had_begun_to_wait_needs_no_tick() -> None:
+    clock = Clock()
+    assert absence(clock, 100 * SECOND_NS) is None
+    set_deadline(clock, "permit", "a", 5_000)
+    assert absence(clock, 100 * SECOND_NS) is None, "it begins with the next tick"
 
 
 def test_a_clock_that_was_set_back_ticks_when_it_has_caught_up() -> None:

@@ -91,6 +91,7 @@ async def run(
         clock=LogTime(clock_offset_ms),
         applied=applied,
         started=started,
+        absence_counts=False,
     )
     behind = WriteBehind(decider, client, holder=holder, busy=lambda: effects.busy, rates=rates)
     effects = Effects(decider, client, concurrency, overwrites=behind.conditions.doubt)
