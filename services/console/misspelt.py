@@ -61,7 +61,7 @@ def misspelt(objects: Iterable[dict[str, Any]]) -> list[str]:
 
 def _of(obj: dict[str, Any]) -> Iterator[str]:
     yield from _of_fields(obj)
-    yield from _of_keys(obj, "")
+    yield from _of_keys(obj)
     if form := FORMS.get((obj["apiVersion"], obj["kind"])):
         yield from _of_form({part: obj[part] for part in obj if part != "status"}, _described(form), "")
 
@@ -101,18 +101,26 @@ def _of_fields(obj: dict[str, Any]) -> Iterator[str]:
             yield f"spec.{field} is no field of a PodGroup{_meant(_nearest(field, FIELDS, NEAR_FIELD))}"
 
 
-def _of_keys(value: Any, path: str) -> Iterator[str]:
-    """Of all metadata in it: those of templates, too."""
+def _of_keys(obj: dict[str, Any]) -> Iterator[str]:
+    for path, metadata in all_metadata(obj):
+        for place in KEYS:
+            keys = metadata.get(place)
+            if isinstance(keys, dict):
+                yield from (f"{path}.{place}[{key}] {said}" for key in keys if (said := _of_key(key, place)))
+
+
+def all_metadata(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where it stands, the metadata), of an object and of all templates in it."""
     if isinstance(value, list):
         for index, part in enumerate(value):
-            yield from _of_keys(part, f"{path}[{index}]")
+            yield from all_metadata(part, f"{path}[{index}]")
     elif isinstance(value, dict):
         for name, part in value.items():
             here = f"{path}.{name}" if path else name
-            if name in KEYS and path.rpartition(".")[2] == "metadata" and isinstance(part, dict):
-                yield from (f"{here}[{key}] {said}" for key in part if (said := _of_key(key, name)))
+            if name == "metadata" and isinstance(part, dict):
+                yield here, part
             else:
-                yield from _of_keys(part, here)
+                yield from all_metadata(part, here)
 
 
 @lru_cache(maxsize=10_000)  # pods of one template have one set of them

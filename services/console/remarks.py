@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from services.console.misspelt import misspelt, named
+from services.console.unread_gangs import unread_gangs
 from services.ingest.decoding import KINDS, Kind
 from services.simulator.asks import without_limit
 from services.simulator.daemons import takes
@@ -35,7 +36,8 @@ class Remarks(NamedTuple):
     unread: dict[str, int]
     """Kinds that are not read, and how many of each."""
     warnings: list[str]
-    """What is read, and looks misspelt, is suspended, is refused by a cluster, takes no node or has no effect here."""
+    """What is read, and looks misspelt, is a gang's and not heeded, is suspended, is refused by a cluster, takes no node
+    or has no effect here."""
 
 
 def remarks(objects: Sequence[dict[str, Any]]) -> Remarks:
@@ -95,7 +97,7 @@ def _for_no_node(objects: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{named(obj)}: {why}" for obj in sets if nodes and not any(takes(obj, node) for node in nodes)]
 
 
-WARNINGS = (misspelt, _suspended, _unlimited, _unheeded, _for_no_node)
+WARNINGS = (misspelt, unread_gangs, _suspended, _unlimited, _unheeded, _for_no_node)
 """Each looks through the objects, and says a sentence for what it finds."""
 
 

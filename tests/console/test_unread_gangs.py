@@ -1,0 +1,79 @@
+"""What says something of a gang and has no effect: told, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.console.simulate import simulate
+from services.console.unread_gangs import unread_gangs
+from tests.console.manifests import node
+from tests.dialects import published
+
+K = "gang.scheduling.koordinator.sh/"
+ALONE = "its pods are placed one by one"
+
+
+def job(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    template = {"metadata": {"labels": labels or {}, "annotations": annotations}, "spec": {"containers": []}}
+    metadata = {"name": "j", "namespace": "ml"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+
+
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        ("labels", "pod-group/min-available"),
+        ("labels", "pod-group.scheduling.sigs.k8s.io/min-available"),
+        ("labels", "pod-group.scheduling.x-k8s.io/min-available"),
+        ("annotations", f"{K}min-available"),
+    ],
+)
+def test_a_minimum_without_a_name_is_told(place: str, key: str) -> None:
+    """Seed 002, API: name and min-available "are indispensable". Seed 000: a pod without a name is a regular pod."""
+    assert unread_gangs([job(**{place: {key: "2"}})]) == [
+        f"Job ml/j: spec.template.metadata.{place}[{key}] is a minimum, and no gang is named beside it: {ALONE}"
+    ]
+
+
+def test_a_minimum_beside_a_name_of_whatever_dialect_is_none() -> None:
+    """Koordinator takes the community's labels: the name may be a label, and the minimum an annotation."""
+    assert not unread_gangs([job({"pod-group.scheduling.sigs.k8s.io": "g"}, {f"{K}min-available": "2"})])
+    assert not unread_gangs([job({"pod-group.scheduling.sigs.k8s.io/min-available": "2"}, {f"{K}name": "g"})])
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "whose"),
+    [
+        ("labels", "kueue.x-k8s.io/pod-group-name", "Kueue"),
+        ("annotations", "kueue.x-k8s.io/pod-group-name", "Kueue"),
+        ("annotations", "pod-group-name", "KAI"),
+        ("annotations", "yunikorn.apache.org/task-group-name", "YuniKorn"),
+        ("annotations", "armadaproject.io/gangId", "Armada"),
+    ],
+)
+def test_a_gang_of_a_system_that_is_not_read_is_told(place: str, key: str, whose: str) -> None:
+    said = f"Job ml/j: spec.template.metadata.{place}[{key}] names a gang of {whose}, which is not read: {ALONE}"
+    assert unread_gangs([job(**{place: {key: "g"}})]) == [said]
+    assert not unread_gangs([job({**({key: "g"} if place == "labels" else {}), "scheduling.x-k8s.io/pod-group": "g"})])
+
+
+@published.there
+def test_a_task_topology_is_told() -> None:
+    """Seed 003, API: an annotation, or the job's plugin of this name. Nothing reads them yet."""
+    told = "task topology has no effect yet: tasks are placed as if they had none"
+    of_annotations = published.task_topology_job()
+    plugin = {"task-topology": ["--affinity", "[[ps-task, worker-task]]"]}
+    of_plugin = {**of_annotations, "spec": {**of_annotations["spec"], "plugins": plugin}}
+    of_plugin["metadata"] = of_annotations["metadata"] | {
+        "name": "p",
+        "annotations": {"volcano.sh/task-topology": "{}"},
+    }
+    found = simulate([node("n1", "64"), of_annotations, of_plugin]).answer()
+    names = ("affinity", "anti-affinity", "task-order")
+    assert found["warnings"] == [
+        *(f"Job default/test-job: metadata.annotations[volcano.sh/task-topology-{name}]: {told}" for name in names),
+        f"Job default/p: metadata.annotations[volcano.sh/task-topology]: {told}",
+        f"Job default/p: spec.plugins.task-topology: {told}",
+    ]
