@@ -317,9 +317,16 @@ def test_coscheduling_knows_no_priority_classes() -> None:
     assert observed(pod_group(api=X_K8S, minMember=2, priorityClassName=7)).declaration.min_member == 2
 
 
-def test_a_timeout_of_none_is_the_policys() -> None:
-    found = observed(pod_group(api=X_K8S, minMember=2, scheduleTimeoutSeconds=0))
+@pytest.mark.parametrize("said", [{}, {"scheduleTimeoutSeconds": None}, {"scheduleTimeoutSeconds": 0}])
+def test_a_timeout_of_none_is_the_policys(said: dict[str, Any]) -> None:
+    """Seed 000, Permit: its timeout is the plugin's; seed 002, API: "Default is a global config"."""
+    found = observed(pod_group(api=X_K8S, minMember=2, **said))
     assert found.declaration == Declaration(min_member=2, waiting_time_ms=0)
+
+
+@pytest.mark.parametrize("api", [INCUBATOR, SIGS_DEV, VOLCANO])
+def test_the_waiting_time_of_a_dialect_without_one_is_the_policys(api: str) -> None:
+    assert observed(pod_group(api=api, minMember=2, scheduleTimeoutSeconds=5)).declaration.waiting_time_ms == 0
 
 
 @pytest.mark.parametrize("said", [{"networkTopology": {}}, {"networkTopology": {"mode": "soft"}}])

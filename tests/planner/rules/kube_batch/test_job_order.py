@@ -250,3 +250,34 @@ def test_all_queues_are_alike_as_long_as_the_log_has_none() -> None:
     job(world, "first", 1, 1, queue="b", created_s=1)
     job(world, "third", 1, 1, queue="b", created_s=3)
     assert tried(world) == ["default/first@batch", "default/second@batch", "default/third@batch"]
+
+
+def test_of_tasks_beyond_a_minimum_the_older_jobs_come_first() -> None:
+    """Where the text is silent, by creation, here as well: both jobs have their minimum, and room is left for one."""
+    world = World(POLICY)
+    world.node("n0", cpu=6)
+    job(world, "a", 4, 2, created_s=2)
+    job(world, "b", 4, 2, created_s=1)
+    assert proposed(world) == {"default/a@batch": (2, 0), "default/b@batch": (2, 2)}
+
+
+def test_a_gang_group_is_ready_when_all_its_gangs_are() -> None:
+    """A job is a group, whatever the dialect of its gangs: one of them that lacks its minimum has the group's place."""
+    world = roomy()
+    groups = ("default/x", "default/y")
+    declared = Declaration(
+        min_member=1,
+        waiting_time_ms=0,
+        groups=groups,
+        said=("groups", "min_member"),
+        match_policy="waiting-and-running",
+    )
+    for name in ("x", "y"):
+        world.pod(f"{name}-0", name, dialect="koordinator/v1alpha1", declared=declared, created_s=1)
+    world.settle()
+    world.pod("x-1", "x", dialect="koordinator/v1alpha1", declared=declared, created_s=2)
+    job(world, "other", 2, 2, created_s=3)
+    assert tried(world) == ["default/other@batch", "default/x"], "both have their minimum"
+    world.pod("y-1", "y", dialect="koordinator/v1alpha1", declared=declared, created_s=4)
+    world.deleted("y-0")
+    assert tried(world) == ["default/x", "default/other@batch"]
