@@ -1,8 +1,9 @@
 """What users and autoscalers read: the PodScheduled condition and Kubernetes events, derived from the state.
 
 Pods of a group that was refused for room get the reason Unschedulable, on which autoscalers act; pods that wait for
-members, for a declaration or for quorum get a reason of their own, on which they don't. A condition is written again only
-when the refusal's reason or its set of resources changes (`refusals.said`), not when a count does.
+members, for another gang or for a declaration get a reason of their own, on which they don't. Pods that wait at permit
+have a place and lack nothing themselves: they keep the condition that they had. A condition is written again only when
+the refusal's reason or its set of resources changes (`refusals.said`), not when a count does.
 """
 
 from __future__ import annotations
