@@ -1,7 +1,7 @@
 """Volcano's own cases of its action *allocate*, through the real cores under the queue order `kube-batch`.
 
-Seed 004, kube-batch, has that action's code. The cases stand beside the repository. Those are run that ask for nothing that
-is not built yet: queues' shares, actions beside allocate, shards of nodes.
+Seed 004, kube-batch, has that action's code. The cases stand beside the repository. Those are run that ask for nothing
+that is not built yet: queues' shares, actions beside allocate, shards of nodes.
 """
 
 from __future__ import annotations
