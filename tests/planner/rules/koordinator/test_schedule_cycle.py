@@ -157,3 +157,25 @@ def test_a_minimum_that_is_there_is_enough_for_the_first_cycle() -> None:
     uids = [child(world, number, total=4) for number in range(2)]
     world.settle()
     assert world.where(*uids) == ["n0", "n0"]
+
+
+def test_in_a_gang_group_the_cycle_goes_on_while_one_gang_misses_children() -> None:
+    """The text has a cycle for each gang, and a group's gangs start together: one of them tried anew would be in vain."""
+    world = World()
+    world.node("n0", cpu=3)
+
+    def comes(gang: str, number: int, total: int) -> None:
+        said = ("groups", "min_member", "total_member")
+        groups = ("default/a", "default/b")
+        declared = Declaration(min_member=2, waiting_time_ms=0, total_member=total, groups=groups, said=said)
+        world.pod(f"{gang}-{number}", gang, dialect=KOORDINATOR, declared=declared)
+
+    for number in range(2):
+        comes("a", number, 2)
+        comes("b", number, 3)
+    assert refusals(world) == ["InsufficientRoom"]
+    world.pass_s(2)
+    comes("a", 2, 2)
+    assert not world.plan_would(), "a has all of its children, and b has not"
+    comes("b", 2, 3)
+    assert world.plan_would()
