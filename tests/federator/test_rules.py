@@ -155,7 +155,8 @@ def test_r4_ties_by_priority_and_then_alias() -> None:
     assert placed(world.at(0, c="running", b="running", a="running")) == [("a", "FirstAvailable")]
     world = Federation(a=50, b=60, guard=0)
     world.accept()
-    assert placed(world.at(0, a="running", b="running")) == [("b", "FirstAvailable")]
+    said = world.at(0, a="running", b="running")
+    assert (scheduled(said), placed(said)) == (["b"], [("b", "FirstAvailable")])
 
 
 # ----------------------------------------------------------------------------------------------- R5 to R9: priority
@@ -237,6 +238,17 @@ def test_r7_an_answer_that_comes_late_still_counts_for_the_time_that_it_is_about
     world.at(48.9)
     world.minute = 49.2  # the answers from between are only looked at now
     assert placed(world.at(49.3)) == [("high", "FirstAvailable")]
+
+
+def test_r7_that_it_is_over_is_decided_on_an_answer_from_after_its_end() -> None:
+    """The holder's answer alone does not tell whether C_j's job was successfully scheduled in this time."""
+    world = Federation(low=10, high=50)  # the extra time ends at 50
+    world.accept()
+    world.at(0, low="running")
+    world.at(39, high="running")
+    world.at(48.9)
+    assert [world.heard(minute, "low") for minute in (49.3, 49.7, 50.1)] == [[], [], []]
+    assert placed(world.heard(50.2, "high")) == [("high", "FirstAvailable")]
 
 
 def test_r7_whoever_is_silent_when_its_time_is_over_is_not_waited_for() -> None:

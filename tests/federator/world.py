@@ -116,6 +116,13 @@ class Federation:
             self.append(observing.ticked(self.state, self._clock_ns()), *said)
         return passed + self.decide()
 
+    def heard(self, minute: float, alias: str) -> list[Event]:
+        """The time is `minute`; this cluster's answer has come, the others' have not. What was said?"""
+        self.minute = minute
+        seen = self._ask(alias)
+        self.append(observing.ticked(self.state, self._clock_ns()), *(() if seen is None else (seen,)))
+        return self.decide()
+
     def silent(self, *aliases: str) -> None:
         """From now on these clusters do not answer."""
         self.silenced |= set(aliases)
