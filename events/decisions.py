@@ -20,8 +20,8 @@ class Decision(Value, frozen=True, tag_field="type", tag=True):
 class Ticked(Decision, frozen=True):
     """Time enters the log. `time_ns`: the writer's clock, monotone; deadlines of this writer are judged by it alone.
 
-    `jumped_ns` is not zero when the clock leapt by more than 30 s, or a binder took over while something waited, so that
-    none was active since the tick before: logged, and no deadline moves.
+    `jumped_ns` is not zero when the clock leapt by more than 30 s, or when no binder was active since the tick before
+    while something waited: it took over, stood still, or did not hear the log. Logged, and no deadline moves.
     """
 
     time_ns: int

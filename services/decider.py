@@ -38,6 +38,8 @@ LAG_EVERY_S = 5.0
 """How often the log is asked for its end, for the metric alone."""
 GATHERED_OUTCOMES = 2_000
 """Outcomes that share a commit, at most."""
+ASKED_NS, ABSENT_NS = 1_000_000_000, 3_000_000_000
+"""How often the log is asked whether it is there, where time without it is not to count; and from when on it was away."""
 Deciding = Generator[None, None, Sequence[Event]]
 """A decision under way: it yields between slices of work, and returns its events."""
 
@@ -80,7 +82,7 @@ class Decider:
     ) -> None:
         """`supports`: what `decide` and the fold can. `applied` sees each commit that was folded since this became the
         active writer; before that, `started` is called once. `absence_counts`: whether deadlines go on while no process
-        has the subject."""
+        is active, or the log is away."""
         self.log = log
         self.writer = writer
         self.state = State()
@@ -95,6 +97,8 @@ class Decider:
         self._applied = applied
         self._started = started
         self._absence_counts = absence_counts
+        self._heard_ns = 0
+        """When the log last said that it is there, in log time; 0 before this process is active."""
         self._traces: Traces | None = None
         self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
@@ -162,8 +166,8 @@ class Decider:
                 if self.state.sequence >= self.writer.last:
                     if not self.active:
                         self._activate()
-                        if await self._leave_out_absence():
-                            continue
+                    if await self._leave_out_absence():
+                        continue
                     if self._leaving is not None:
                         await self._append([self._leaving], "left")
                         return
@@ -210,11 +214,23 @@ class Decider:
             self._started()
 
     async def _leave_out_absence(self) -> bool:
-        """Append the tick by which the time without an active process counts as none; whether one was needed."""
-        passed = None if self._absence_counts else absence(self._log_time, self._clock.now_ns())
-        if passed is not None:
-            await self._append([passed], "tick")
-        return passed is not None
+        """Append the tick by which time counts as none in which nobody had the subject, this process stood still, or it
+        heard nothing from the log; whether one was needed. The log is asked while something waits, and only then.
+        """
+        now_ns = self._clock.now_ns()
+        if self._absence_counts or not self._log_time.armed:
+            self._heard_ns = now_ns
+            return False
+        if now_ns - self._heard_ns < ASKED_NS:
+            return False
+        await self.log.end()
+        heard_ns, self._heard_ns = self._heard_ns, self._clock.now_ns()
+        if self._heard_ns - heard_ns <= ABSENT_NS:
+            return False
+        passed = absence(self._log_time, heard_ns, self._heard_ns)
+        if passed:
+            await self._append(passed, "tick")
+        return bool(passed)
 
     async def _read(self) -> None:
         try:
@@ -307,6 +323,8 @@ class Decider:
         wanted_ns = wanted_in_ns(self._log_time, self._clock.now_ns())
         if wanted_ns is not None:
             timeout_s = min(timeout_s, wanted_ns / 1e9)
+        if self._log_time.armed and not self._absence_counts:
+            timeout_s = min(timeout_s, ASKED_NS / 1e9)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._stirred.wait()

@@ -137,24 +137,60 @@ async def test_a_process_that_takes_over_goes_on_from_the_log_time_of_the_one_be
     assert [envelope.decode_header(stored).basis for stored in log.commits] == [0, 1]
 
 
-@pytest.mark.parametrize("waiting_is_judged", [True, False], ids=["binder", "planner"])
-async def test_a_binder_that_takes_over_leaves_out_the_time_without_one(waiting_is_judged: bool) -> None:
-    """Design, section 3: waiting time counts only while a binder is active. Backoffs go on."""
+class Watch(LogTime):
+    """Log time as the test has it."""
+
+    def __init__(self, now_ns: int) -> None:
+        super().__init__()
+        self.ns = now_ns
+
+    def start(self, log_time_ns: int) -> None:
+        pass
+
+    def now_ns(self) -> int:
+        return self.ns
+
+
+def waiting_gang() -> World:
+    """One of two pods has waited at permit for a second, of its ten."""
     world = World()
     world.node("n0", cpu=1)
     world.propose("default/train", {world.gang("train", 2, 2)[0]: "n0"})
     world.judge()
     world.pass_s(1)
-    clock = LogTime()
-    clock.start = lambda log_time_ns: None  # type: ignore[method-assign]
-    clock.now_ns = lambda: world.now_ns + 20 * SECOND_NS  # type: ignore[method-assign]
-    decider = Decider(
-        world.log, Writer(world.log, "binder"), nothing, clock=clock, absence_counts=not waiting_is_judged
-    )
+    return world
+
+
+@pytest.mark.parametrize("waiting_is_judged", [True, False], ids=["binder", "planner"])
+async def test_a_binder_that_takes_over_leaves_out_the_time_without_one(waiting_is_judged: bool) -> None:
+    """Design, section 3: waiting time counts only while a binder is active. Backoffs go on."""
+    world = waiting_gang()
+    clock, writer = Watch(world.now_ns + 20 * SECOND_NS), Writer(world.log, "binder")
+    decider = Decider(world.log, writer, nothing, clock=clock, absence_counts=not waiting_is_judged)
     running = asyncio.create_task(decider.run(ev.BinderTaken(holder="next")))
     await until(lambda: decider.active and decider.state.sequence == world.state.sequence + 2, "its first tick")
     running.cancel()
     assert decider.state.groups["default/train"].permit_due is not waiting_is_judged
+
+
+async def test_a_binder_that_stood_still_leaves_out_that_time_and_no_more() -> None:
+    """SIGSTOP, or a log that was away: until the log was last heard it was active, and has read to its end."""
+    world = waiting_gang()
+    clock = Watch(world.now_ns)
+    decider = Decider(world.log, Writer(world.log, "binder"), nothing, clock=clock, absence_counts=False)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.state.sequence == world.state.sequence + 2, "its first tick")
+    clock.ns += 2 * SECOND_NS
+    await until(lambda: decider._heard_ns == clock.ns, "it to hear the log again")
+    heard_ns = clock.ns
+    clock.ns += 18 * SECOND_NS
+    await until(lambda: decider.state.sequence == world.state.sequence + 3, "its ticks to be folded")
+    running.cancel()
+    assert list(envelope.decode(world.log.commits[-1]).events) == [
+        ev.Ticked(time_ns=heard_ns, jumped_ns=0),
+        ev.Ticked(time_ns=clock.ns, jumped_ns=18 * SECOND_NS),
+    ]
+    assert not decider.state.groups["default/train"].permit_due
 
 
 async def test_an_outcome_wakes_a_service_to_which_nothing_else_happens() -> None:

@@ -2,8 +2,8 @@
 
 Each deciding writer has its own clock, which only its own `Ticked` events move. A deadline is set with a length and
 starts to run at the owner's next tick, so that no decision needs a time that is not in the log. A tick that leaps by
-more than `JUMP_NS` is logged and counts as no time at all: it moves no deadline. Neither does the first tick of a binder
-that took over (`absence`): waiting time counts only while a binder is active.
+more than `JUMP_NS` is logged and counts as no time at all: it moves no deadline. Neither does the tick of a binder that
+took over, stood still, or did not hear the log (`absence`): waiting time counts only while a binder is active.
 """
 
 from __future__ import annotations
@@ -36,16 +36,28 @@ def tick(clock: Clock, now_ns: int) -> Ticked | None:
     due = bool(clock.armed) and clock.armed[0].due_ns <= clock.counted_ns + step_ns
     if not (clock.unarmed or due or (clock.armed and step_ns >= HEARTBEAT_NS)):
         return None
+    return _ticked(step_ns, now_ns)
+
+
+def _ticked(step_ns: int, now_ns: int) -> Ticked:
     return Ticked(time_ns=now_ns, jumped_ns=step_ns if step_ns > JUMP_NS else 0)
 
 
-def absence(clock: Clock, now_ns: int) -> Ticked | None:
-    """The tick with which a process begins that took over at `now_ns`: what passed since the last one counts as no time.
+def absence(clock: Clock, heard_ns: int, now_ns: int) -> list[Ticked]:
+    """The ticks by which the time between `heard_ns` and `now_ns` counts as none, in which the owner was not active; what
+    it had counted to before, if anything, counts.
 
-    None where nothing has begun to wait, or that was less than ticks are apart.
+    None where nothing has begun to wait; a time that is shorter than ticks are apart is left as it is.
     """
-    step_ns = now_ns - clock.time_ns
-    return Ticked(time_ns=now_ns, jumped_ns=step_ns) if clock.armed and step_ns >= TICK_SPACING_NS else None
+    if not clock.armed:
+        return []
+    found, last_ns = [], clock.time_ns
+    if heard_ns - last_ns >= TICK_SPACING_NS:
+        found.append(_ticked(heard_ns - last_ns, heard_ns))
+        last_ns = heard_ns
+    if now_ns - last_ns >= TICK_SPACING_NS:
+        found.append(Ticked(time_ns=now_ns, jumped_ns=now_ns - last_ns))
+    return found
 
 
 def wanted_in_ns(clock: Clock, now_ns: int) -> int | None:

@@ -241,11 +241,6 @@ PLANTS: dict[str, Plant] = {
         "services.state.clock",
         (("jumped_ns=step_ns if step_ns > JUMP_NS else 0", "jumped_ns=0"),),
     ),
-    "absence moves deadlines": Plant(
-        "the time in which no binder is active counts as waiting time",
-        "services.binder.service",
-        (("absence_counts=False", "absence_counts=True"),),
-    ),
     "unknown commit set aside": Plant(
         "a commit that this version cannot read is passed over",
         "services.state.fold",

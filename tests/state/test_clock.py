@@ -103,19 +103,29 @@ def test_a_step_of_thirty_seconds_is_no_jump() -> None:
 def test_while_no_binder_is_active_nothing_waits() -> None:
     """Waiting time counts only while a binder is active: who takes over begins with a tick that counts as none."""
     clock = started()
-    assert absence(clock, 100 * SECOND_NS + TICK_SPACING_NS - 1) is None, "ticks are further apart"
-    event = absence(clock, 120 * SECOND_NS)
+    assert absence(clock, 0, 100 * SECOND_NS + TICK_SPACING_NS - 1) == [], "ticks are further apart"
+    [event] = absence(clock, 0, 120 * SECOND_NS)
     assert event == Ticked(time_ns=120 * SECOND_NS, jumped_ns=20 * SECOND_NS)
     assert advance(clock, event) == ([], [])
     assert ticked(clock, 124 * SECOND_NS) == []
     assert ticked(clock, 125 * SECOND_NS) == [("permit", "a")]
 
 
+def test_who_was_active_before_counts_until_he_was_not() -> None:
+    clock = started()
+    counts, does_not = absence(clock, 102 * SECOND_NS, 120 * SECOND_NS)
+    assert counts == Ticked(time_ns=102 * SECOND_NS, jumped_ns=0)
+    assert does_not == Ticked(time_ns=120 * SECOND_NS, jumped_ns=18 * SECOND_NS)
+    assert [advance(clock, counts), advance(clock, does_not)] == [([], []), ([], [])]
+    assert ticked(clock, 122 * SECOND_NS) == []
+    assert ticked(clock, 123 * SECOND_NS) == [("permit", "a")]
+
+
 def test_an_absence_in_which_nothing_had_begun_to_wait_needs_no_tick() -> None:
     clock = Clock()
-    assert absence(clock, 100 * SECOND_NS) is None
+    assert absence(clock, 0, 100 * SECOND_NS) == []
     set_deadline(clock, "permit", "a", 5_000)
-    assert absence(clock, 100 * SECOND_NS) is None, "it begins with the next tick"
+    assert absence(clock, 0, 100 * SECOND_NS) == [], "it begins with the next tick"
 
 
 def test_a_clock_that_was_set_back_ticks_when_it_has_caught_up() -> None:
