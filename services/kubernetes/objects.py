@@ -315,6 +315,7 @@ class StatusDetails(Object):
 class Status(Object):
     """The API server's answer to what it did not do."""
 
+    kind: str = ""
     message: str = ""
     reason: str = ""
     code: Int32 = 0

@@ -59,10 +59,16 @@ class Answer:
 
 
 def error_of(request: str, answer: Answer) -> ApiError:
-    """The error that an answer stands for; not every proxy on the way answers with a `Status`."""
+    """The error that an answer stands for; not every proxy on the way answers with a `Status`.
+
+    That something is not there is believed of the API server alone: a gateway that has lost its way to it answers 404 to
+    everything, often in JSON, and an object that is not there is taken as deleted.
+    """
     try:
         status = _status_decoder.decode(answer.body)
     except UNDECODABLE:
+        status = Status()
+    if status.kind != "Status":
         status = Status(message=answer.body[:200].decode(errors="replace"))
         if answer.code == 404 and not answer.body.startswith(NO_SUCH_PATH):
             return Unreachable(request, "NotFound", f"expected the API server: {status.message}", sent=True)

@@ -290,6 +290,9 @@ def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: st
         (b'{"kind": "Status", "code": 404, "reason": "NotFound"}', NotFound),
         (b"404 page not found\n", NotFound),
         (b"<html>404: no such host</html>", Unreachable),
+        (b'{"message": "no Route matched with those values"}', Unreachable),
+        (b'{"code": 404, "reason": "NotFound", "message": "no such host"}', Unreachable),
+        (b"null", Unreachable),
     ],
 )
 def test_what_is_not_there_is_the_api_servers_to_say(body: bytes, kind: type[ApiError]) -> None:

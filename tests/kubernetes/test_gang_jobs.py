@@ -31,7 +31,7 @@ class Server:
             await self.over.wait()
         answer = self.answers.pop(0)
         if answer is None:
-            return web.json_response({"code": 404, "reason": "NotFound"}, status=404)
+            return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
         if isinstance(answer, bytes):
             return web.Response(body=answer, content_type="application/json")
         date = f"Mon, 23 Nov 2026 12:00:0{len(self.asked)} GMT"
