@@ -13,21 +13,20 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from events.wire import UNDECODABLE
-from services.kubernetes import binding, discovery, nesting
+from services.kubernetes import binding, discovery
 from services.kubernetes.access import Access
 from services.kubernetes.binding import BindResult
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.objects import Group, Identified, Page, Pod, Written
 from services.kubernetes.resources import Resource
-from services.kubernetes.transport import JSON, REPEATED_WITHIN_S, Answer, Transport, retrying
+from services.kubernetes.transport import JSON, REPEATED_WITHIN_S, UNREADABLE, Answer, Transport, decoded, retrying
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -46,9 +45,6 @@ _group_decoder = msgspec.json.Decoder(Group)
 _identified_decoder = msgspec.json.Decoder(Identified)
 _written_decoder = msgspec.json.Decoder(Written)
 _encode = msgspec.json.Encoder().encode
-UNREADABLE = "Unreadable"
-"""The reason of an answer that is no object of its kind."""
-T = TypeVar("T")
 _backoff = wait_random_exponential(multiplier=0.05, max=2.0)
 
 
@@ -96,7 +92,7 @@ class Client(Transport):
     async def _page(self, resource: Resource, limit: int, token: str) -> tuple[bytes, str]:
         path = f"{resource.path}?limit={limit}" + (f"&continue={quote(token, safe='')}" if token else "")
         body = (await self._repeated(f"list {resource.name}", "GET", path)).body
-        return body, _decoded(_page_decoder, f"list {resource.name}", body).metadata.continue_
+        return body, decoded(_page_decoder, f"list {resource.name}", body).metadata.continue_
 
     async def watch(self, resource: Resource, resource_version: str) -> AsyncGenerator[list[bytes], None]:
         """What happens behind `resource_version`, bookmarks included: raw JSON lines, as many as have arrived together.
@@ -132,7 +128,7 @@ class Client(Transport):
             answer = await self._repeated(request, "GET", _pod_path(namespace, name))
         except NotFound:
             return None
-        return _decoded(_pod_decoder, request, answer.body)
+        return decoded(_pod_decoder, request, answer.body)
 
     # ------------------------------------------------------------------------------------------------------- effects
 
@@ -172,7 +168,7 @@ class Client(Transport):
             _encode({"metadata": metadata, "status": status}),
             STRATEGIC_MERGE,
         )
-        return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
+        return decoded(_identified_decoder, request, answer.body).metadata.resource_version
 
     async def annotate_pod(
         self, namespace: str, name: str, uid: str, resource_version: str, annotations: Mapping[str, str]
@@ -187,7 +183,7 @@ class Client(Transport):
         request = f"patch pods {namespace}/{name}"
         body = _encode({"metadata": metadata})
         answer = await self._repeated(request, "PATCH", _pod_path(namespace, name), body, STRATEGIC_MERGE)
-        return _decoded(_identified_decoder, request, answer.body).metadata.resource_version
+        return decoded(_identified_decoder, request, answer.body).metadata.resource_version
 
     async def get_pod_group(self, resource: Resource, namespace: str, name: str) -> Group | None:
         """A PodGroup as it is now, or None. A consistent read. Raises ApiError."""
@@ -196,7 +192,7 @@ class Client(Transport):
             answer = await self._repeated(request, "GET", _path(resource, namespace, name))
         except NotFound:
             return None
-        return _decoded(_group_decoder, request, answer.body)
+        return decoded(_group_decoder, request, answer.body)
 
     async def patch_pod_group_status(
         self,
@@ -226,7 +222,7 @@ class Client(Transport):
             _encode({"metadata": metadata, "status": status}),
             STRATEGIC_MERGE if resource.built_in else MERGE,
         )
-        return _decoded(_written_decoder, request, answer.body)
+        return decoded(_written_decoder, request, answer.body)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask once for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: gone."""
@@ -239,7 +235,7 @@ class Client(Transport):
         request, path = f"create pods/eviction {namespace}/{name}", _pod_path(namespace, name, "/eviction")
         answer = (await self.send(request, "POST", path, _encode(body))).raise_for(request)
         if answer.code != binding.CREATED:
-            raise Unreachable(request, "Unreadable", f"{answer.code}: expected {binding.CREATED}", sent=True)
+            raise Unreachable(request, UNREADABLE, f"{answer.code}: expected {binding.CREATED}", sent=True)
 
     async def create_event(
         self,
@@ -305,14 +301,6 @@ def _wait_to_rebind(state: RetryCallState) -> float:
     result = state.outcome.result() if state.outcome is not None else None
     after = min(result.retry_after_s, REPEATED_WITHIN_S) if isinstance(result, BindResult) else 0.0
     return max(after, _backoff(state))
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
-    """Raises Unreachable for what an API server does not answer: something between has."""
-    try:
-        return nesting.decode(decoder, body)
-    except UNDECODABLE as error:
-        raise Unreachable(request, UNREADABLE, f"expected an object: {error}", sent=True) from error
 
 
 def _cut(text: str, size: int) -> str:

@@ -12,13 +12,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from events.wire import UNDECODABLE
-from services.kubernetes import nesting
 from services.kubernetes.access import Access
 from services.kubernetes.errors import NotFound, Unreachable
 from services.kubernetes.objects import Identified, Int32, Listed, Metadata, Object, Time
 from services.kubernetes.resources import Resource
-from services.kubernetes.transport import JSON, Answer, Transport, retrying
+from services.kubernetes.transport import JSON, UNREADABLE, Answer, Transport, decoded, retrying
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -128,7 +126,7 @@ class GangJobs(Transport):
         written meanwhile; ApiError."""
         request = f"create {resource.name} {self._namespace}/{body['metadata']['name']}"
         answer = await self.send(request, "POST", self._path(resource), msgspec.json.encode(body))
-        return _decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.uid
+        return decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.uid
 
     async def suspend(self, name: str, uid: str, annotations: Mapping[str, str]) -> None:
         """End a Job's pods, if it is still this one. Raises Conflict where it is another, NotFound, ApiError."""
@@ -162,7 +160,7 @@ class GangJobs(Transport):
         """Raises ApiError."""
         request = f"get {JOBS.name} {self._namespace}/{name}"
         try:
-            return _decoded(_job_decoder, request, (await self._read(request, self._path(JOBS, name))).body)
+            return decoded(_job_decoder, request, (await self._read(request, self._path(JOBS, name))).body)
         except NotFound:
             return None
 
@@ -181,7 +179,9 @@ class GangJobs(Transport):
         while True:
             asked = {"labelSelector": selector, "limit": PAGE} | ({"continue": token} if token else {})
             answer = await self._read(request, f"{self._path(resource)}?{urlencode(asked)}")
-            page = _decoded(decoder, request, answer.body)
+            page = decoded(decoder, request, answer.body)
+            if not page.metadata.resource_version:  # what has none looks like an empty list, and all runs like gone
+                raise Unreachable(request, UNREADABLE, "expected a list of objects, with a resourceVersion", sent=True)
             found += page.items or []
             token = page.metadata.continue_
             if not token:
@@ -196,11 +196,3 @@ class GangJobs(Transport):
     def _path(self, resource: Resource, name: str = "") -> str:
         group, _, plural = resource.path.rpartition("/")
         return f"{group}/namespaces/{quote(self._namespace)}/{plural}" + (f"/{quote(name)}" if name else "")
-
-
-def _decoded(decoder: msgspec.json.Decoder[S], request: str, body: bytes) -> S:
-    """Raises Unreachable for what an API server does not answer: something between has."""
-    try:
-        return nesting.decode(decoder, body)
-    except UNDECODABLE as error:
-        raise Unreachable(request, "Unreadable", f"expected an object: {error}", sent=True) from error

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -23,6 +23,7 @@ from yarl import URL
 from events.wire import UNDECODABLE
 from services import telemetry
 from services.background_call import BackgroundCall
+from services.kubernetes import nesting
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredentials, Unreachable
 from services.kubernetes.objects import Status
@@ -38,6 +39,9 @@ LONGEST_WAIT_S = 3_600.0
 """Who asks to be left alone for longer is not believed."""
 REPEATED_WITHIN_S = 30.0
 """The longest pause before a request is repeated, whatever was asked for."""
+UNREADABLE = "Unreadable"
+"""The reason of an answer that is no object of its kind."""
+T = TypeVar("T")
 _status_decoder = msgspec.json.Decoder(Status)
 _jitter = wait_random_exponential(multiplier=0.1, max=5.0)
 
@@ -81,6 +85,14 @@ def error_of(request: str, answer: Answer) -> ApiError:
     if answer.code == 422 and "metadata.uid" in status.message:
         kind = Conflict  # a patch that names another UID is answered as if it wanted to change it
     return kind(request, answer.code, status.reason, status.message, after)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
+    """The object that is the answer. Raises Unreachable for what no API server answers: something between has."""
+    try:
+        return nesting.decode(decoder, body)
+    except UNDECODABLE as error:
+        raise Unreachable(request, UNREADABLE, f"expected an object: {error}", sent=True) from error
 
 
 def _wait(state: RetryCallState) -> float:

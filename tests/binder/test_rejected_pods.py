@@ -9,9 +9,9 @@ import pytest
 
 import events as ev
 from services.binder.service.rounds import Rate
-from services.kubernetes.client import UNREADABLE
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.objects import Pod
+from services.kubernetes.transport import UNREADABLE
 from tests.binder.behind import Client, behind, notice
 from tests.world import World
 

@@ -12,7 +12,7 @@ import msgspec
 from events.wire import UNDECODABLE
 from services.federator.backends import kubernetes, openpai
 from services.ingest.decoding import KINDS
-from services.kubernetes import client, discovery, gang_jobs
+from services.kubernetes import client, discovery, gang_jobs, transport
 from services.kubernetes.errors import Unreachable
 from tests.fuzz.generate import encoded
 
@@ -34,7 +34,7 @@ def object_(data: bytes) -> None:
     """An object as the binder reads it back, or Unreachable that says what was asked."""
     for decoder in (client._page_decoder, client._pod_decoder, client._group_decoder, client._identified_decoder):
         try:
-            found: Any = client._decoded(decoder, "get it", data)
+            found: Any = transport.decoded(decoder, "get it", data)
         except Unreachable as error:
             assert str(error).startswith("get it: ")
             continue
@@ -45,11 +45,11 @@ def jobs(data: bytes) -> None:
     """Jobs and their pods as the runs that they are, or Unreachable."""
     listed, pods = [], []
     try:
-        listed = gang_jobs._decoded(gang_jobs._jobs_decoder, "list jobs", data).items or []
+        listed = transport.decoded(gang_jobs._jobs_decoder, "list jobs", data).items or []
     except Unreachable as error:
         assert str(error).startswith("list jobs: ")
     try:
-        pods = gang_jobs._decoded(gang_jobs._pods_decoder, "list pods", data).items or []
+        pods = transport.decoded(gang_jobs._pods_decoder, "list pods", data).items or []
     except Unreachable as error:
         assert str(error).startswith("list pods: ")
     for found in kubernetes._found(listed, pods):

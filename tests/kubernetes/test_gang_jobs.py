@@ -61,7 +61,8 @@ async def jobs(server: Server) -> AsyncIterator[GangJobs]:
 
 
 def page(*names: str, token: str = "") -> dict[str, Any]:
-    return {"metadata": {"continue": token}, "items": [{"metadata": {"name": name}} for name in names] or None}
+    metadata = {"resourceVersion": "7", "continue": token}
+    return {"metadata": metadata, "items": [{"metadata": {"name": name}} for name in names] or None}
 
 
 async def test_a_list_goes_on_to_its_last_page(server: Server, jobs: GangJobs) -> None:
@@ -75,6 +76,13 @@ async def test_a_list_goes_on_to_its_last_page(server: Server, jobs: GangJobs) -
         ("GET", path, {**asked, "continue": "more"}, None),
         ("GET", path, {**asked, "continue": "and more"}, None),
     ]
+
+
+async def test_a_list_without_a_resource_version_is_none(server: Server, jobs: GangJobs) -> None:
+    """A Status that is answered as if all were well looks like an empty list: every run on the cluster would be gone."""
+    server.answers = [{"kind": "Status", "metadata": {}, "status": "Success"}]
+    with pytest.raises(Unreachable, match=r"list jobs\.batch training: .*with a resourceVersion"):
+        await jobs.jobs("app=x")
 
 
 async def test_a_list_tells_the_servers_clock(server: Server, jobs: GangJobs) -> None:

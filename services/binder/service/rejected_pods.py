@@ -15,9 +15,10 @@ from functools import partial
 import events as ev
 from services.binder.service.rounds import Queue, Rate, Rounds, Write, put
 from services.decider import Decider
-from services.kubernetes.client import UNREADABLE, Client, second_time
+from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict, Unreachable
 from services.kubernetes.objects import Pod
+from services.kubernetes.transport import UNREADABLE
 from services.state.refusals import rejected
 
 KIND = "Pod"
