@@ -51,8 +51,11 @@ def is_server(location: str) -> bool:
 
 
 def without_credentials(location: str) -> str:
-    """For messages: without what is before the @ of a URL, a password perhaps."""
-    if "://" not in location:
+    """For messages: without what is before the @ of a URL, a password perhaps; also where its scheme was left out.
+
+    A file may have an @ in its name.
+    """
+    if "://" not in location and location.endswith(SUFFIX):
         return location
     return ",".join(re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", server) for server in location.split(","))
 
@@ -67,7 +70,9 @@ def split(location: str) -> tuple[str, str]:
             raise ValueError(location)
         parts = [_server(text if "://" in text else f"nats://{text}") for text in location.split(",")]
     except ValueError as error:
-        raise LogError(f"{re.sub('//.*@', '//', location)}: {EXPECTED_URL}") from error
+        shown = re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", location)  # all of it: the password may be what has the comma
+        hint = "; a password with / ? # or a comma goes into MUSTER_NATS_PASSWORD" if "@" in location else ""
+        raise LogError(f"{shown}: {EXPECTED_URL}{hint}") from error
     servers = ",".join(urlunsplit(part._replace(path="")) for part in parts)
     return servers, next((part.path.strip("/") for part in parts if part.path.strip("/")), "")
 
