@@ -213,7 +213,8 @@ class Reader:
                 log.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 
     async def _watch(self, kind: Kind[Any]) -> None:
-        """One watch until it ends. Raises Unreachable when nothing of it could be read, Expired, NotFound, ApiError."""
+        """One watch until it ends. Raises Unreachable or Unreadable when nothing of it could be read; Expired, NotFound,
+        ApiError."""
         request = f"watch {kind.resource.name}"
         seen_any = False
         try:
@@ -223,7 +224,7 @@ class Reader:
                     seen_any = True
         except (Unreachable, Unreadable) as error:
             if not seen_any:
-                raise Unreachable(request, type(error).__name__, str(error), sent=True) from error
+                raise
             log.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
         except WatchEnded as ended:
             if ended.expired:

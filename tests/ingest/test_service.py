@@ -29,7 +29,7 @@ from events.log import EventLog
 from events.memory import MemoryLog
 from services import writer as writing
 from services.ingest import service
-from services.ingest.decoding import POD, Kind
+from services.ingest.decoding import POD, Kind, Unreadable
 from services.ingest.differ import Ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
@@ -250,11 +250,28 @@ async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_on
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             yield [b"<html>try again later</html>"]
 
-    client: Any = Proxied()
+    with pytest.raises(Unreadable, match=r"^watch pods: expected a watch event: "):
+        await reading(Proxied())._watch(POD)
+
+
+async def test_a_watch_that_breaks_before_it_said_anything_is_told_once() -> None:
+    """As it was: `watch pods: no answer Unreachable: watch pods: no answer ServerDisconnected: …`."""
+
+    class Broken:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            raise Unreachable("watch pods", "ServerDisconnected", "gone", sent=True)
+            yield []
+
+    with pytest.raises(Unreachable) as raised:
+        await reading(Broken())._watch(POD)
+    assert str(raised.value) == "watch pods: no answer ServerDisconnected: gone"
+
+
+def reading(client: Any) -> service.Reader:
+    """A reader that has seen pods up to version 1."""
     reader = service.Reader(Ingest(["muster"]), client, Gather(Writer(MemoryLog("test"), "ingest")), 15.0)
     reader._versions[POD.name] = "1"
-    with pytest.raises(Unreachable):
-        await reader._watch(POD)
+    return reader
 
 
 async def test_what_comes_with_the_end_of_a_watch_is_written() -> None:
