@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from services.simulator.arguments import count, port, told
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, is_configuration, read_yaml
@@ -30,7 +31,7 @@ def main() -> int:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
             runner.run(_serve(arguments))
     except (ManifestError, TraceError, ApiError, OSError) as error:  # the last: a port that is taken, a file
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
     return 0
 
@@ -45,34 +46,36 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number, not {text!r}")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if _count(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port, not {text!r}")
-    return int(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m services.simulator", description="A simulated Kubernetes cluster.")
-    parser.add_argument("--port", type=_port, default=0, help="on 127.0.0.1; 0 (default) takes a free one")
-    parser.add_argument("--nodes", action="append", default=[], type=Path, metavar="FILE", help="YAML with nodes")
+    parser.add_argument("--port", type=port, default=0, help="on 127.0.0.1; 0 (default) takes a free one")
     parser.add_argument(
-        "--workload", action="append", default=[], type=Path, metavar="FILE", help="YAML, after the nodes"
+        "--nodes",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="YAML or JSON with nodes; may be repeated",
     )
-    parser.add_argument("--trace", choices=TRACES, help="objects of a trace")
-    parser.add_argument("--dir", type=Path, default=Path(), help="where the trace's CSV files are")
-    parser.add_argument("--limit", type=_count, help="pods of the trace at most")
+    parser.add_argument(
+        "--workload",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="YAML or JSON with everything else, which is loaded after the nodes; may be repeated",
+    )
+    parser.add_argument("--trace", choices=TRACES, help="a public trace in place of files")
+    parser.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where the trace's CSV files are")
+    parser.add_argument("--limit", type=count, metavar="PODS", help="pods of the trace at most")
     parser.add_argument("--gang-groups", choices=tuple(MODES), default="", help="dlrm's services as gang groups")
     parser.add_argument("--token", default="", help="a bearer token that requests must carry")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="write a kubeconfig there")
     parser.add_argument("--no-podgroups", action="store_true", help="without the PodGroup CRD")
-    parser.add_argument("--startup-ms", type=_count, default=0, help="from bound to Running")
-    parser.add_argument("--termination-ms", type=_count, default=0, help="from deleted to gone")
+    parser.add_argument("--startup-ms", type=count, default=0, metavar="MS", help="from bound to Running (default: 0)")
+    parser.add_argument(
+        "--termination-ms", type=count, default=0, metavar="MS", help="from deleted to gone (default: 0)"
+    )
     parser.add_argument("--seed", type=int, help="makes UIDs and generated names repeatable")
     return parser
 

@@ -318,7 +318,7 @@ async def test_a_process_of_its_own_serves_manifests_until_sigterm(tmp_path: Pat
         (["--port", "99999"], b"argument --port: expected a port, not '99999'"),
         (["--port", "-1"], b"argument --port: expected a whole number, not '-1'"),
         (["--limit", "x"], b"argument --limit: expected a whole number, not 'x'"),
-        (["--kubeconfig", "/nowhere/at/all"], b"error: [Errno 2] No such file or directory: '/nowhere/at/all'"),
+        (["--kubeconfig", "/nowhere/at/all"], b"error: /nowhere/at/all: No such file or directory"),
     ],
 )
 async def test_a_process_tells_what_is_wrong_with_its_arguments(arguments: list[str], said: bytes) -> None:

@@ -12,6 +12,7 @@ import json
 import signal
 import sys
 
+from services.simulator.arguments import count, port, told
 from services.simulator.openpai.jobs import Life
 from services.simulator.openpai.limits import Limits
 from services.simulator.openpai.server import OpenPai
@@ -22,15 +23,39 @@ def main() -> int:
     parser.add_argument(
         "cluster", nargs="+", type=_cluster, metavar="ALIAS[:WAITING_MS]", help="a cluster; how long jobs wait there"
     )
-    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 (default) takes a free one")
-    parser.add_argument("--token", default="token", help="the bearer token that requests must carry")
-    parser.add_argument("--user", default="user", help="whose it is")
-    parser.add_argument("--running-ms", type=int, help="how long an attempt runs; default: until it is stopped")
-    parser.add_argument("--dying-ms", type=int, default=0, help="from an attempt's end until its containers are gone")
-    parser.add_argument("--notice-ms", type=int, default=0, help="from a stop's answer until anything happens")
-    parser.add_argument("--exit-code", type=int, default=0, help="of attempts that end by themselves")
+    parser.add_argument("--port", type=port, default=0, help="on 127.0.0.1; 0 (default) takes a free one")
+    parser.add_argument("--token", default="token", help="the bearer token that requests must carry (default: token)")
+    parser.add_argument("--user", default="user", help="whose token it is (default: user)")
+    parser.add_argument(
+        "--running-ms", type=count, metavar="MS", help="how long an attempt runs (default: until it is stopped)"
+    )
+    parser.add_argument(
+        "--dying-ms",
+        type=count,
+        default=0,
+        metavar="MS",
+        help="from an attempt's end until its containers are gone (default: 0)",
+    )
+    parser.add_argument(
+        "--notice-ms",
+        type=count,
+        default=0,
+        metavar="MS",
+        help="from a stop's answer until anything happens (default: 0)",
+    )
+    parser.add_argument(
+        "--exit-code", type=int, default=0, metavar="CODE", help="of attempts that end by themselves (default: 0)"
+    )
     parser.add_argument("--no-limits", action="store_true", help="take as many requests as come")
-    asyncio.run(_serve(parser.parse_args()))
+    arguments = parser.parse_args()
+    aliases = [alias for alias, _ in arguments.cluster]
+    if len(set(aliases)) < len(aliases):
+        parser.error(f"{' '.join(aliases)}: expected each alias once")
+    try:
+        asyncio.run(_serve(arguments))
+    except OSError as error:  # a port that is taken
+        print(f"error: {told(error)}", file=sys.stderr)
+        return 2
     return 0
 
 

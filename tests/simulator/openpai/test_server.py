@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -169,3 +170,30 @@ def test_a_cluster_that_is_none_is_a_usage_error(wrong: str) -> None:
     ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 2
     assert f"{wrong!r}: expected an alias" in ended.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["v100", "--port", "{taken}"],
+            "error: error while attempting to bind on address ('127.0.0.1', {taken}): address",
+        ),
+        (["v100", "--port", "99999"], "argument --port: expected a port, not '99999'"),
+        (["v100", "--dying-ms", "-1"], "argument --dying-ms: expected a whole number, not '-1'"),
+        (["v100", "v100:50"], "v100 v100: expected each alias once"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
+    """As it was: a traceback of a port that is taken; two clusters of one name were one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        command = [
+            sys.executable,
+            "-m",
+            "services.simulator.openpai",
+            *(each.format(taken=taken) for each in arguments),
+        ]
+        ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert said.format(taken=taken) in ended.stderr.splitlines()[-1]
