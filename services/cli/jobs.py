@@ -106,7 +106,10 @@ def explain(
     name: JobName,
     nats: Nats = None,
     federation: Federation = None,
-    at: Annotated[str | None, typer.Option(help="as of a sequence or a time", metavar="SEQ|TIME")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="as of a sequence, or a time in RFC 3339 (default: the log's end)", metavar="SEQ|TIME"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Why this cluster, and which were cancelled when and why: from the log, whether a federator runs or not."""

@@ -174,7 +174,9 @@ def verify(
 @app.command(rich_help_panel=LOGS)
 def replay(
     log: Log,
-    at: Annotated[str | None, typer.Option(help="a sequence, or a time (RFC 3339)", metavar="SEQ|TIME")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="a sequence, or a time in RFC 3339 (default: the log's end)", metavar="SEQ|TIME")
+    ] = None,
     cluster: Cluster = None,
     as_json: Json = False,
 ) -> None:
@@ -221,7 +223,10 @@ def retention(
     ] = None,
     no_archive: Annotated[bool, typer.Option("--no-archive", help="purge without: what goes is gone")] = False,
     days: Annotated[
-        int | None, typer.Option(help="keep so many days at least (default: $MUSTER_RETENTION_DAYS)", min=0)
+        int | None,
+        typer.Option(
+            help="keep so many at least; 0: all, for ever (default: $MUSTER_RETENTION_DAYS)", min=0, metavar="DAYS"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -251,7 +256,7 @@ def simulate(
     files: Annotated[
         list[str],
         typer.Option(
-            "-f", "--file", help="Kubernetes YAML, more than once if wanted; a directory; -: stdin", metavar="FILE"
+            "-f", "--file", help="Kubernetes YAML or JSON; a directory of it; -: stdin; may be repeated", metavar="FILE"
         ),
     ],
     profile: Annotated[str, typer.Option(help=PROFILE, metavar="NAME")] = "default",
@@ -306,17 +311,18 @@ def status(
 @app.command(rich_help_panel=TRYING)
 def demo(
     nodes: Annotated[
-        list[Path] | None, typer.Option(help="Kubernetes YAML with nodes, more than once if wanted", metavar="FILE")
+        list[Path] | None, typer.Option(help="Kubernetes YAML or JSON with nodes; may be repeated", metavar="FILE")
     ] = None,
     workload: Annotated[
-        list[Path] | None, typer.Option(help="Kubernetes YAML with pods, more than once if wanted", metavar="FILE")
+        list[Path] | None, typer.Option(help="Kubernetes YAML or JSON with pods; may be repeated", metavar="FILE")
     ] = None,
     trace: Annotated[str | None, typer.Option(help="a public trace instead: openb or dlrm", metavar="NAME")] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", help="where the trace's CSV files are", metavar="DIR")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(help="pods of the trace at most (dlrm: whole services, at least one)", min=1)
+        int | None,
+        typer.Option(help="pods of the trace at most (dlrm: whole services, at least one)", min=1, metavar="PODS"),
     ] = None,
     gang_groups: Annotated[
         str | None,
@@ -326,9 +332,13 @@ def demo(
         int | None, typer.Option(help="1: a cluster's gangs, 2: a job for three clusters; default: both", metavar="1|2")
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="keep the logs and every process's output there", metavar="DIR")
+        Path | None,
+        typer.Option(
+            help="keep the logs and every process's output there (default: the logs alone, in a new one in /tmp)",
+            metavar="DIR",
+        ),
     ] = None,
-    at_most: Annotated[float, typer.Option(help="seconds after which it ends in any case", min=1)] = 600,
+    at_most: Annotated[float, typer.Option(help="after so long it ends in any case", min=1, metavar="SECONDS")] = 600,
     as_json: Json = False,
 ) -> None:
     """Everything on this machine: NATS, simulated clusters and all services, each a process of its own; in two acts.

@@ -9,7 +9,10 @@ import typer
 LOG = "a NATS URL (nats://host:4222/CLUSTER), or an exported log (*.db)"
 PROFILE = "rules that run together: default, binpack, coscheduling, koordinator or kube-batch"
 
-Nats = Annotated[str | None, typer.Option("--nats", help="NATS URL (default: $MUSTER_NATS_URL)", metavar="URL")]
+Nats = Annotated[
+    str | None,
+    typer.Option("--nats", help="NATS URL (default: $MUSTER_NATS_URL, else nats://127.0.0.1:4222)", metavar="URL"),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(help="name of the cluster in the log (default: the URL's, else $MUSTER_CLUSTER)", metavar="NAME"),

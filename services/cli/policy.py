@@ -27,34 +27,77 @@ def change(
     context: typer.Context,
     log: Log,
     cluster: Cluster = None,
-    profile: Annotated[str | None, typer.Option(help=PROFILE, metavar="NAME")] = None,
+    profile: Annotated[str | None, typer.Option(help=f"{PROFILE} (a new log has default)", metavar="NAME")] = None,
     queue_order: Annotated[
-        str | None, typer.Option(help="coscheduling, koordinator or kube-batch", metavar="NAME")
+        str | None, typer.Option(help="coscheduling (in a new log), koordinator or kube-batch", metavar="NAME")
     ] = None,
-    node_score: Annotated[str | None, typer.Option(help="least-allocated or binpack", metavar="NAME")] = None,
-    permit_waiting_ms: Annotated[int | None, typer.Option(help="how long an assignment waits for its gang")] = None,
-    backoff_initial_ms: Annotated[int | None, typer.Option(help="first backoff of a refused group")] = None,
-    backoff_max_ms: Annotated[int | None, typer.Option(help="largest backoff")] = None,
-    retry_ms: Annotated[int | None, typer.Option(help="a refused group is tried again after that in any case")] = None,
-    cycle_pods: Annotated[int | None, typer.Option(help="pods that one planning cycle considers")] = None,
-    gang_pods: Annotated[int | None, typer.Option(help="pods that a gang may have")] = None,
-    replacement_hold_ms: Annotated[int | None, typer.Option(help="how long a failed member's room is kept")] = None,
+    node_score: Annotated[
+        str | None, typer.Option(help="least-allocated (in a new log) or binpack", metavar="NAME")
+    ] = None,
+    permit_waiting_ms: Annotated[
+        int | None,
+        typer.Option(help="how long a pod that has a node waits for the rest of its gang (10000)", metavar="MS"),
+    ] = None,
+    backoff_initial_ms: Annotated[
+        int | None,
+        typer.Option(
+            help="how long a refused group is left alone; doubled by each further refusal (1000)", metavar="MS"
+        ),
+    ] = None,
+    backoff_max_ms: Annotated[
+        int | None, typer.Option(help="how long a refused group is left alone at most (10000)", metavar="MS")
+    ] = None,
+    retry_ms: Annotated[
+        int | None,
+        typer.Option(help="after this long it is tried again, whatever has changed or not (300000)", metavar="MS"),
+    ] = None,
+    cycle_pods: Annotated[
+        int | None, typer.Option(help="how many pods one planning cycle considers at most (4096)", metavar="PODS")
+    ] = None,
+    gang_pods: Annotated[int | None, typer.Option(help="how many pods a gang may have (50000)", metavar="PODS")] = None,
+    replacement_hold_ms: Annotated[
+        int | None,
+        typer.Option(help="how long the room of a gang's failed pod is kept for its replacement (60000)", metavar="MS"),
+    ] = None,
     replacement_policy: Annotated[
-        str | None, typer.Option(help="after that: keep the gang's other pods, or evict them", metavar="NAME")
+        str | None,
+        typer.Option(
+            help="what then becomes of the gang's other pods: keep (in a new log) or evict", metavar="keep|evict"
+        ),
     ] = None,
-    lookahead_pods: Annotated[int | None, typer.Option(help="other shards' pods that a cycle leaves room for")] = None,
+    lookahead_pods: Annotated[
+        int | None,
+        typer.Option(
+            help="for how many waiting pods of other shards a shard leaves room in a cycle (1024)", metavar="PODS"
+        ),
+    ] = None,
     nominate_after_refusals: Annotated[
-        int | None, typer.Option(help="refused proposals in a row after which a gang's room is kept; 0: never")
+        int | None,
+        typer.Option(
+            help="after how many refused proposals in a row a gang has room nominated; 0: never (3)", metavar="REFUSALS"
+        ),
     ] = None,
-    nomination_hold_ms: Annotated[int | None, typer.Option(help="how long that room is kept")] = None,
+    nomination_hold_ms: Annotated[
+        int | None, typer.Option(help="how long nominated room is kept for it (10000)", metavar="MS")
+    ] = None,
     reserve_after_refusals: Annotated[
-        int | None, typer.Option(help="refusals in a row after which a gang starves and gets room reserved; 0: never")
+        int | None,
+        typer.Option(
+            help="after how many refusals for lack of room a gang has room reserved; 0: never (5)", metavar="REFUSALS"
+        ),
     ] = None,
-    reservation_hold_ms: Annotated[int | None, typer.Option(help="how long that room is kept")] = None,
-    reservations: Annotated[int | None, typer.Option(help="gangs that may have room reserved at a time")] = None,
+    reservation_hold_ms: Annotated[
+        int | None, typer.Option(help="how long reserved room is kept for it (600000)", metavar="MS")
+    ] = None,
+    reservations: Annotated[
+        int | None, typer.Option(help="how many gangs may have room reserved at a time (1)", metavar="GANGS")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Change the policy from here on; what is not named stays as it is."""
+    """Change the policy from here on; what is not named stays as it is.
+
+    In brackets: what a log has that nobody changed, because its first binder adopted it.
+    """
     from services.console import commands
 
     changes = {name: value for name, value in context.params.items() if name not in NO_CHANGES}

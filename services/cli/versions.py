@@ -23,8 +23,13 @@ def show(log: Log, cluster: Cluster = None, as_json: Json = False) -> None:
 def switch(
     log: Log,
     cluster: Cluster = None,
-    rules: Annotated[int | None, typer.Option(help="version of the rules", min=1)] = None,
-    state: Annotated[int | None, typer.Option(help="version of the state, one further at a time", min=1)] = None,
+    rules: Annotated[
+        int | None, typer.Option(help="version of the rules (default: as it is)", min=1, metavar="N")
+    ] = None,
+    state: Annotated[
+        int | None,
+        typer.Option(help="version of the state, one further at a time (default: as it is)", min=1, metavar="N"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Switch to another version from here on. Refused while some writer lacks it, and says which."""

@@ -236,6 +236,21 @@ def test_what_asks_a_federator_does_not_take_a_file(log: Path) -> None:
     assert "this is asked of a federator: expected a NATS URL" in said.stderr
 
 
+def _options(command: Any) -> Iterator[Any]:
+    """Of a command and of all below it."""
+    yield from command.params
+    for one in getattr(command, "commands", {}).values():
+        yield from _options(one)
+
+
+def test_the_help_says_of_each_option_what_it_is_and_what_it_takes() -> None:
+    options = [option for option in _options(typer.main.get_command(app)) if "completion" not in option.name]
+    assert len(options) > 100
+    for option in options:
+        assert option.help, option.name
+        assert getattr(option, "is_flag", False) or option.metavar, option.name
+
+
 def _muster(arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(f"exec {sys.executable} -m services {arguments}", shell=True, **streams)
 

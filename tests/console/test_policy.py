@@ -144,6 +144,18 @@ def test_every_field_can_be_set() -> None:
     assert options == {field.name for field in msgspec.structs.fields(Policy)} | of_the_profile
 
 
+def test_the_help_has_each_bounds_unit_and_default() -> None:
+    command: Any = typer.main.get_command(app)
+    for option in command.commands["policy"].commands["set"].params:
+        default = getattr(DEFAULT_POLICY, option.name, None)
+        if isinstance(default, int):
+            assert option.help.endswith(f" ({default})"), option.name
+            assert option.metavar in ("MS", "PODS", "REFUSALS", "GANGS"), option.name
+        elif option.name in ("replacement_policy", "queue_order", "node_score"):
+            adopted = default or getattr(DEFAULT_POLICY.profile, option.name)
+            assert f"{adopted} (in a new log)" in option.help
+
+
 def test_the_bounds_of_starvation_are_shown_and_set(log: Path) -> None:
     flags = ["--reserve-after-refusals", "7", "--reservation-hold-ms", "1000", "--reservations", "2"]
     assert runner.invoke(app, ["policy", "set", str(log), *flags, "--json"]).exit_code == 0
