@@ -35,6 +35,7 @@ AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
 FEDERATOR, OF_CLUSTERS = "federator", ("ingest", "binder")
 """The one writer of a federation's log; writers that every cluster's log has."""
+ASK_KUBERNETES = ("ingest", "binder")
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 NATS_FILES = ("nats_credentials_file", "nats_ca_file", "nats_certificate_file", "nats_key_file")
 NEED_NATS = ("feed", "federator")
@@ -380,7 +381,7 @@ async def _check_files(role: str, settings: Settings) -> None:
                 _check_readable(f"{PREFIX}{name.upper()}", Path(file))
         if settings.nats_key_file and not settings.nats_certificate_file:
             raise InvalidSetting(f"{PREFIX}NATS_KEY_FILE: expected {PREFIX}NATS_CERTIFICATE_FILE beside it")
-    if role == "ingest":
+    if role in ASK_KUBERNETES:
         await _access(settings)
     elif role == FEDERATOR:
         _federation(settings)

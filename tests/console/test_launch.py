@@ -284,6 +284,7 @@ async def test_a_service_that_ends_hands_its_lease_over(nats: str, role: str, mo
         await asyncio.Event().wait()
 
     monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(launch, "_access", AsyncMock())
     monkeypatch.setattr(launch, "_collect_seldom", lambda: None)
     serving = asyncio.create_task(launch._hold_and_run(role, chosen, asyncio.Event(), health))
     await until(lambda: seats, "the seat")
@@ -307,6 +308,7 @@ async def test_a_service_waits_for_nats(
     """It is not ready meanwhile. As it was: it ended, and who starts it again waits longer each time."""
     seated, health = AsyncMock(), Health()
     monkeypatch.setattr(launch, "_run", seated)
+    monkeypatch.setattr(launch, "_access", AsyncMock())
     with EmbeddedServer(tmp_path) as server:
         server.stop()  # its port is known now
         chosen = settings.read({"nats_url": server.url, "cluster": "test"})
@@ -387,12 +389,14 @@ async def test_nobody_writes_into_a_log_of_the_other_kind(
     assert launch._exit_code(refused.value) == launch.USAGE
 
 
-async def test_an_ingest_without_access_to_its_cluster_is_never_ready(tmp_path: Path) -> None:
-    """As it was: a standby read its kubeconfig when it took over, and a rollout put it in place of one that worked."""
+@pytest.mark.parametrize("role", ["ingest", "binder"])
+async def test_who_has_no_access_to_its_cluster_is_never_ready(role: str, tmp_path: Path) -> None:
+    """As it was: a standby read its kubeconfig when it took over, and a rollout put it in place of one that worked; and
+    a binder was ready until it had read its own."""
     chosen = settings.read({"nats_url": str(tmp_path / "log.db"), "kubeconfig": str(tmp_path / "none")})
     health = Health()
     with pytest.raises(AccessError, match="none: expected a kubeconfig file"):
-        await launch._hold_and_run("ingest", chosen, asyncio.Event(), health)
+        await launch._hold_and_run(role, chosen, asyncio.Event(), health)
     assert not health.ready
 
 
