@@ -12,7 +12,7 @@ from events.homes import open_log
 from events.log import Unavailable
 from services import settings
 from services.binder.service import Rates
-from services.console import launch
+from services.console import launch, roles
 from services.federator.bodies import Cipher
 from services.kubernetes.access import Access, direct
 from services.kubernetes.client import Client
@@ -70,15 +70,15 @@ async def test_what_a_service_is_given(role: str, given: dict[str, Any], monkeyp
     monkeypatch.setattr(f"services.{role}.service.run", run)
     monkeypatch.setattr("services.kubernetes.access.load", load)
     chosen = settings.read(CHOSEN, {})
-    seat: Any = launch.Seat("planner.4", stop=2, turn=1, leases=3)  # type: ignore[arg-type]
+    seat: Any = roles.Seat("planner.4", stop=2, turn=1, leases=3)  # type: ignore[arg-type]
     with pytest.raises(Unavailable, match="the log is gone"):
-        await launch._run(role, chosen, None, seat)
+        await roles.run(role, chosen, None, seat)
     if (taking := told.get("snapshots")) is not None:
         assert taking.after_bytes == 9
         told["snapshots"] = taking.environment["MUSTER_CLUSTER"]
     assert told == {"holder": chosen.holder, **given}
     assert [client._session.closed for client in clients] == [True] * len(clients)
-    assert launch._taking(settings.read({"snapshot_after_bytes": 0}, {})) is None
+    assert roles._taking(settings.read({"snapshot_after_bytes": 0}, {})) is None
 
 
 WITH_LOG = """
@@ -132,7 +132,7 @@ async def test_what_a_federator_is_given(
     log = await open_log(nats, "prod", create=True)
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(60):
-            await launch._run("federator", chosen, log, launch.Seat("federator", asyncio.Event()))
+            await roles.run("federator", chosen, log, roles.Seat("federator", asyncio.Event()))
     assert launch._exit_code(launch._first(ended.value)) == launch.UNREACHABLE
     await log.close()
     assert Federating.answers is readied

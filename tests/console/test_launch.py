@@ -26,7 +26,7 @@ from events.lease import Lease, Watch, holder_of
 from events.log import Unavailable
 from events.server import EmbeddedServer
 from services import settings
-from services.console import launch
+from services.console import launch, roles
 from services.console.processes import Child, stop
 from services.health import Health
 from services.kubernetes.access import Access, AccessError, direct
@@ -249,14 +249,14 @@ async def test_a_service_that_loses_its_lease_steps_down(nats: str, monkeypatch:
     chosen = settings.read({"nats_url": nats, "cluster": "test", "lease_s": 1})
     running, ended = asyncio.Event(), []
 
-    async def run(role: str, settings: object, log: JetStreamLog, seat: launch.Seat) -> None:
+    async def run(role: str, settings: object, log: JetStreamLog, seat: roles.Seat) -> None:
         running.set()
         try:
             await asyncio.Event().wait()
         finally:
             ended.append(seat.writer)
 
-    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(roles, "run", run)
     monkeypatch.setattr(launch, "_collect_seldom", lambda: None)
     serving = asyncio.create_task(launch._serve("feed", chosen))
     await running.wait()
@@ -277,14 +277,14 @@ async def test_a_service_that_ends_hands_its_lease_over(nats: str, role: str, mo
     chosen = settings.read({"nats_url": nats, "cluster": "test", "lease_s": 60})
     health, seats = Health(), []
 
-    async def run(role: str, settings: object, log: JetStreamLog, seat: launch.Seat) -> None:
+    async def run(role: str, settings: object, log: JetStreamLog, seat: roles.Seat) -> None:
         if seat.turn is not None:
             await seat.turn()
         seats.append((health.ready, seat, log))
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(launch, "_run", run)
-    monkeypatch.setattr(launch, "_access", AsyncMock())
+    monkeypatch.setattr(roles, "run", run)
+    monkeypatch.setattr(roles, "_access", AsyncMock())
     monkeypatch.setattr(launch, "_collect_seldom", lambda: None)
     serving = asyncio.create_task(launch._hold_and_run(role, chosen, asyncio.Event(), health))
     await until(lambda: seats, "the seat")
@@ -307,8 +307,8 @@ async def test_a_service_waits_for_nats(
 ) -> None:
     """It is not ready meanwhile. As it was: it ended, and who starts it again waits longer each time."""
     seated, health = AsyncMock(), Health()
-    monkeypatch.setattr(launch, "_run", seated)
-    monkeypatch.setattr(launch, "_access", AsyncMock())
+    monkeypatch.setattr(roles, "run", seated)
+    monkeypatch.setattr(roles, "_access", AsyncMock())
     with EmbeddedServer(tmp_path) as server:
         server.stop()  # its port is known now
         chosen = settings.read({"nats_url": server.url, "cluster": "test"})
@@ -344,7 +344,7 @@ async def test_a_planner_that_has_said_its_last_word_ends(nats: str, monkeypatch
     async def run(*_: object) -> None:
         pass
 
-    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(roles, "run", run)
     monkeypatch.setattr(launch, "_collect_seldom", lambda: None)
     async with asyncio.timeout(60):
         await launch._hold_and_run(
@@ -382,7 +382,7 @@ async def test_nobody_writes_into_a_log_of_the_other_kind(
     log = await open_log(chosen.nats_url, chosen.cluster, create=True)
     await append(log, writer, [ev.Ticked(time_ns=0, jumped_ns=0)])
     await log.close()
-    monkeypatch.setattr(launch, "_check_files", AsyncMock())
+    monkeypatch.setattr(roles, "check_files", AsyncMock())
     with pytest.raises(settings.InvalidSetting, match=f"--cluster test: .*: this is the log of a {kind}$") as refused:
         async with asyncio.timeout(60):
             await launch._hold_and_run(role, chosen, asyncio.Event(), Health())
@@ -412,15 +412,15 @@ async def test_a_file_for_nats_that_cannot_be_read_is_named_with_its_variable(va
     ):
         chosen = settings.read({"nats_url": "nats://127.0.0.1:1"}, {name: str(tmp_path / file)})
         with pytest.raises(settings.InvalidSetting, match=f"^{name}: {said}"):
-            await launch._check_files("planner", chosen)
+            await roles.check_files("planner", chosen)
 
 
 async def test_a_key_without_its_certificate_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "key").touch()
     chosen = settings.read({"nats_key_file": str(tmp_path / "key")}, {})
-    await launch._check_files("planner", settings.read({"nats_key_file": "none", "nats_url": "a.db"}, {}))
+    await roles.check_files("planner", settings.read({"nats_key_file": "none", "nats_url": "a.db"}, {}))
     with pytest.raises(settings.InvalidSetting, match="expected MUSTER_NATS_CERTIFICATE_FILE beside it"):
-        await launch._check_files("planner", chosen)
+        await roles.check_files("planner", chosen)
 
 
 async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +433,7 @@ async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monke
         return direct("http://h")
 
     monkeypatch.setattr("services.kubernetes.access.load", load)
-    opening = asyncio.ensure_future(launch._client(settings.read({}, {})))
+    opening = asyncio.ensure_future(roles._client(settings.read({}, {})))
     await until(asked.is_set, "it to be asked for")
     ready.set()
     async with await opening:
@@ -471,7 +471,7 @@ async def test_a_federator_whose_files_cannot_be_used_is_never_ready(
     log: Any = None
     for beginning in (
         launch._hold_and_run("federator", chosen, asyncio.Event(), health),
-        launch._run("federator", chosen, log, launch.Seat("federator", asyncio.Event())),
+        roles.run("federator", chosen, log, roles.Seat("federator", asyncio.Event())),
     ):
         with pytest.raises((settings.InvalidSetting, AccessError), match=said) as told:
             await beginning
