@@ -10,9 +10,9 @@ import msgspec
 import events as ev
 from events.objects import ClassRoom
 from events.policy import DEFAULT_POLICY, Policy
-from services.console.summary import why_waiting
 from services.state.reservations import rooms
 from tests.walk.checks import refold
+from tests.why import why_waiting
 from tests.world import World, of_type
 
 GANG = "default/train"

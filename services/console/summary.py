@@ -99,13 +99,9 @@ def bound_pods(state: State) -> list[Pod]:
     return [pod for pod in state.pods.values() if pod.fact.candidate and pod.node]
 
 
-def why_waiting(state: State, pod: Pod) -> str:
-    """Why a pod is not bound, with what is missing, and when it is tried again if that is known."""
-    return _why_alike(state, [pod], again.backoffs(state))
-
-
 def _why_alike(state: State, pods: list[Pod], left: again.Backoffs) -> str:
-    """Of pods of one group that are at the same `_stage`."""
+    """Why pods of one group that are at the same `_stage` are not bound, with what is missing, and when they are tried
+    again if that is known."""
     stage = _stage(state, pods[0])
     if stage == GATED:
         return "its scheduling gates are not removed"

@@ -8,8 +8,8 @@ import pytest
 
 import events as ev
 from services.binder.report import condition, failed_scheduling, rejected, scheduled
-from services.console.summary import why_waiting
 from tests.facts import pod
+from tests.why import why_waiting
 from tests.world import World
 
 

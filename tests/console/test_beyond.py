@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from events.objects import HostPort, Taint, Toleration
-from services.console.summary import why_waiting
+from tests.why import why_waiting
 from tests.world import World
 
 GPUS = Taint(key="gpus", value="", effect="NoSchedule")

@@ -9,9 +9,10 @@ from events import envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
 from services.console.replay import BadPlace, read_place, replay, when
-from services.console.summary import summary, waiting_groups, why_waiting
+from services.console.summary import summary, waiting_groups
 from services.state import snapshot
 from services.state.fold import State
+from tests.why import why_waiting
 from tests.world import SECOND_NS, World
 
 

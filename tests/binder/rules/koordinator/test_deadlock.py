@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import events as ev
 from events.objects import ClassRoom, Declaration, HostPort
-from services.console.summary import why_waiting
 from tests.walk.checks import refold
+from tests.why import why_waiting
 from tests.world import World, of_type
 
 WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
