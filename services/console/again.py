@@ -28,8 +28,12 @@ def backoffs(state: State) -> Backoffs:
 
 def tried_again_s(state: State, cohort: Cohort, left: Backoffs) -> float | None:
     """In how many seconds the first of the cohort's groups is tried; None: that depends on what happens."""
-    reason = has_reason(state, cohort) or any(state.groups[key].woken for key in cohort.groups)
-    return _left_s(cohort, left) if reason else None
+    return _left_s(cohort, left) if is_worth_a_try(state, cohort) else None
+
+
+def is_worth_a_try(state: State, cohort: Cohort) -> bool:
+    """Whether something happened since its refusal that could change it, for the cohort or for a group of it."""
+    return has_reason(state, cohort) or any(state.groups[key].woken for key in cohort.groups)
 
 
 def said(state: State, cohort: Cohort, group: str, left: Backoffs) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from services.console.again import is_worth_a_try
 from services.kubernetes.resources import PODS
 from services.simulator.kubelet import DURATION
 from services.state import cohorts
@@ -59,9 +60,7 @@ def waits_for_time(state: State) -> bool:
     for cohort in state.cohorts.values():
         if state.reservations and KEEPS in cohort.condition:
             return True
-        if cohort.backing_off and (
-            cohorts.has_reason(state, cohort) or any(state.groups[key].woken for key in cohort.groups)
-        ):
+        if cohort.backing_off and is_worth_a_try(state, cohort):
             return True
     return False
 
