@@ -1,7 +1,8 @@
 """When refused groups are tried again, where the state knows it: those that back off, and have a reason to be tried.
 
-By the log's time: a deadline runs on its planner's clock, as of that planner's last tick. Who has no such reason waits
-for something to change, however long; its retry by the clock alone finds what it found.
+The seconds are those of the log: a deadline runs on its planner's clock, as of that planner's last tick. A group without
+such a reason has no time that could be told: it waits until something changes. It is tried after `retry_ms`, too, but
+where nothing has changed it is refused again.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """What Ctrl-C stops before it has begun is closed: Python would warn of it."""
+    """Run it. If Ctrl-C comes before it has begun, it is closed, as Python warns of a coroutine that nobody awaited."""
     with contextlib.closing(work):
         return asyncio.run(work)
 
@@ -61,13 +61,16 @@ GIVE_BACK_S = 10.0
 
 
 def end_when_told() -> None:
-    """By SIGTERM as by Ctrl-C: what is at a server, or beside a file, is given back if somebody reads what is printed."""
+    """Let SIGTERM cancel this task, as Ctrl-C does, so that it gives back what it has at a server or beside a file.
+
+    A process that is held up in a write, because nobody reads what it prints, is ended after `GIVE_BACK_S`.
+    """
     task = asyncio.current_task()
     assert task is not None
 
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, GIVE_BACK_S)  # ends a process that is held up in a write
+        signal.setitimer(signal.ITIMER_REAL, GIVE_BACK_S)
         loop.call_soon_threadsafe(task.cancel)
 
     loop = asyncio.get_running_loop()

@@ -157,8 +157,8 @@ def listed(nats: str | None, federation: str, *, as_json: bool = False) -> int:
 
 
 async def _listed(nats: str | None, federation: str) -> list[dict[str, Any]]:
-    """Page by page, each from the last job of the one before on; earlier, where so many were forgotten meanwhile that
-    this is before its beginning."""
+    """All jobs, page by page. Each page is asked for so that it begins with the last job of the page before: if that is
+    not in it, jobs were forgotten meanwhile and all places moved, so one is asked for that begins earlier."""
     found: dict[str, dict[str, Any]] = {}
     offset = 0
     async with await _Asking.open(nats, federation) as federator:

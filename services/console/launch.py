@@ -40,7 +40,7 @@ FOLLOWS_AS_STANDBY = ("planner", "binder")
 NEED_NATS = ("feed", "federator")
 """Services that keep more there than a log; the others could do with a file."""
 AGAIN_S = 1.0
-"""Where NATS does not answer at a start, behind an attempt that took its own time."""
+"""The pause between two attempts to open the log at a start, while NATS does not answer."""
 LEAVE_WITHIN_S = 10.0
 """How long a planner that is told to end may take to say that it leaves: a third of what Kubernetes grants a pod."""
 BUG, USAGE, STEPPED_DOWN, UNREACHABLE, UNKNOWN_COMMIT = 1, 2, 3, 4, 5

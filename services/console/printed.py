@@ -43,7 +43,8 @@ def ending(command: Callable[[], Any]) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Python has None for it; and its file descriptor would be that of the next file or connection that is opened."""
+    """Open /dev/null where stdin, stdout or stderr was closed. Python has None there, and the free file descriptor would
+    go to the next file or connection: what is printed would end up in it."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for as long as the process is

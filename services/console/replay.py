@@ -57,11 +57,11 @@ async def check_time(log: EventLog, time_ns: int, newest_ns: int) -> None:
 
 
 async def replay(log: EventLog, at: str | None = None, form: Form[Any] = FORM) -> Any:
-    """The state at `at` (default: the end): after that commit; or before the first commit that is younger than that time,
-    by its writer's clock: the end where none is, but for a time that is still to come. Raises BadPlace, LogError,
-    UnknownCommit.
+    """The state at `at`; by default at the log's end. `form`: that of the log's kind.
 
-    `form`: that of the log's kind.
+    Of a sequence: the state after that commit. Of a time: the state before the first commit that is younger, by its
+    writer's clock; where no commit is younger the state at the end, unless the time is still to come. Raises BadPlace,
+    LogError, UnknownCommit.
     """
     sequence, time_ns = read_place(at) if at is not None else (None, None)
     if time_ns is not None:

@@ -5,8 +5,9 @@ start has two to choose from; the last commit that is older than the days asked 
 none is wanted. Before the purge both snapshots are restored, and what goes is read back from the archive.
 
 What is left begins behind a snapshot of that very place, which is taken before the purge: from its first commit on it can
-be folded, verified and replayed, and so can an archive that is begun anew there. Services need none of that. So a warning
-is all where there is no room for it, not even when the rest is gone, or where another version wrote what goes.
+be folded, verified and replayed, and so can an archive that is begun anew there. Services do not need that snapshot. So
+where it cannot be taken, because another version wrote what goes, or cannot be stored, because there is no room even
+after the purge, there is a warning and no more.
 
 Active writers are not hurt. They renew their subjects every six hours (`services.writer`), a purge leaves a day at least.
 A writer that is gone for longer may lose its last commit; then its subject is empty, its next ``…Taken`` expects nothing,

@@ -132,8 +132,10 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
 
 
 async def check_files(role: str, settings: Settings) -> None:
-    """They are read again when it is this process's turn, as they may change until then; but a standby that could not
-    take over says so now. Raises AccessError, InvalidSetting."""
+    """Read the files that the settings name before the process is ready: a standby that could not take over is none.
+
+    They are read again when its turn comes, as they may change until then. Raises AccessError, InvalidSetting.
+    """
     if is_server(settings.nats_url):
         for name in NATS_FILES:
             if file := getattr(settings, name):

@@ -52,8 +52,9 @@ _decoder = msgspec.json.Decoder(_Pods)
 
 def waits_for_time(state: State) -> bool:
     """Whether something would happen if only time passed: a held gang times out, nominated room expires, reserved room
-    that is kept from somebody does, or a refused group that was given reason to be tried again sits out its backoff. A
-    retry by the clock alone finds what it found.
+    that is kept from somebody does, or a refused group that was given reason to be tried again sits out its backoff.
+
+    The retry that comes after `retry_ms` in any case does not count: where nothing has changed, it is refused again.
     """
     if state.holding or state.nominations or state.group_nominations:
         return True
@@ -66,8 +67,10 @@ def waits_for_time(state: State) -> bool:
 
 
 def waits_for_mark(state: State) -> bool:
-    """Whether the annotation of a pod that timed out is to be written still, or to be seen: on one whose annotations
-    cannot be read any more nobody will see it."""
+    """Whether a pod that timed out has its annotation still to come: it is not written yet, or ingest has not seen it.
+
+    Ingest never sees one on a pod whose annotations cannot be read any more, so nobody waits for that.
+    """
     unreadable = {rejected.uid for rejected in state.rejections.values()} if state.marks else set()
     return any(not mark.written or uid not in unreadable for uid, mark in state.marks.items())
 

@@ -111,8 +111,10 @@ class Observer:
             self._recent.popleft()
 
     def _believed_ns(self, time_ns: int) -> int:
-        """A commit's time; in place of one that is still to come, as its writer's clock is ahead, that of the commits
-        before it: else all others would be as old as that clock is ahead, and in no rate."""
+        """A commit's time; if that is still to come, the time of the commits before it.
+
+        A writer whose clock is ahead would make all others as old as that, and leave them out of the rates.
+        """
         if self._leases is not None and time_ns > (now_ns := time.time_ns()):
             return self._newest_ns or now_ns
         self._newest_ns = max(self._newest_ns, time_ns)

@@ -168,8 +168,8 @@ def overdrawn(state: State) -> dict[str, str]:
 
 
 def waiting_groups(state: State) -> dict[str, tuple[int, str]]:
-    """Groups with pods that are not bound: how many, and why. Where its pods wait for different things, each thing has
-    the number of those pods before it, and what keeps pods from a node comes first."""
+    """Groups with pods that are not bound: how many pods these are, and why they wait. Where they wait for different
+    things, each is told with the number of its pods; what keeps pods from having a node is told first."""
     found: dict[str, tuple[int, str]] = {}
     left = again.backoffs(state)
     for key, group in state.groups.items():

@@ -91,7 +91,7 @@ class Ingest(Facts):
                 yield
             observed = _as_observed(pod)
             core._remember(observed)
-            # While it is being marked its last version says nothing: between two of ours its user may have acted.
+            # Not of a pod that the binder is annotating: its user may have acted between two versions that the log has.
             if observed.uid not in state.marks and observed.status == "pending" and _is_koordinators(observed):
                 core._written[observed.uid] = objects.version(pod.resource_version)
         for node in state.nodes.values():
@@ -350,8 +350,12 @@ class Ingest(Facts):
         return events + (self._reject(rejected) if rejected is not None else [])
 
     def _may_be_settled(self, pod: PodObserved) -> bool:
-        """Whether a timeout's annotation may have come and gone unseen, and somebody wait to hear of it. On pods that run
-        only an open intent does: at first those of the log, because most that run have changed since its last word.
+        """Whether a timeout's annotation may have come and gone on this pod while nobody watched, so that the binder may
+        wait for a fact without it.
+
+        That may be any pod of Koordinator's that is pending or runs. Of the first list, those that run are left out
+        unless the binder was annotating them (`_marked`): most have changed since the log's last word about them, and all
+        of those would be written again.
         """
         if pod.status == "bound" and self._marked is not None:
             return pod.uid in self._marked
@@ -391,10 +395,10 @@ class Ingest(Facts):
 
 
 def _is_koordinators(pod: PodObserved) -> bool:
-    """Whether the binder may write Koordinator's timeout onto it: a PodGroup may make its gang Koordinator's, too.
+    """Whether the binder may annotate it with Koordinator's timeout. A PodGroup may make its gang Koordinator's, too.
 
-    That may have come and gone unseen, which is its user's act (`services.state.timeouts`), and only a newer fact
-    without it tells so.
+    Its user may have taken the annotation away before anybody saw it (`services.state.timeouts`). Only a fact that is
+    newer than the annotation, and without it, says so.
     """
     gang = pod.gang
     return gang is not None and api_group(KOORDINATOR) in declared_in(gang.gang, gang.dialect)

@@ -44,8 +44,8 @@ class Facts:
         """Scheduling class → its pods: with the last of them the log forgets it."""
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
-        """UID → resourceVersion that the log had when this ingest began, the binder's own writes included; without pods
-        that the binder is annotating."""
+        """UID → the resourceVersion up to which the log knew the pod when this ingest began, be it from a fact or from a
+        write of the binder's own. Only pending pods of Koordinator's that the binder is not annotating."""
         self._references = References()
         """PodGroups → PriorityClasses, pods → Workloads."""
 

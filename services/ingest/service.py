@@ -42,8 +42,8 @@ BEHIND = 20_000
 _growing = wait_random_exponential(multiplier=0.05, max=10.0)
 """The pause before a failed request is repeated."""
 SHORT_S = 5.0
-"""A watch that ends sooner counts as failed: where lists take longer than the server's history, each costs another
-list."""
+"""A watch that ends sooner counts as failed. Where a list takes longer than the server's history reaches back, each watch
+ends at once, and costs another list."""
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
 
@@ -271,11 +271,11 @@ def _pause_s(attempt: int) -> float:
 
 
 def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
-    """Repeats as long as it may help: the API server may be gone for minutes. 401, 403, 404 and a missing token are for
-    people.
+    """Repeats a request as long as that may help: the API server may be gone for minutes.
 
-    Not so what was granted before: an API server that restarts refuses everybody until it has read its roles, and a
-    proxy in front of it may answer anything. Then only a 404 is for the caller.
+    401, 403, 404 and a missing token are raised, as people must mend them. Of a request that was `granted` before only a
+    404 is raised: an API server that restarts refuses everybody until it has read its roles, and a proxy in front of it
+    may answer anything.
     """
 
     def worth_repeating(error: BaseException) -> bool:

@@ -42,8 +42,8 @@ class GroupStatusWriter:
         return max(len(self._versions), len(self._conditions))
 
     def keep(self, uids: Container[str]) -> None:
-        """Forget all others. Not those that are there, be they ever so many: a write that was refused counts on what was
-        seen then when its turn comes again."""
+        """Forget all other PodGroups, which are gone. Those that are there are all kept: a write that was refused is
+        repeated with what was seen then."""
         self._versions = {uid: at for uid, at in self._versions.items() if uid in uids}
         self._conditions = {uid: standing for uid, standing in self._conditions.items() if uid in uids}
 

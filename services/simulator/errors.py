@@ -38,7 +38,7 @@ class ApiError(Exception):
             "code": code,
         }
         self.namespace = ""
-        """Of the object, for who reads this without the request (`of`)."""
+        """That of the object, for people who do not see the request. Set by `of`, as `about` is."""
         self.about = ""
         """The object, as ``Pod default/a``."""
         if details is not None or retry_after_s:
@@ -47,7 +47,7 @@ class ApiError(Exception):
             self.status["details"]["retryAfterSeconds"] = retry_after_s
 
     def of(self, obj: Object) -> ApiError:
-        """This, about that object."""
+        """This error, which now says which object it is about."""
         self.namespace = str((obj.get("metadata") or {}).get("namespace") or "")
         self.about = about(obj)
         return self

@@ -42,7 +42,7 @@ class Checks(Protocol):
         ...
 
     def inert(self) -> str:
-        """What is wrong with the commit that was folded last: none of it may have changed nothing, where that is so."""
+        """What is wrong with the commit that was folded last, where events that change nothing are wrong; else empty."""
         ...
 
     def validate(self) -> None:
