@@ -43,6 +43,7 @@ class WatchEnded(Exception):
     """The server sent an ERROR event. `expired`: the resourceVersion is too old, list again."""
 
     def __init__(self, status: Status) -> None:
+        self.status = status
         self.expired = status.code == 410 or status.reason in ("Expired", "Gone")
         super().__init__(f"{status.code} {status.reason}: {status.message}")
 

@@ -5,7 +5,8 @@
 3. Every kind is listed by a consistent read; what differs goes to the log, missed deletions included.
 4. `ClusterSynced`: from here on others may decide.
 5. Watches go on from the lists' resourceVersions. One that ends, however it ends, is resumed from the last
-   resourceVersion seen; only a 410 costs another list of its kind.
+   resourceVersion seen; only a 410, or an error with which the server ends watch after watch, costs another list of its
+   kind.
 
 A cluster may lack the kinds in which gangs are declared, get them and lose them again. One request asks for all of them
 every now and then (`Client.discover`). It only says what may be asked for; a kind is gone only when its own list
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -44,6 +46,9 @@ _growing = wait_random_exponential(multiplier=0.05, max=10.0)
 SHORT_S = 5.0
 """A watch that ends sooner counts as failed. Where a list takes longer than the server's history reaches back, each watch
 ends at once, and costs another list."""
+ERRORS = 3
+"""Watches in a row that may end in an error of the server's. Then the kind is listed: the server may be unable to go on
+from there."""
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
 
@@ -93,6 +98,8 @@ class Reader:
         """Set, and replaced, when the server has said anew what it serves."""
         self._versions: dict[str, str] = {}
         """Of each kind, by name, the resourceVersion up to which it was seen."""
+        self._errors: Counter[str] = Counter()
+        """Of each kind, by name, the watches in a row that ended in an error of the server's before anything came."""
 
     async def run(self) -> None:
         """List, sync, watch; for ever. Raises ApiError where repeating is of no use.
@@ -148,6 +155,7 @@ class Reader:
                 await self._take_in(objects)
         self.gather.add(self.core.missing(kind.name, listed))
         self._versions[kind.name] = version
+        self._errors[kind.name] = 0
 
     async def _list_offered(self, versions: Sequence[Kind[Any]]) -> Kind[Any] | None:
         """List a kind that the cluster may lack, in the best version that it has; None where it has none.
@@ -213,8 +221,8 @@ class Reader:
                 log.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 
     async def _watch(self, kind: Kind[Any]) -> None:
-        """One watch until it ends. Raises Unreachable or Unreadable when nothing of it could be read; Expired, NotFound,
-        ApiError."""
+        """One watch until it ends. Raises Unreachable or Unreadable when nothing of it could be read; Expired where it
+        cannot go on from there; NotFound, ApiError."""
         request = f"watch {kind.resource.name}"
         seen_any = False
         try:
@@ -222,14 +230,17 @@ class Reader:
                 async for lines in batches:
                     await self._take_in_lines(kind, lines)
                     seen_any = True
+                    self._errors[kind.name] = 0
         except (Unreachable, Unreadable) as error:
             if not seen_any:
                 raise
             log.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
         except WatchEnded as ended:
-            if ended.expired:
-                raise Expired(request, 410, "Expired", str(ended)) from ended
-            raise Unreachable(request, "ERROR", str(ended), sent=True) from ended
+            status = ended.status
+            self._errors[kind.name] += 1
+            list_again = ended.expired or self._errors[kind.name] > ERRORS
+            refusal = Expired if list_again else ApiError
+            raise refusal(request, status.code, status.reason, status.message) from ended
         if not seen_any:
             raise Unreachable(request, "Ended", "the server ended the watch at once", sent=True)
 

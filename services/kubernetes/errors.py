@@ -42,7 +42,7 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """410: the resourceVersion is too old; list again."""
+    """410: the resourceVersion is too old, or the server cannot go on from it for another reason; list again."""
 
 
 class Unreachable(ApiError):

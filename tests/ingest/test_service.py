@@ -35,6 +35,7 @@ from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import Expired, Forbidden, Unreachable
+from services.simulator import errors
 from services.simulator.cluster import SimulatedCluster
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
 from tests import facts
@@ -265,6 +266,25 @@ async def test_a_watch_that_breaks_before_it_said_anything_is_told_once() -> Non
     with pytest.raises(Unreachable) as raised:
         await reading(Broken())._watch(POD)
     assert str(raised.value) == "watch pods: no answer ServerDisconnected: gone"
+
+
+async def test_a_watch_that_the_server_ends_with_an_error_again_and_again_costs_a_list(
+    cluster: SimulatedCluster,
+) -> None:
+    """Where it cannot go on from there a list always helps. As it was: it was asked for from the same place for ever."""
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        broken = errors.internal("etcd event received with PrevKv=nil")
+
+        async def break_them() -> None:
+            while True:
+                cluster.server.cut("pods", broken)
+                await asyncio.sleep(0.01)
+
+        breaking = asyncio.create_task(break_them())
+        await running.synced(2)
+        breaking.cancel()
+        cluster.create(pod("c"))
+        await running.says(lambda: running.agrees_with(cluster))
 
 
 def reading(client: Any) -> service.Reader:
