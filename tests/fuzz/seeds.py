@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
+import events as ev
 from events import envelope, object_store
 from events.envelope import Header, Stored
 from services.feed import core as feed
@@ -27,7 +28,9 @@ def commit_of(writer: str, data: bytes, sequence: int = 1) -> Stored:
 
 
 def events_stored() -> list[bytes]:
-    return stored.STORED.read_bytes().splitlines() + [envelope.encode_events([event]) for event in samples.samples()]
+    switch = ev.VersionsSwitched(rules=1, state=State().state_version + 1)
+    made = [envelope.encode_events([event]) for event in (*samples.samples(), switch)]
+    return stored.STORED.read_bytes().splitlines() + made
 
 
 def pages() -> list[bytes]:

@@ -41,7 +41,7 @@ from services.simulator.selectors import predicate
 from services.simulator.traces import TraceError
 from services.state import snapshot
 from services.state.fold import State
-from services.state.form import Damaged, UnknownCommit, at_once
+from services.state.form import Damaged, UnknownCommit, UnknownVersion, at_once
 from tests.events.writing import HEADER
 from tests.fuzz import answers, federation, requests, seeds
 from tests.fuzz.generate import encoded
@@ -98,6 +98,8 @@ def fold(data: bytes, writer: str) -> None:
     state = State()
     try:
         state.apply_stored(commit)
+    except UnknownVersion as error:
+        assert "from 7 on the log is folded by state version " in str(error)
     except UnknownCommit as error:
         assert "commit 7 on " in str(error)
     else:
