@@ -132,19 +132,20 @@ def official(path: str) -> Access:
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, load_kube_config
 
-    configuration = Configuration(proxy="")  # else the environment's, also where NO_PROXY names the server
+    # Without a proxy it has the environment's, also where NO_PROXY names the server; without a host http://localhost.
+    configuration = Configuration(host="", proxy="")
     try:
         load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError) as error:
         raise AccessError(f"{path}: {error}") from error
     except Exception as error:  # it takes the file for what it should be
         raise AccessError(f"{path}: expected a kubeconfig file: {type(error).__name__}: {error}") from error
+    server = _server(path, configuration.host)
     context = None
-    if configuration.host.startswith("https"):
+    if urlsplit(server).scheme == "https":
         verify = configuration.verify_ssl
         files = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
         context = _renewed(files, lambda: _ssl_context(verify, *files))
-    server = configuration.host.rstrip("/")
     return Access(
         base_url=server,
         ssl_context=context,
@@ -174,9 +175,7 @@ def _converted(file: Path, what: str, section: dict[str, Any], kind: type[S]) ->
 
 
 def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
-    server = cluster.server.rstrip("/")
-    if not _is_http(server):
-        raise AccessError(f"{file}: cluster.server: {server!r}: expected an http or https URL")
+    server = _server(str(file), cluster.server)
     context = None
     if urlsplit(server).scheme == "https":
         named = (cluster.certificate_authority, user.client_certificate, user.client_key)
@@ -216,6 +215,14 @@ def _bearer(kubeconfig: Path, user: _User) -> Callable[[], str | None]:
         location = kubeconfig.parent / user.token_file
         return lambda: f"Bearer {_read_token(location)}"
     return lambda: None
+
+
+def _server(kubeconfig: str, named: str) -> str:
+    """What its cluster is asked under, without a slash at its end. Raises AccessError."""
+    url = named.rstrip("/")
+    if not _is_http(url):
+        raise AccessError(f"{kubeconfig}: cluster.server: {url!r}: expected an http or https URL")
+    return url
 
 
 def _is_http(url: str) -> bool:

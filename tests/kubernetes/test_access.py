@@ -166,6 +166,18 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, cluster: Any, user: Any, s
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize("read", [access.from_kubeconfig, access.official])
+@pytest.mark.parametrize("server", ["ftp://x", "https:x", "x:6443", "https://x:99999", "https://x y", "", None])
+def test_a_server_that_cannot_be_asked_is_named(
+    tmp_path: Path, read: Callable[[str], Access], server: str | None
+) -> None:
+    """Where the official package read it, as with an exec plugin, a service took its subject and asked for ever."""
+    path = kubeconfig(tmp_path, {} if server is None else {"server": server}, {})
+    with pytest.raises(AccessError) as error:
+        read(path)
+    assert f"{path}: cluster.server: {server or ''!r}: expected an http or https URL" in str(error.value)
+
+
 def test_a_home_that_nobody_has_is_named() -> None:
     """A user that is only a number, as in a container without $HOME, has none either."""
     with pytest.raises(AccessError, match="~nobody-of-this-name/config: expected a kubeconfig file: No such file"):
