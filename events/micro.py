@@ -25,6 +25,8 @@ from events.wire import UNDECODABLE
 Handler = Callable[[bytes], Awaitable[Any]]
 """What a request asks for → what is answered, as JSON. Raises `Unfit`, LogError."""
 WITHIN_S = 30.0
+MOST_SAID = 1 << 16
+"""Characters of why a request is refused: what is told may quote it, and an answer must fit into a message."""
 _logger = logging.getLogger(__name__)
 
 
@@ -80,12 +82,17 @@ def _answering(handler: Handler) -> Callable[[Request], Awaitable[None]]:
         try:
             answered = await handler(request.data)
         except Unfit as error:
-            raise ServiceError(str(error.code), " ".join(error.message.split())) from error
+            raise ServiceError(str(error.code), _line(error.message)) from error
         except LogError as error:
-            raise ServiceError("503", " ".join(str(error).split())) from error
+            raise ServiceError("503", _line(str(error))) from error
         except Exception:
             _logger.exception("a bug: a request to %s was not answered", request.subject)
             raise ServiceError("500", "a bug: the service's own log says more") from None
         await request.respond(msgspec.json.encode(answered))
 
     return answer
+
+
+def _line(text: str) -> str:
+    """As a header can hold it."""
+    return " ".join(text[:MOST_SAID].split())

@@ -55,6 +55,8 @@ MOST_CHARACTERS = 1 << 19
 until it fills the memory."""
 MOST_TOLD = 100
 """Problems of one job that are told one by one."""
+LONGEST_TOLD = 1_000
+"""Characters of one of them: names that stand in a job may be longer."""
 
 PLACEHOLDER = re.compile(r"<%\s*\$mcc\.([A-Za-z0-9_-]+)\s*%>")
 _MENTION = re.compile(r"<%\s*\$mcc\b")
@@ -70,8 +72,9 @@ class InvalidJob(ValueError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         more = len(problems) - MOST_TOLD
-        self.problems = (*problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else ()))
-        super().__init__("; ".join(problems))
+        told = map(_fitting, problems[:MOST_TOLD])
+        self.problems = (*told, *([f"and {more} more"] if more > 0 else ()))
+        super().__init__("; ".join(self.problems))
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -392,6 +395,12 @@ def shown(path: Path) -> str:
     """``taskRoles.main.commands[0]``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
+
+
+def _fitting(problem: str) -> str:
+    """Without its middle where it is too long: it begins with the place, and ends with what is expected there."""
+    half = LONGEST_TOLD // 2
+    return problem if len(problem) <= LONGEST_TOLD else f"{problem[: half - 1]}…{problem[-half:]}"
 
 
 def _only(path: Path, given: Mapping[str, Any], known: Sequence[str], problems: list[str]) -> None:

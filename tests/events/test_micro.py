@@ -10,8 +10,8 @@ import pytest
 
 from events.connection import Connection
 from events.log import LogError, Unavailable
-from events.micro import Unfit, ask, served
-from events.server import EmbeddedServer
+from events.micro import MOST_SAID, Unfit, ask, served
+from events.server import MAX_PAYLOAD_BYTES, EmbeddedServer
 from tests.nats_server import connected, own_server
 
 __all__ = ["own_server"]
@@ -23,6 +23,8 @@ async def echo(data: bytes) -> Any:
     match data:
         case b'"unfit"':
             raise Unfit(409, "not\nnow")
+        case b'"much"':
+            raise Unfit(404, "x" * MAX_PAYLOAD_BYTES)
         case b'"log"':
             raise LogError("no log")
         case b'"bug"':
@@ -90,3 +92,15 @@ async def test_it_is_found_and_answers(own_server: EmbeddedServer, caplog: pytes
         assert "the odd one" not in stats["last_error"]
         with pytest.raises(Unavailable, match="nobody at"):
             await ask(client, PREFIX, "other", {})
+
+
+async def test_a_refusal_that_quotes_too_much_is_cut(own_server: EmbeddedServer) -> None:
+    """As it was: the server took the answer for a mistake and reset the connection, and who had asked waited."""
+    async with (
+        connected(own_server.url) as serving,
+        connected(own_server.url) as client,
+        served(serving, "muster-test", "1.2.3", "a test", PREFIX, {"echo": echo}),
+    ):
+        with pytest.raises(Unfit) as refused:
+            await ask(client, PREFIX, "echo", "much", within_s=5)
+        assert refused.value.message == "x" * MOST_SAID

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.federator.mcc import InvalidJob, load, parse
+from services.federator.mcc import LONGEST_TOLD, InvalidJob, load, parse
 from tests.federator.jobs import EXAMPLE, document, plugin
 
 PARAMS = "extra.com.microsoft.pai.runtimeplugin[1].parameters.params"
@@ -209,6 +209,15 @@ def test_of_very_many_problems_some_are_told() -> None:
     plugin(changed)["params"] |= {f"p{number}": {} for number in range(1_000)}
     told = problems(changed)
     assert (len(told), told[-1]) == (101, "and 2900 more")
+
+
+def test_of_a_long_problem_both_ends_are_told() -> None:
+    changed = document()
+    plugin(changed)["9" * 5_000] = None
+    (told,) = problems(changed)
+    assert len(told) == LONGEST_TOLD
+    assert told.startswith("extra.com.microsoft.pai.runtimeplugin[1].parameters.999")
+    assert told.endswith("99: not known; expected clusters, guardTimeRunning, timeScale, params")
 
 
 @pytest.mark.parametrize("text", ["<% $mcc.a.b %>", "<% $mcc %>", "<% $mcc.gpu num %>"])

@@ -23,8 +23,6 @@ from tests.events import samples
 from tests.federator import logs
 from tests.federator.jobs import EXAMPLE
 
-LONGEST_LINE = 2_000
-"""Characters of one problem: it goes back to whoever asked."""
 RACE, MIDDLE = 3, 20
 """A seed of the federator's own simulation, and after how many commits of it much is under way."""
 CLUSTERS = """
@@ -52,7 +50,7 @@ def job(data: bytes) -> None:
         found = mcc.load(data.decode("utf-8", "replace"))
     except InvalidJob as error:
         assert error.problems
-        assert all(0 < len(problem) < LONGEST_LINE for problem in error.problems)
+        assert all(0 < len(problem) <= mcc.LONGEST_TOLD for problem in error.problems)
         return
     tokens = found.tokens()
     for choice in found.clusters:

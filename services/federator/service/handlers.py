@@ -17,8 +17,6 @@ from services.writer import SteppedDown
 if TYPE_CHECKING:
     from services.federator.service import Federator
 
-MOST_SAID = 1 << 16
-"""Characters of what is wrong with a job: an answer must fit into a message."""
 T = TypeVar("T", bound=msgspec.Struct)
 Handler = Callable[[bytes], Awaitable[Any]]
 
@@ -31,7 +29,7 @@ def handlers(federator: Federator) -> dict[str, Handler]:
         try:
             uid = await federator.federate(asked.document)
         except mcc.InvalidJob as error:
-            raise Unfit(400, "; ".join(error.problems)[:MOST_SAID]) from error
+            raise Unfit(400, str(error)) from error
         return {"job": uid, "name": federator.state.jobs[uid].name}
 
     async def status(data: bytes) -> Any:
