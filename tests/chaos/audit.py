@@ -62,12 +62,12 @@ def read(file: Path) -> Iterator[Asked]:
             )
 
 
-def violations(asked: Iterable[Asked], permitted: Mapping[tuple[str, str], int]) -> list[str]:
-    """`permitted`: (UID, node) → when the binder decided so, as its commit says it, in ns since 1970."""
+def violations(asked: Iterable[Asked], permitted_ns: Mapping[tuple[str, str], int]) -> list[str]:
+    """`permitted_ns`: (UID, node) → when the binder decided so, since 1970 by the API server's clock."""
     found = []
     took_hold: Counter[str] = Counter()
     for one in asked:
-        since_ns = permitted.get((one.uid, one.node))
+        since_ns = permitted_ns.get((one.uid, one.node))
         if since_ns is None:
             found.append(f"{one.user} asked for {one.uid} on {one.node}, which the log never permitted (rule 5)")
         elif one.at_ns < since_ns:

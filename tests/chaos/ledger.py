@@ -41,8 +41,9 @@ class Ledger:
         self.counted: Counter[str] = Counter()
         """Commits, and events by type."""
         self.violations: list[str] = []
-        self.permitted: dict[tuple[str, str], int] = {}
-        """(UID, node) → when the binder first decided so, by its commit's header, in ns since 1970."""
+        self.permitted: dict[tuple[str, str], tuple[int, int]] = {}
+        """(UID, node) → the commit by which the binder first decided so, and its time, in ns since 1970 by its writer's
+        clock."""
         self._digests: list[bytes] = []
 
     def read(self, batch: Iterable[Stored]) -> None:
@@ -67,11 +68,25 @@ class Ledger:
                 elif isinstance(event, ev.GangPermitted):
                     for assignment in event.bindings:
                         for binding in assignment.pods:
-                            self.permitted.setdefault((binding.uid, assignment.node), commit.header.time_ns)
+                            first = commit.sequence, commit.header.time_ns
+                            self.permitted.setdefault((binding.uid, assignment.node), first)
         try:
             validate_state(self.state)
         except Violated as violated:
             self.violations.append(f"at {self.state.sequence}: {violated}")
+
+    def permitted_ns(
+        self, acknowledged: Iterable[Acknowledged], offsets_ms: Mapping[str, int]
+    ) -> dict[tuple[str, str], int]:
+        """(UID, node) → when the binder first decided so, in ns since 1970. Of whose writer was not told of a commit only
+        the earliest is known: as if its clock were the one that is furthest ahead.
+        """
+        ahead_ms = {one.sequence: offsets_ms[one.service] for one in acknowledged}
+        furthest_ms = max(offsets_ms.values())
+        return {
+            where: time_ns - ahead_ms.get(sequence, furthest_ms) * 1_000_000
+            for where, (sequence, time_ns) in self.permitted.items()
+        }
 
     async def follow(self, log: EventLog) -> None:
         """For ever. A log that lost what was read is a violation, and no reason to stop looking."""

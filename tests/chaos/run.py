@@ -160,11 +160,12 @@ class Run:
         self._violated(
             [f"{name}: exit {code} on SIGTERM" for name, code in codes.items() if code not in (0, TERMINATED)]
         )
-        told = ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()})
+        told = list(ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()}))
         self.report.acknowledged = self.ledger.compare(await self.field.commits(), told)
         asked = list(audit.read(audit.path(self.directory)))
         self.report.bindings = {str(code): count for code, count in sorted(Counter(one.code for one in asked).items())}
-        self._violated(audit.violations(asked, self.ledger.permitted))
+        permitted_ns = self.ledger.permitted_ns(told, self.field.variant.clock_offsets_ms)
+        self._violated(audit.violations(asked, permitted_ns))
         verified = await self.field.verify()
         self.report.decided, self.report.reproduced = verified["decided"], verified["reproduced"]
         self.report.decisions = verified["decisions"]

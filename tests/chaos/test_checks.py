@@ -125,6 +125,16 @@ def test_a_gap_in_the_sequences_is_a_violation() -> None:
     assert "a gap" in ledger.violations[0]
 
 
+@pytest.mark.parametrize(("offset_ms", "known"), [(700, True), (-600_000, True), (600_000, False)])
+def test_what_a_writer_s_clock_is_off_is_taken_from_its_decisions(offset_ms: int, known: bool) -> None:
+    """As it was: 700 ms ahead, and each binding seemed to come before its permit; ten minutes behind, and none could."""
+    log, ledger = a_log(), Ledger()
+    ledger.read(log.commits)
+    ((where, (_, time_ns)),) = ledger.permitted.items()
+    found = ledger.permitted_ns(told(log) if known else [], {"binder-a": offset_ms, "binder-b": -600_000})
+    assert found == {where: time_ns - offset_ms * 1_000_000}
+
+
 def test_acknowledgements_are_read_from_what_services_print(tmp_path: Path) -> None:
     file = tmp_path / "binder-a.log"
     file.write_text(
