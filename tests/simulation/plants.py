@@ -300,7 +300,7 @@ PLANTS: dict[str, Plant] = {
     "nomination for ever": Plant(
         "the room of a failed member is kept although its time is over",
         "services.binder.replacement",
-        (("        elif nomination.due and (", "        elif False and ("),),
+        (("        elif nomination.due and gang", "        elif False and gang"),),
     ),
     "any node": Plant(
         "the binder permits what its planner proposed, though the node takes no such pods any more",
