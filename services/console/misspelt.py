@@ -102,15 +102,15 @@ def _of_fields(obj: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_keys(obj: dict[str, Any]) -> Iterator[str]:
-    for path, metadata in all_metadata(obj):
+    for path, metadata, _ in all_metadata(obj):
         for place in KEYS:
             keys = metadata.get(place)
             if isinstance(keys, dict):
                 yield from (f"{path}.{place}[{key}] {said}" for key in keys if (said := _of_key(key, place)))
 
 
-def all_metadata(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where it stands, the metadata), of an object and of all templates in it."""
+def all_metadata(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """(where it stands, the metadata, the object or template that has it), of an object and of all templates in it."""
     if isinstance(value, list):
         for index, part in enumerate(value):
             yield from all_metadata(part, f"{path}[{index}]")
@@ -118,7 +118,7 @@ def all_metadata(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, An
         for name, part in value.items():
             here = f"{path}.{name}" if path else name
             if name == "metadata" and isinstance(part, dict):
-                yield here, part
+                yield here, part, value
             else:
                 yield from all_metadata(part, here)
 

@@ -1,4 +1,4 @@
-"""What says something of a gang and has no effect: told, and nothing else is."""
+"""Warnings of what says something of a gang and has no effect. Of pods that are a gang all the same there is none."""
 
 from __future__ import annotations
 
@@ -59,6 +59,67 @@ def test_a_gang_of_a_system_that_is_not_read_is_told(place: str, key: str, whose
     assert not unread_gangs([job({**({key: "g"} if place == "labels" else {}), "scheduling.x-k8s.io/pod-group": "g"})])
 
 
+TEMPLATE = {
+    "metadata": {"annotations": {"pod-group-name": "g"}},
+    "spec": {"containers": [{"name": "pytorch", "image": "x"}], "restartPolicy": "Never"},
+}
+OWNERS: dict[str, dict[str, Any]] = {
+    "a Job of Volcano": {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "ml"},
+        "spec": {"minAvailable": 2, "tasks": [{"name": "w", "replicas": 2, "template": TEMPLATE}]},
+    },
+    "a job of Kubeflow": {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "j", "namespace": "ml"},
+        "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": TEMPLATE}}},
+    },
+    "a minimum on the owner": {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "ml", "annotations": {"scheduling.volcano.sh/group-min-member": "2"}},
+        "spec": {"parallelism": 2, "completions": 2, "template": TEMPLATE},
+    },
+}
+
+
+@pytest.mark.parametrize("owner", OWNERS.values(), ids=OWNERS)
+def test_of_pods_of_which_a_controller_makes_a_gang_nothing_is_told(owner: dict[str, Any]) -> None:
+    """As it was: "its pods are placed one by one"."""
+    found = simulate([node("n1", "64"), owner]).answer()
+    assert [(gang["members"], gang["bound"]) for gang in found["gangs"].values()] == [(2, 2)]
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    "spec", [{"schedulingGroup": {"podGroupName": "g"}}, {"workloadRef": {"name": "w", "podGroup": "g"}}]
+)
+def test_nor_where_kubernetes_own_field_names_one(spec: dict[str, Any]) -> None:
+    said = job(annotations={"pod-group-name": "g"})
+    said["spec"]["template"]["spec"] |= spec
+    assert not unread_gangs([said])
+
+
+def test_a_minimum_that_a_pod_says_of_its_owners_pods_is_a_gang() -> None:
+    assert not unread_gangs([job(annotations={"pod-group-name": "g", "scheduling.volcano.sh/group-min-member": "2"})])
+
+
+def test_what_stands_on_no_pod_is_no_pods() -> None:
+    owner = job(annotations={f"{K}name": "g", f"{K}min-available": "2"})
+    owner["metadata"]["annotations"] = {f"{K}min-available": "2"}
+    group = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": owner["metadata"]}
+    assert not unread_gangs([owner, group])
+
+
+def test_of_a_pod_that_has_its_node_nothing_is_told() -> None:
+    metadata = {"name": "a", "namespace": "ml", "labels": {"kueue.x-k8s.io/pod-group-name": "g"}}
+    waits = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}}
+    assert not unread_gangs([waits | {"spec": {"containers": [], "nodeName": "n1"}}])
+    assert len(unread_gangs([waits])) == 1
+
+
 @published.there
 def test_a_task_topology_is_told() -> None:
     """Seed 003, API: an annotation, or the job's plugin of this name. Nothing reads them yet."""
@@ -76,4 +137,12 @@ def test_a_task_topology_is_told() -> None:
         *(f"Job default/test-job: metadata.annotations[volcano.sh/task-topology-{name}]: {told}" for name in names),
         f"Job default/p: metadata.annotations[volcano.sh/task-topology]: {told}",
         f"Job default/p: spec.plugins.task-topology: {told}",
+    ]
+
+
+def test_the_task_topology_of_a_cron_job_is_told() -> None:
+    spec: dict[str, Any] = {"jobTemplate": {"spec": {"plugins": {"task-topology": []}}}}
+    of_volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": spec}
+    assert [said.partition(": task")[0] for said in unread_gangs([of_volcano])] == [
+        "CronJob c: spec.jobTemplate.spec.plugins.task-topology"
     ]
