@@ -53,11 +53,12 @@ def is_server(location: str) -> bool:
 def without_credentials(location: str) -> str:
     """For messages: without what is before the @ of a URL, a password perhaps; also where its scheme was left out.
 
-    A file may have an @ in its name.
+    A file may have an @ in its name. A comma may be the password's, unless a URL begins behind it.
     """
     if "://" not in location and location.endswith(SUFFIX):
         return location
-    return ",".join(re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", server) for server in location.split(","))
+    servers = re.split(r",(?=[a-zA-Z]+://)", location)
+    return ",".join(re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", server) for server in servers)
 
 
 def split(location: str) -> tuple[str, str]:

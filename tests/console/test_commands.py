@@ -124,6 +124,7 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["replay", "nats://user:secret@host/a.b"], "error: nats://host/a.b: a log in NATS needs"),
         (["replay", "http://user:secret@host/a"], "error: http://host/a: expected a NATS URL"),
         (["replay", "user:secret@host:4222"], "error: host:4222: expected a NATS URL"),
+        (["replay", "user:secret,secret@host"], "error: host: expected a NATS URL"),
         (["replay", "nats://user:secret/a@h"], "expected a NATS URL such as nats://127.0.0.1:4222; a password with /"),
         (["replay", "nats://user:secret,secret@h"], "error: nats://h: expected a NATS URL"),
         (["replay", "at@home.db"], "error: at@home.db: no such log"),
