@@ -101,18 +101,6 @@ def test_a_job_of_which_a_task_is_done_is_ready_still() -> None:
     assert tried(world) == ["default/other@batch", "default/ready@batch"]
 
 
-def test_gangs_that_start_together_are_one_job_which_is_ready_when_all_of_them_are() -> None:
-    """Job ready: as long as it has minMember, each of its gangs its own."""
-    world = roomy()
-    for name in ("a", "b"):
-        world.koordinator(f"default/{name}", 2, 2, {"groups": ("default/a", "default/b")}, created_s=1)
-    world.settle()
-    world.deleted("b-0")
-    world.koordinator("default/b", 3, 2, {"groups": ("default/a", "default/b")}, created_s=1)
-    job(world, "other", 2, 2, created_s=50)
-    assert tried(world) == ["default/a", "default/other@batch"]
-
-
 def test_a_job_that_lost_the_minimum_of_a_task_is_not_ready() -> None:
     """Volcano's minimums of tasks: it has minMember without its ps, and cannot work."""
     world = roomy()
