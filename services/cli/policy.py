@@ -49,7 +49,9 @@ def change(
     ] = None,
     retry_ms: Annotated[
         int | None,
-        typer.Option(help="after this long it is tried again, whatever has changed or not (300000)", metavar="MS"),
+        typer.Option(
+            help="after how long a refused group is tried again though nothing has changed (300000)", metavar="MS"
+        ),
     ] = None,
     cycle_pods: Annotated[
         int | None, typer.Option(help="how many pods one planning cycle considers at most (4096)", metavar="PODS")
@@ -62,7 +64,8 @@ def change(
     replacement_policy: Annotated[
         str | None,
         typer.Option(
-            help="what then becomes of the gang's other pods: keep (in a new log) or evict", metavar="keep|evict"
+            help="what becomes of a gang whose replacement did not come in time: keep (in a new log) or evict",
+            metavar="keep|evict",
         ),
     ] = None,
     lookahead_pods: Annotated[
@@ -78,16 +81,17 @@ def change(
         ),
     ] = None,
     nomination_hold_ms: Annotated[
-        int | None, typer.Option(help="how long nominated room is kept for it (10000)", metavar="MS")
+        int | None, typer.Option(help="how long room that is nominated for a gang is kept (10000)", metavar="MS")
     ] = None,
     reserve_after_refusals: Annotated[
         int | None,
         typer.Option(
-            help="after how many refusals for lack of room a gang has room reserved; 0: never (5)", metavar="REFUSALS"
+            help="after how many refusals in a row for lack of room a gang has room reserved; 0: never (5)",
+            metavar="REFUSALS",
         ),
     ] = None,
     reservation_hold_ms: Annotated[
-        int | None, typer.Option(help="how long reserved room is kept for it (600000)", metavar="MS")
+        int | None, typer.Option(help="how long room that is reserved for a gang is kept (600000)", metavar="MS")
     ] = None,
     reservations: Annotated[
         int | None, typer.Option(help="how many gangs may have room reserved at a time (1)", metavar="GANGS")
