@@ -173,8 +173,9 @@ async def test_a_binder_that_takes_over_leaves_out_the_time_without_one(waiting_
     assert decider.state.groups["default/train"].permit_due is not waiting_is_judged
 
 
-async def test_a_binder_that_stood_still_leaves_out_that_time_and_no_more() -> None:
+async def test_a_binder_that_stood_still_leaves_out_that_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGSTOP, or a log that was away: until the log was last heard it was active, and has read to its end."""
+    monkeypatch.setattr("services.decider.ASKED_NS", 10_000_000)
     world = waiting_gang()
     clock = Watch(world.now_ns)
     decider = Decider(world.log, Writer(world.log, "binder"), nothing, clock=clock, absence_counts=False)
