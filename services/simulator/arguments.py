@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 LONGEST = 18
-"""Digits of a number that is still one."""
+"""How many digits a number may have."""
 
 
 def count(text: str) -> int:
@@ -23,7 +23,7 @@ def port(text: str) -> int:
 
 
 def told(error: Exception) -> str:
-    """In one line: of a file what it is called and what is wrong with it, without the number of the error."""
+    """The error in one line. Of a file this is its name and what is wrong with it, without the number of the error."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
