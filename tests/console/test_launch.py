@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -310,9 +311,11 @@ async def test_a_service_waits_for_nats(
     monkeypatch.setattr(roles, "run", seated)
     monkeypatch.setattr(roles, "_access", AsyncMock())
     with EmbeddedServer(tmp_path) as server:
-        server.stop()  # its port is known now
+        server.stop()  # its port is known now, and kept: another test's server may have it else
         chosen = settings.read({"nats_url": server.url, "cluster": "test"})
-        with monkeypatch.context() as impatient:
+        with monkeypatch.context() as impatient, socket.socket() as unheard:
+            unheard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            unheard.bind(("127.0.0.1", server.port))
             impatient.setattr("events.connection.CONNECT_WITHIN_S", 0.2)
             impatient.setattr(launch, "AGAIN_S", 0.01)
             serving = asyncio.create_task(launch._hold_and_run("binder", chosen, asyncio.Event(), health))
