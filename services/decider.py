@@ -98,7 +98,7 @@ class Decider:
         self._started = started
         self._absence_counts = absence_counts
         self._heard_ns = 0
-        """When the log last said that it is there, in log time; 0 before this process is active."""
+        """Until when, in log time, this process was active and the log was there; 0 before it is active."""
         self._traces: Traces | None = None
         self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
@@ -157,6 +157,7 @@ class Decider:
 
     async def _run(self, taken: Event, turn: Callable[[], Awaitable[None]] | None) -> None:
         reading = asyncio.create_task(self._read(), name=f"reading for {self.writer.name}")
+        listening = asyncio.create_task(self._listen(), name=f"listening for {self.writer.name}")
         try:
             if turn is not None and not await self._stand_by(turn, reading):
                 return
@@ -179,6 +180,7 @@ class Decider:
                 self._stirred.clear()
             reading.result()
         finally:
+            listening.cancel()
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
@@ -213,20 +215,31 @@ class Decider:
         if self._started is not None:
             self._started()
 
+    async def _listen(self) -> None:
+        """While something waits, ask the log once a second whether it is there. This goes on beside the loop: one that
+        takes long to decide is active all the same. What was not heard for too long, the loop asks for itself."""
+        while not self._absence_counts:
+            await asyncio.sleep(ASKED_NS / 1e9)
+            if not (self.active and self._log_time.armed):
+                continue
+            with suppress(LogError):
+                await self.log.end()
+                now_ns = self._clock.now_ns()
+                if now_ns - self._heard_ns <= ABSENT_NS:
+                    self._heard_ns = now_ns
+                    continue
+            self._stirred.set()
+
     async def _leave_out_absence(self) -> bool:
         """Append the tick by which time counts as none in which nobody had the subject, this process stood still, or it
-        heard nothing from the log; whether one was needed. The log is asked while something waits, and only then.
-        """
+        heard nothing from the log; whether one was needed."""
         now_ns = self._clock.now_ns()
         if self._absence_counts or not self._log_time.armed:
             self._heard_ns = now_ns
-            return False
-        if now_ns - self._heard_ns < ASKED_NS:
+        if now_ns - self._heard_ns <= ABSENT_NS:
             return False
         await self.log.end()
         heard_ns, self._heard_ns = self._heard_ns, self._clock.now_ns()
-        if self._heard_ns - heard_ns <= ABSENT_NS:
-            return False
         passed = absence(self._log_time, heard_ns, self._heard_ns)
         if passed:
             await self._append(passed, "tick")
@@ -323,8 +336,6 @@ class Decider:
         wanted_ns = wanted_in_ns(self._log_time, self._clock.now_ns())
         if wanted_ns is not None:
             timeout_s = min(timeout_s, wanted_ns / 1e9)
-        if self._log_time.armed and not self._absence_counts:
-            timeout_s = min(timeout_s, ASKED_NS / 1e9)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._stirred.wait()

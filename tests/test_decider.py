@@ -194,6 +194,69 @@ async def test_a_binder_that_stood_still_leaves_out_that_time_and_no_more(monkey
     assert not decider.state.groups["default/train"].permit_due
 
 
+async def test_a_binder_that_takes_long_to_decide_is_active_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: what took more than 3 s, time and again, was left out each time, and no deadline came."""
+    monkeypatch.setattr(deciding, "ASKED_NS", SECOND_NS // 100)
+    world = waiting_gang()
+    clock = Watch(world.now_ns)
+
+    def slowly(state: State) -> Deciding:
+        while clock.ns < world.now_ns + 20 * SECOND_NS:
+            yield
+            heard_ns, clock.ns = decider._heard_ns, clock.ns + SECOND_NS
+            while decider._heard_ns == heard_ns:
+                yield
+        return ()
+
+    decider = Decider(world.log, Writer(world.log, "binder"), slowly, clock=clock, absence_counts=False)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.active and decider.state.groups["default/train"].permit_due, "its deadline")
+    running.cancel()
+
+
+class Deaf(MemoryLog):
+    """It takes commits and sends them, and never says where it ends."""
+
+    async def end(self) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+
+async def test_a_log_that_is_slow_to_say_where_it_ends_holds_up_no_outcome() -> None:
+    world = waiting_gang()
+    clock = Watch(world.now_ns)
+    decider = Decider(world.log, Writer(world.log, "binder"), nothing, clock=clock, absence_counts=False)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.active and decider._heard_ns == clock.ns, "it to be at work")
+    world.log.__class__ = Deaf
+    clock.ns += 2 * SECOND_NS
+    decider.report(ev.PodEvicted(uid="1", namespace="default", name="p"))
+    await until(lambda: b"PodEvicted" in world.log.commits[-1].payload, "the outcome to be in the log")
+    running.cancel()
+
+
+async def test_a_standby_does_not_ask_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is active does, and what waits is judged by its clock."""
+    monkeypatch.setattr(deciding, "ASKED_NS", SECOND_NS // 1_000)
+    world, asked = waiting_gang(), list[int]()
+    end = world.log.end
+
+    async def counted() -> int:
+        asked.append(len(asked))
+        return await end()
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    world.log.end = counted  # type: ignore[method-assign]
+    decider = Decider(world.log, Writer(world.log, "binder"), nothing, absence_counts=False)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="next"), never))
+    await until(lambda: decider.state.sequence == world.state.sequence, "it to have read the log")
+    await asyncio.sleep(0.05)
+    running.cancel()
+    assert not asked
+
+
 async def test_an_outcome_wakes_a_service_to_which_nothing_else_happens() -> None:
     log, asked = MemoryLog("test"), list[int]()
 
