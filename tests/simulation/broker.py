@@ -122,6 +122,8 @@ class Broker:
         self.stored: list[Stored] = []
         """All that ever stood in the log, also what was purged since."""
         self.first = 1
+        self.purged: Callable[[], object] = lambda: None
+        """Called when the log was purged."""
         """What is before is purged."""
         streams = (object_store.stream(cluster), object_store.stream_of(object_store.bodies_bucket(cluster)))
         self.buckets = {stream: Bucket(stream, lambda: self.loop.now_s) for stream in streams}
@@ -220,6 +222,7 @@ class Broker:
         """What is before goes; a subject that had nothing else is empty."""
         self.first = max(self.first, first)
         self.last = {subject: sequence for subject, sequence in self.last.items() if sequence >= self.first}
+        self.purged()
 
     def answer(self, link: Link, to: Message, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         """An answer goes back, if one is wanted."""

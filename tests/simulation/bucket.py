@@ -89,10 +89,10 @@ class Bucket:
         metas = [msgspec.json.decode(found, type=Object) for subject, found in data.items() if ".M." in subject]
         return {meta.name for meta in metas if digest_of(data.get(f"{prefix}.C.{meta.nuid}", b"")) == meta.digest}
 
-    def damage(self, source: random.Random) -> bool:
-        """A bit of the newest snapshot's bytes changes; whether there is one to whose loss another is left."""
+    def damage(self, source: random.Random, least: int = 2) -> bool:
+        """A bit of the newest snapshot's bytes changes, where `least` are there; whether it did."""
         chunks = [sequence for sequence, put in self.messages.items() if ".C." in put.subject]
-        if len(chunks) < 2:
+        if len(chunks) < least:
             return False
         data = self.messages[chunks[-1]].data
         place = source.randrange(len(data))

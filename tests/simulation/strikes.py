@@ -89,6 +89,14 @@ def _power_loss(world: World, fault: Fault) -> None:
     world.supervisor.kill_all()
 
 
+def _snapshot_damaged(world: World, _: Fault) -> bool:
+    """The newest: now if another is left then, else whenever the log is purged, which has to leave two."""
+    struck = world.broker.bucket.damage(world.source)
+    if not struck:
+        world.broker.purged = lambda: world.broker.bucket.damage(world.source, least=1)
+    return struck
+
+
 def _message_of_nobody(world: World, fault: Fault) -> None:
     world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
 
@@ -104,7 +112,7 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "unwelcome": lambda world, fault: world.kube.turn_away(fault.slot, fault.what, fault.code, fault.for_s),
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
     "history dropped": lambda world, _: world.kube.drop_history(),
-    "snapshot damaged": lambda world, _: world.broker.bucket.damage(world.source),
+    "snapshot damaged": _snapshot_damaged,
     "snapshot altered": lambda world, _: world.broker.bucket.alter(world.source, world.witness.state.snapshots),
 }
 """Faults that are not one process's; False: there was nothing to strike."""
