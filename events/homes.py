@@ -53,12 +53,19 @@ def is_server(location: str) -> bool:
 def without_credentials(location: str) -> str:
     """For messages: without what is before the @ of a URL, a password perhaps; also where its scheme was left out.
 
-    A file may have an @ in its name. A comma may be the password's, unless a URL begins behind it.
+    A file may have an @ in its name.
     """
     if "://" not in location and location.endswith(SUFFIX):
         return location
-    servers = re.split(r",(?=[a-zA-Z]+://)", location)
-    return ",".join(re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", server) for server in servers)
+    return ",".join(map(_without_credentials, re.split(r",(?=[a-zA-Z]+://)", location)))
+
+
+def _without_credentials(url: str) -> str:
+    """Of a URL that may name several servers. A comma before the last @ may be the password's: what stands there is shown
+    only where it has an @ of its own, and a port."""
+    servers = re.sub(r"^[a-zA-Z]+://", "", url)
+    before, _, last = servers.rpartition("@")
+    return url.removesuffix(servers) + ",".join([*re.findall(r"@([^,@]+:[0-9]+),", f"{before},"), last])
 
 
 def split(location: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from events.answers import Refused
 from events.envelope import Stored
-from events.homes import copy, is_server, open_log, split
+from events.homes import copy, is_server, open_log, split, without_credentials
 from events.jetstream import JetStreamLog
 from events.log import Conflict, EventLog, LogError, TooLarge, Unavailable
 from events.memory import MemoryLog
@@ -40,6 +40,22 @@ def stored(sequence: int, cluster: str) -> Stored:
 
 
 # ------------------------------------------------------------------------------------------------------------ by name
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("nats://u:secret@h:1,v:hidden@i:2", "nats://h:1,i:2"),
+        ("nats://u:secret@h:1,nats://v:hidden@i:2", "nats://h:1,nats://i:2"),
+        ("nats://h:1,i:2", "nats://h:1,i:2"),
+        ("nats://u:sec,ret@h:1", "nats://h:1"),
+        ("u:sec,ret@h", "h"),
+        ("u:sec@ret,more@h", "h"),
+        ("at@home.db", "at@home.db"),
+    ],
+)
+def test_what_may_be_a_password_is_shown_to_nobody(location: str, shown: str) -> None:
+    assert without_credentials(location) == shown
 
 
 async def test_a_url_and_a_path(server: EmbeddedServer, cluster: str, tmp_path: Path) -> None:
