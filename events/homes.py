@@ -78,9 +78,8 @@ def split(location: str) -> tuple[str, str]:
             raise ValueError(location)
         parts = [_server(text if "://" in text else f"nats://{text}") for text in location.split(",")]
     except ValueError as error:
-        shown = re.sub(r"^([a-zA-Z]+://)?.*@", r"\1", location)  # all of it: the password may be what has the comma
         hint = "; a password with / ? # or a comma goes into MUSTER_NATS_PASSWORD" if "@" in location else ""
-        raise LogError(f"{shown}: {EXPECTED_URL}{hint}") from error
+        raise LogError(f"{_without_credentials(location)}: {EXPECTED_URL}{hint}") from error
     servers = ",".join(urlunsplit(part._replace(path="")) for part in parts)
     return servers, next((part.path.strip("/") for part in parts if part.path.strip("/")), "")
 

@@ -27,20 +27,13 @@ from services.simulator.forms import FORMS
 
 NEAR_NAME, NEAR_PREFIX, NEAR_FIELD, NEAR_BUILT_IN = 0.75, 0.85, 0.75, 0.86
 """How alike two words are (`difflib`) of which one is taken for the other's misspelling."""
-_GENERATIONS = (
-    coscheduling.V1ALPHA1,
-    coscheduling.KEP_2,
-    coscheduling.V0_19,
-    coscheduling.V0_18,
-    coscheduling.PROPOSAL_2020,
-)
 FIELDS = (
     *(field.encode_name for field in msgspec.structs.fields(PodGroupSpec)),
     "minResources",  # read by none, and known (docs/dialects.md): the gang is placed without it
     *("resourceClaims", "disruptionMode", "podGroupTemplateRef"),
 )
 """Of a PodGroup's spec, in any dialect."""
-LABELS = (*(key for each in _GENERATIONS for key in (each.gang, each.minimum) if key), batch.TASK)
+LABELS = (*(key for each in coscheduling.GENERATIONS for key in (each.gang, each.minimum) if key), batch.TASK)
 ANNOTATIONS = (
     *koordinator.ON_PODS,
     *(koordinator.PREFIX + name for name in ("name", "network-topology-index", "network-topology-spec")),

@@ -17,15 +17,8 @@ from services.console.misspelt import all_metadata, named
 from services.ingest.dialects import batch, coscheduling, koordinator
 from services.simulator.operators import admitted
 
-_GENERATIONS = (
-    coscheduling.V1ALPHA1,
-    coscheduling.KEP_2,
-    coscheduling.V0_19,
-    coscheduling.V0_18,
-    coscheduling.PROPOSAL_2020,
-)
 NAMES = {
-    *(("labels", each.gang) for each in _GENERATIONS),
+    *(("labels", each.gang) for each in coscheduling.GENERATIONS),
     ("annotations", koordinator.PREFIX + "name"),
     *(("annotations", key) for key in (batch.GROUP_NAME, batch.KUBE_BATCH_MINIMUM, batch.VOLCANO_MINIMUM)),
 }
@@ -33,7 +26,7 @@ NAMES = {
 NATIVE_NAMES = ("schedulingGroup", "workloadRef")
 """Fields of a pod's spec that do so."""
 MINIMUMS = {
-    *(("labels", each.minimum) for each in _GENERATIONS if each.minimum),
+    *(("labels", each.minimum) for each in coscheduling.GENERATIONS if each.minimum),
     ("annotations", koordinator.PREFIX + "min-available"),
 }
 OTHERS = {

@@ -47,7 +47,7 @@ def absence(clock: Clock, heard_ns: int, now_ns: int) -> list[Ticked]:
     """The ticks by which the time between `heard_ns` and `now_ns` counts as none, in which the owner was not active; what
     it had counted to before, if anything, counts.
 
-    None where nothing has begun to wait; a time that is shorter than ticks are apart is left as it is.
+    Empty where nothing has begun to wait. A time that is shorter than ticks are apart counts as any other.
     """
     if not clock.armed:
         return []

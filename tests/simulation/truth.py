@@ -31,6 +31,13 @@ NAMES = {"cpu": ("cpu_milli", 1000), "memory": ("memory_bytes", 1), "ephemeral-s
 HARD, SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
+def is_ours(pod: Object) -> bool:
+    """Whether the log has to have it: a candidate, or one that is on a node; not what is over or about to be."""
+    if pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
+        return False
+    return bool(pod["spec"].get("nodeName")) or pod["spec"]["schedulerName"] in OURS
+
+
 def differs(state: State, kube: ApiServer) -> str:
     """What an object says that the log does not; empty: the log says it all."""
     known = Ingest.of(state, OURS)

@@ -26,6 +26,7 @@ from services.state.records import BOUND, PENDING, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current
 from tests.simulation.holds import Holds
+from tests.simulation.truth import is_ours
 from tests.state import naive
 
 if TYPE_CHECKING:
@@ -493,10 +494,3 @@ def _require(condition: bool, sentence: str) -> None:
 
 def _shard(commit: Commit) -> str:
     return subjects.writer_of(commit.subject).partition(".")[2]
-
-
-def is_ours(pod: dict[str, Any]) -> bool:
-    """Whether the log has to have it: a candidate, or one that is on a node; not what is over or about to be."""
-    if pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
-        return False
-    return bool(pod["spec"].get("nodeName")) or pod["spec"]["schedulerName"] == "muster"

@@ -45,6 +45,7 @@ V0_18 = Generation(
     "coscheduling/v0.18", "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
 )
 PROPOSAL_2020 = Generation("coscheduling/2020", "pod-group/name", "pod-group/min-available")
+GENERATIONS = (V1ALPHA1, KEP_2, V0_19, V0_18, PROPOSAL_2020)
 
 
 def declaration(seen: PodGroup) -> Declaration | Rejection:

@@ -1,0 +1,327 @@
+"""Each part of tracing and counting alone: what a service tells when it follows a log."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import events as ev
+from events.objects import Membership
+from services.binder import core as judging
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
+from services.kubernetes.errors import Unreachable
+from services.state.fold import State
+from services.telemetry.sdk import Sdk
+from services.tracing import Binding, TracedGather, traces
+from services.writer import Writer
+from tests.telemetry.views import totals
+from tests.world import World
+
+pytestmark = pytest.mark.usefixtures("on")
+
+
+def replay(world: World, writer: str, states: list[State] | None = None) -> State:
+    """What `writer` tells when it follows the log of that world; `states` gets what it folds."""
+    state = State()
+    if states is not None:
+        states.append(state)
+    told = traces(state, writer)
+    for stored in world.log.commits:
+        commit = state.apply_stored(stored)
+        assert commit is not None
+        told.applied(commit, 0.001)
+    return state
+
+
+def planned(*names: str) -> World:
+    """A gang of which one member suffices, and that has a place for all of these."""
+    world = World()
+    world.node("n0")
+    for name in names:
+        world.pod(name, "train", minimum=1)
+    world.plan("a")
+    return world
+
+
+async def test_a_watch_that_nobody_answers_is_counted(metrics: InMemoryMetricReader) -> None:
+    async with Client(direct("http://127.0.0.1:1")) as client:
+        with pytest.raises(Unreachable):
+            async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 60.0):
+                pass
+    assert totals(metrics)["muster.kubernetes.requests", "WATCH", "unreachable"] == 1
+
+
+def test_members_that_come_later_are_bound_in_the_same_trace(spans: InMemorySpanExporter) -> None:
+    world = World()
+    world.node("n0")
+    for name in ("a", "b"):
+        world.pod(name, "train", minimum=2)
+    world.settle()
+    world.pod("c", "train", minimum=2)
+    world.settle()
+    replay(world, "binder")
+    finished = spans.get_finished_spans()
+    assert [span.name for span in finished] == ["permit", "bind", "gang", "permit", "bind"]
+    assert len({span.context.trace_id for span in finished}) == 1
+
+
+def test_a_gang_that_comes_again_under_its_name_is_another_trace(spans: InMemorySpanExporter) -> None:
+    world = World()
+    world.node("n0")
+    for _ in range(2):
+        world.pod("a", "train", minimum=1)
+        world.settle()
+        world.facts(ev.PodDeleted(uid="a", namespace="default", name="a"))
+    replay(world, "planner.a")
+    finished = spans.get_finished_spans()
+    assert [span.name for span in finished] == ["plan", "plan"]
+    assert len({span.context.trace_id for span in finished}) == 2
+
+
+def test_a_gang_of_which_nothing_was_bound_has_no_root_yet(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    world = planned("a")
+    world.judge()
+    failed = ev.BindingFailed(
+        uid="a", namespace="default", name="a", node="n0", reason="Rejected", message="", assigned_node=""
+    )
+    world.append("binder", [failed], cause="outcome")
+    replay(world, "binder")
+    assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind"]
+    assert totals(metrics)["muster.pods", "failed"] == 1
+
+
+def test_a_group_that_goes_before_its_verdict_is_forgotten(spans: InMemorySpanExporter) -> None:
+    world = planned("a")
+    world.facts(ev.PodDeleted(uid="a", namespace="default", name="a"))
+    state = State()
+    telling = traces(state, "binder")
+    for stored in world.log.commits:
+        commit = state.apply_stored(stored)
+        assert commit is not None
+        telling.applied(commit, 0.0)
+    assert isinstance(telling, Binding)
+    assert not telling._read_ns
+
+
+def test_a_pod_that_went_before_its_permit_keeps_no_trace_open(spans: InMemorySpanExporter) -> None:
+    """As it was: nobody told the end of this gang's binding, nor that of a later one of its name."""
+    world = planned("a", "b")
+    verdicts = judging.decide_now(world.state)
+    world.deleted("b")
+    world.append("binder", verdicts, cause="decide")
+    world.bind()
+    replay(world, "binder")
+    finished = spans.get_finished_spans()
+    assert [span.name for span in finished] == ["permit", "bind", "gang"]
+    assert [(span.attributes or {})["pods"] for span in finished] == [1, 1, 1]
+
+
+def test_a_pod_that_goes_while_it_is_bound_was_not_bound(spans: InMemorySpanExporter) -> None:
+    world = planned("a", "b")
+    world.judge()
+    world.deleted("b")
+    world.bind()
+    replay(world, "binder")
+    permit, bind, gang = spans.get_finished_spans()
+    assert [(span.attributes or {})["pods"] for span in (permit, bind, gang)] == [2, 1, 1]
+    assert {span.parent and span.parent.span_id for span in (permit, bind)} == {gang.context.span_id}
+    assert gang.parent is None
+
+
+@pytest.mark.parametrize("outcome", [ev.PodAssigned, ev.PodFinished])
+def test_what_a_fact_says_first_has_no_outcome(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader, outcome: type
+) -> None:
+    """As it was: of a gang one of whose pods was seen bound before anybody had said that it was, nobody told the end."""
+    world = planned("a", "b")
+    world.judge()
+    told = {"uid": "b", "namespace": "default", "name": "b", "resource_version": world.version()}
+    more = {"node": "n0"} if outcome is ev.PodAssigned else {"succeeded": False, "reason": ""}
+    world.facts(outcome(**told, **more))
+    world.bind()
+    replay(world, "binder")
+    permit, bind, gang = spans.get_finished_spans()
+    bound = 2 if outcome is ev.PodAssigned else 1
+    assert [(span.attributes or {})["pods"] for span in (permit, bind, gang)] == [2, bound, bound]
+    world.pod("c", "train", minimum=1)
+    world.settle()
+    spans.clear()
+    replay(world, "binder")
+    assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind", "gang", "permit", "bind"]
+
+
+def test_nothing_ends_before_it_began_where_the_api_servers_clock_is_ahead(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    """As it was: each pod that was bound was a warning of OpenTelemetry's, and no duration of its own."""
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1, created_s=1 << 33)
+    world.settle()
+    replay(world, "binder")
+    assert totals(metrics)["muster.pod.bound.duration",] == 1
+    *parts, root = spans.get_finished_spans()
+    assert root.start_time is not None
+    assert all(part.start_time is not None and root.start_time <= part.start_time for part in parts)
+    for span in (*parts, root):
+        assert span.start_time is not None
+        assert span.end_time is not None
+        assert span.start_time <= span.end_time
+
+
+@pytest.mark.parametrize("created_s", [0, 900])
+def test_each_part_begins_and_ends_with_a_commit(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, created_s: int
+) -> None:
+    """The time is the place in the log here, behind a quarter of an hour and more."""
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1, created_s=created_s)
+    refused = world.propose("default/train", {"a": "n0"})
+    no = ev.ProposalRefused(group="default/train", proposal=refused, reason="NoRoom", node="n0", pod="a")
+    world.append("binder", [no], cause="decide")
+    world.plan("a")
+    proposed = world.state.sequence
+    world.propose("default/train", {})  # a later one, which is not what is waited for
+    world.judge()
+    permitted = world.state.sequence
+    world.bind()
+    bound = world.state.sequence - 1  # behind it is the fact
+    telling: list[State] = []
+    monkeypatch.setattr("services.tracing.time", SimpleNamespace(time_ns=lambda: 10**12 + telling[0].sequence))
+    replay(world, "binder", telling)
+    began = {span.name: (span.start_time, span.end_time) for span in spans.get_finished_spans()}
+    proposed, permitted, bound = (10**12 + place for place in (proposed, permitted, bound))
+    assert began == {
+        "permit": (proposed, permitted),
+        "bind": (permitted, bound),
+        "gang": (created_s * 10**9 or proposed, bound),
+    }
+
+
+def test_a_planner_tells_of_its_own_decisions_from_when_it_began(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1)
+    world.pod("large", cpu=99)
+    world.settle()
+    replay(world, "planner.z")
+    assert not spans.get_finished_spans()
+    assert metrics.get_metrics_data() is None
+    replay(world, "planner.a")
+    (plan,) = spans.get_finished_spans()
+    assert (plan.start_time, plan.attributes) == (-1_000_000, {"muster.group": "default/train", "pods": 1})
+    found = totals(metrics)
+    assert found["muster.pods", "placed"] == 1
+    assert found["muster.pods", "refused", "InsufficientRoom"] == 1
+
+
+def test_of_a_gang_that_is_refused_the_pods_that_wait_are_counted(metrics: InMemoryMetricReader) -> None:
+    """As it was: as many as it takes, whether there are more or, as while it waits for some, fewer."""
+    world = World()
+    world.node("n0")
+    for name in ("a", "b", "c"):
+        world.pod(name, "large", minimum=2, cpu=99)
+    world.pod("d", "few", minimum=9)
+    world.pod("e", cpu=99)
+    world.settle()
+    replay(world, "planner.a")
+    found = totals(metrics)
+    assert found["muster.pods", "refused", "InsufficientRoom"] == 3 + 1
+    assert found["muster.pods", "refused", "TooFewPods"] == 1
+
+
+def test_refusals_are_counted(metrics: InMemoryMetricReader) -> None:
+    world = World()
+    world.node("n0")
+    for name in ("a", "b", "c"):
+        world.pod(name, "train", minimum=3, cpu=6)
+    world.settle()
+    replay(world, "planner.a")
+    assert totals(metrics)["muster.pods", "refused"] == 3
+
+
+async def test_ingest_knows_the_first_fact_of_a_group_as_the_fold_does(spans: InMemorySpanExporter) -> None:
+    """Pods that come, go, move to another gang and are known from before; several in one commit."""
+    world = World()
+    world.node("n0")
+    world.pod("old", "train", minimum=1)
+    facts = [
+        [observed(world, "new", "train"), observed(world, "a", "other")],
+        [ev.PodDeleted(uid="a", namespace="default", name="a")],
+        [observed(world, "b", "other"), observed(world, "single", "")],
+        [observed(world, "b", "third"), observed(world, "again", "other")],
+    ]
+    state = State()
+    for stored in world.log.commits:
+        state.apply_stored(stored)
+    writer = Writer(world.log, "ingest")
+    await writer.take(ev.IngestTaken(holder="test"))
+    gather = TracedGather(writer, [pod.fact for pod in state.pods.values()])
+    sending = asyncio.create_task(gather.run())
+    expected = []
+    for commit in facts:
+        gather.add(commit)
+        await gather.flush()
+        for stored in world.log.commits[state.sequence :]:
+            state.apply_stored(stored)
+        expected += [(key, group.since) for key, group in state.groups.items() if group.since == state.sequence]
+    sending.cancel()
+
+    told = [span for span in spans.get_finished_spans() if span.name == "ingest"]
+    sdk = Sdk("test", "test", [], [])
+    assert [span.context.trace_id for span in told] == [sdk.gang_context(*gang).trace_id for gang in expected]
+    assert [gang for gang, _ in expected] == [
+        "default/other",
+        "default/other",
+        "pod/default/single",
+        "default/third",
+        "default/other",
+    ]
+
+
+async def test_groups_that_ingest_sees_in_one_breath_begin_with_their_own_commits(spans: InMemorySpanExporter) -> None:
+    """Two commits are sent of what was added at once; who is no candidate, or was seen before, begins nothing."""
+    world = World()
+    world.node("n0")
+    world.pod("old", "train", minimum=1)
+    writer = Writer(world.log, "ingest")
+    await writer.take(ev.IngestTaken(holder="test"))
+    taken = await world.log.end()
+    gather = TracedGather(writer, [pod.fact for pod in world.state.pods.values()])
+    gather._outbox.max_events = 2
+    foreign = msgspec.structs.replace(observed(world, "foreign", ""), candidate=False)
+    gather.add([observed(world, "old", "train"), foreign])
+    gather.add([observed(world, "x", "first"), foreign, observed(world, "y", "second"), observed(world, "x", "first")])
+    sending = asyncio.create_task(gather.run())
+    await gather.flush()
+    gather.add([observed(world, "z", "second"), gone("y"), observed(world, "v", "second")])
+    gather.add([gone(uid) for uid in ("old", "x", "z", "v", "foreign")])
+    await gather.flush()
+    sending.cancel()
+    assert not gather._members, "what is remembered of gangs goes with them"
+    told = [span.context.trace_id for span in spans.get_finished_spans() if span.name == "ingest"]
+    sdk = Sdk("test", "test", [], [])
+    begun = [("default/first", taken + 2), ("default/second", taken + 3)]
+    assert told == [sdk.gang_context(*gang).trace_id for gang in begun]
+
+
+def observed(world: World, name: str, gang: str) -> ev.PodObserved:
+    """A pod as ingest would have it, of a class that the log knows."""
+    fact = world.state.pods["old"].fact
+    membership = Membership(gang=f"default/{gang}", dialect="coscheduling/2020", declared=None) if gang else None
+    return msgspec.structs.replace(fact, uid=name, name=name, gang=membership, resource_version=world.version())
+
+
+def gone(uid: str) -> ev.PodDeleted:
+    return ev.PodDeleted(uid=uid, namespace="default", name=uid)
