@@ -205,11 +205,17 @@ def shrunk(state: State, pod: Pod) -> None:
 
 
 def let_go(state: State, group: Group, uid: str) -> None:
-    """The pod's assignment waits no longer; with the last one the hold is over."""
+    """The pod's assignment waits no longer; with the last one the hold is over.
+
+    Of very many pods some were given back before (`commits.PODS_NAMED`), and wait for this one to be: if something else
+    took it out of the hold, they may be tried again now.
+    """
     if uid in group.held:
         del group.held[uid]
         if not group.held:
             hold_over(state, group)
+            if group.phase == IDLE:
+                make_ready(state, group)
 
 
 def hold_over(state: State, group: Group) -> None:

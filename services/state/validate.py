@@ -24,6 +24,7 @@ from services.state.clock import (
 )
 from services.state.fold import State
 from services.state.form import SNAPSHOTS_KEPT
+from services.state.membership import unplaced
 from services.state.naming import component, named_by
 from services.state.nodes import Ints, NodeTable
 from services.state.nominations import replacement_key
@@ -172,6 +173,8 @@ def _groups_are_in_one_place(state: State) -> None:
             raise Violated(f"group {key} is {group.phase} in a cohort or without")
         if group.cohort and key not in state.cohorts[group.cohort].groups:
             raise Violated(f"group {key} is not in its cohort")
+        if group.phase == IDLE and not group.held and unplaced(state, group):
+            raise Violated(f"group {key} has something to place, and nobody will try it (7.12)")
         if (key in state.holding) != bool(group.held):
             raise Violated(f"group {key} is listed as waiting, or not, otherwise (7.4)")
         for uid in group.held:

@@ -193,6 +193,33 @@ def test_a_gang_that_holds_very_many_is_released_by_several_decisions(monkeypatc
     assert (cohort.reason, cohort.backing_off, cohort.attempt) == ("Timeout", True, 1)
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        ev.PodDeleted(uid="train-6", namespace="default", name="train-6"),
+        ev.PodAssigned(uid="train-6", namespace="default", name="train-6", resource_version="99", node="m"),
+        ev.PodTerminating(uid="train-6", namespace="default", name="train-6", resource_version="99"),
+    ],
+)
+def test_who_is_released_in_parts_is_tried_again_whatever_takes_the_last_of_it(
+    monkeypatch: pytest.MonkeyPatch, left: ev.Event
+) -> None:
+    """Seed 263034: some were given back, and what was held yet was bound by somebody else, so that no further release
+    came, and nobody tried the gang again."""
+    world = World()
+    world.node("n", cpu=7)
+    world.node("m", cpu=7)
+    uids = world.gang("train", 7, 8)
+    world.propose("default/train", dict.fromkeys(uids, "n"))
+    bound(monkeypatch, 100_000, pods_named=3)
+    said = [event for _ in range(3) for event in world.judge()]
+    assert [type(event) for event in said] == [ev.GangHeld, ev.GangReleased, ev.GangReleased]
+    world.facts(left)
+    decide_all(world)
+    world.pass_s(2)
+    assert [event.reason for event in of_type(world.plan(), ev.GroupsRefused)] == ["TooFewPods"]
+
+
 def koordinator(pods: int) -> tuple[World, list[str]]:
     """A Koordinator gang that lacks one of its minimum; all others wait at permit for five seconds."""
     world = World()

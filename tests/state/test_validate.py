@@ -64,6 +64,12 @@ def _wrong_phase(state: State) -> None:
     state.groups["default/huge"].phase = "ready"
 
 
+def _forgotten(state: State) -> None:
+    group = state.groups["default/huge"]
+    del state.cohorts[group.cohort].groups[group.key]
+    group.phase, group.cohort = "idle", 0
+
+
 def _empty_cohort(state: State) -> None:
     state.cohorts[1] = Cohort(1, "x", "x", "x", 0, 0, 0, "a", {})
 
@@ -94,6 +100,7 @@ CASES: list[tuple[Callable[[State], None], str]] = [
     (_room_miscounted, "held room is not the sum"),
     (_proposed_miscounted, "proposed room is not the sum"),
     (_wrong_phase, "listed otherwise"),
+    (_forgotten, r"something to place, and nobody will try it \(7\.12\)"),
     (_empty_cohort, "is empty"),
     (_no_deadlines_of("permit", "binder"), r"the hold of default/held has no bound \(7\.4\)"),
     (_no_deadlines_of("nomination", "binder"), r"a replacement of train-0 has no bound \(7\.13\)"),
