@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
+import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +18,16 @@ settings.load_profile("muster")
 
 # A shell has what it runs in the background ignore SIGINT, and so would the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Of several workers one rewrites the assertions of all tests, and the others read what it wrote: in a fresh clone
+    each did the same six seconds' work at the same time."""
+    with open(__file__) as ours:
+        if not sys.dont_write_bytecode:
+            fcntl.flock(ours, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

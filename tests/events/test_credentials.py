@@ -108,7 +108,10 @@ async def test_a_server_of_accounts_takes_the_user(file: Path, of_accounts: Embe
 async def test_whose_time_is_over_comes_back_with_what_the_file_says_then(
     file: Path, of_accounts: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As it was: the client closed for good, and the service ended for a connection that was closed."""
+    """As it was: the client closed for good, and the service ended for a connection that was closed.
+
+    The server says why, which TCP may lose: where it closed what it had not read yet, the connection is reset.
+    """
     sign(file, until_s=int(time.time()) + 4)
     connection = await Connection(of_accounts.url).connect(user_credentials=str(file))
     sign(file)
@@ -117,7 +120,7 @@ async def test_whose_time_is_over_comes_back_with_what_the_file_says_then(
         await connection.client.flush()
     finally:
         await connection.close()
-    assert "user authentication expired" in caplog.text
+    assert "user authentication expired" in caplog.text or "Connection reset by peer" in caplog.text
 
 
 @pytest.mark.parametrize(

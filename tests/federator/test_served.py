@@ -9,8 +9,13 @@ import pytest
 from tests.federator import simulation
 from tests.federator.served import HeldServed, Served, plants
 
-HISTORIES = 60
-FIRST = {"requests: given up while it is tried": 200, "requests: the name is looked up before": 90}
+HISTORIES = 40
+FIRST = {
+    "effects: doubt is none": 28,
+    "log: decided before its turn": 90,
+    "requests: given up while it is tried": 200,
+    "requests: the name is looked up before": 90,
+}
 """The first history that is tried, where many before it find nothing."""
 WITHIN = 400
 

@@ -11,8 +11,14 @@ HISTORIES = 2_000
 PART = 250
 WITHIN = 5_000
 """Histories after which a planted bug counts as not found."""
-FIRST = {"R9 a silent holder is placed": 2_900}
-"""The first history that is tried, where thousands before it find nothing."""
+FIRST = {
+    "R4 another alias": 350,
+    "R4 the latest start": 270,
+    "R9 a holder that is not known is heard": 520,
+    "R9 a silent holder is placed": 2_900,
+    "R16 an unwanted one in doubt is given up": 400,
+}
+"""The first history that is tried, where hundreds before it find nothing."""
 FAULTS = {
     "429",
     "append of a replaced process",
