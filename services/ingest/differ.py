@@ -5,8 +5,9 @@ facts (`facts`): one writer, appending in order, either gets them into the log o
 away. A new process takes the facts from the log's state and goes on.
 
 Events of a watch may come late or twice, and around a relist in any order; what decides is the resourceVersion, which
-only grows, and that a UID never comes back. A pod that nobody needs to know of is not written at all: finished before
-it was seen, or unbound and not ours.
+only grows, and that a UID never comes back. Both are so until etcd is restored from a backup. Then a list, which is
+consistent, has older versions than the log, and decides (`_set_back`). A pod that nobody needs to know of is not written
+at all: finished before it was seen, or unbound and not ours.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class Ingest(Facts):
         """By namespace/name: what their groups declare is written to the pods."""
         self._marked: frozenset[str] | None = frozenset()
         """Pods that the binder was annotating when this ingest began; None since everything was listed: it may be any."""
+        self.undone = 0
+        """Objects of which a list said that what the log said last never was."""
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._normalise_pod = normalise.PodNormaliser(frozenset(scheduler_names))
 
@@ -111,6 +114,7 @@ class Ingest(Facts):
         """
         if not seen.metadata.uid and not isinstance(seen, Malformed):
             seen = identity.unidentified(seen)
+        before = self._set_back(seen) if listed else []
         if self._stale(seen.metadata):
             return []
         uid, version = seen.metadata.uid, objects.version(seen.metadata.resource_version)
@@ -118,7 +122,48 @@ class Ingest(Facts):
         events = self._brought(seen, unwatched)
         if uid:  # even if its fact is over, which forgets it: the object is there, and its older versions may yet come
             self._versions[uid] = version
+        return before + events
+
+    def _set_back(self, seen: Observed) -> list[Event]:
+        """That what the log says is over, if a consistent list has an older version of the object, or an older object of
+        its name, or a pod whose life went backwards: etcd was restored from a backup, and what came after that never was.
+        """
+        metadata = seen.metadata
+        version = objects.version(metadata.resource_version)
+        self._deleted.pop(metadata.uid, None)
+        kind = seen.rejected.kind if isinstance(seen, Malformed) else identity.kind_of(seen)
+        key = (metadata.namespace, metadata.name)
+        events: list[Event] = []
+        for uid in dict.fromkeys((self._holder(kind, key), metadata.uid)):
+            if 0 <= version < self._versions.get(uid, 0) or (isinstance(seen, Pod) and self._lives_again(uid, seen)):
+                self.undone += 1
+                events += self._gone(kind, uid, key)
+                self._versions.pop(uid, None)
+                self._written.pop(uid, None)
+                self._release(key, uid)
         return events
+
+    def _lives_again(self, uid: str, seen: Pod) -> bool:
+        """Whether the pod was on another node, on its way out or over, which no later version takes back."""
+        known = self.pods.get(uid)
+        if known is None or uid != seen.metadata.uid:
+            return False
+        status = normalise.status(seen)
+        return (
+            known.node not in ("", seen.spec.node_name)
+            or (known.status in FINISHED and status not in FINISHED)
+            or (known.status == "terminating" and status in ("pending", "bound"))
+        )
+
+    def _holder(self, kind: str, key: Key) -> str:
+        """The UID of the object that has the name, as far as is known; else empty."""
+        if kind == POD.name:
+            return self._holders.get(key, "")
+        if kind == WORKLOAD.name:
+            workload = self.workloads.get("/".join(key))
+            return workload.uid if workload is not None else ""
+        fact = self.named[kind].get(key)
+        return fact.uid if fact is not None else ""
 
     def synced(self) -> ClusterSynced:
         """Everything has been listed: what the log says of an object is from now on what was seen of it last."""

@@ -5,8 +5,8 @@
 3. Every kind is listed by a consistent read; what differs goes to the log, missed deletions included.
 4. `ClusterSynced`: from here on others may decide.
 5. Watches go on from the lists' resourceVersions. One that ends, however it ends, is resumed from the last
-   resourceVersion seen; only a 410, or an error with which the server ends watch after watch, costs another list of its
-   kind.
+   resourceVersion seen; only a 410, an error with which the server ends watch after watch, or a watch that says nothing
+   for its whole time costs another list of its kind.
 
 A cluster may lack the kinds in which gangs are declared, get them and lose them again. One request asks for all of them
 every now and then (`Client.discover`). It only says what may be asked for; a kind is gone only when its own list
@@ -49,6 +49,9 @@ ends at once, and costs another list."""
 ERRORS = 3
 """Watches in a row that may end in an error of the server's. Then the kind is listed: the server may be unable to go on
 from there."""
+SILENT = "nothing came for its whole time, not even a bookmark: etcd may have been restored from a backup"
+"""A server waits without a word for a resourceVersion that is yet to come, and what happens until then is not said."""
+SET_BACK = "etcd was restored from a backup, or a server answers for another; what the list says counts"
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
 
@@ -146,7 +149,7 @@ class Reader:
 
     async def _list_once(self, kind: Kind[Any]) -> None:
         listed: set[str] = set()
-        version = ""
+        version, undone = "", self.core.undone
         async with contextlib.aclosing(self.client.pages(kind.resource)) as pages:
             async for page in pages:
                 of_page, objects = kind.page(page)
@@ -154,6 +157,8 @@ class Reader:
                 listed.update(seen.metadata.uid for seen in objects)
                 await self._take_in(objects)
         self.gather.add(self.core.missing(kind.name, listed))
+        if undone := self.core.undone - undone:
+            log.warning("list %s: the log was ahead of %d objects: %s", kind.resource.name, undone, SET_BACK)
         self._versions[kind.name] = version
         self._errors[kind.name] = 0
 
@@ -224,7 +229,8 @@ class Reader:
         """One watch until it ends. Raises Unreachable or Unreadable when nothing of it could be read; Expired where it
         cannot go on from there; NotFound, ApiError."""
         request = f"watch {kind.resource.name}"
-        seen_any = False
+        clock, seen_any = asyncio.get_running_loop().time, False
+        began_s = clock()
         try:
             async with contextlib.aclosing(self.client.watch(kind.resource, self._versions[kind.name])) as batches:
                 async for lines in batches:
@@ -241,6 +247,8 @@ class Reader:
             list_again = ended.expired or self._errors[kind.name] > ERRORS
             refusal = Expired if list_again else ApiError
             raise refusal(request, status.code, status.reason, status.message) from ended
+        if not seen_any and clock() - began_s > SHORT_S:
+            raise Expired(request, 0, "Silent", SILENT)
         if not seen_any:
             raise Unreachable(request, "Ended", "the server ended the watch at once", sent=True)
 

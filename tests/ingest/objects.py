@@ -93,8 +93,11 @@ def workload(name: str = "w1", version: int = 1, uid: str = "", **minimums: int)
     )
 
 
-def priority_class(name: str = "high", version: int = 1, value: int = 1000, **more: Any) -> PriorityClass:
-    return msgspec.convert({"metadata": metadata(name, version=version), "value": value, **more}, PriorityClass)
+def priority_class(
+    name: str = "high", version: int = 1, value: int = 1000, uid: str = "", **more: Any
+) -> PriorityClass:
+    about = metadata(name, version=version, uid=uid)
+    return msgspec.convert({"metadata": about, "value": value, **more}, PriorityClass)
 
 
 def ingest(*seen: Any) -> Ingest:

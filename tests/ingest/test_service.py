@@ -29,7 +29,7 @@ from events.log import EventLog
 from events.memory import MemoryLog
 from services import writer as writing
 from services.ingest import service
-from services.ingest.decoding import POD, Kind, Unreadable
+from services.ingest.decoding import NODE, POD, Kind, Unreadable
 from services.ingest.differ import Ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
@@ -39,6 +39,7 @@ from services.simulator import errors
 from services.simulator.cluster import SimulatedCluster
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
 from tests import facts
+from tests.ingest import objects
 from tests.ingest.running import Running, ingesting
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
@@ -266,6 +267,36 @@ async def test_a_watch_that_breaks_before_it_said_anything_is_told_once() -> Non
     with pytest.raises(Unreachable) as raised:
         await reading(Broken())._watch(POD)
     assert str(raised.value) == "watch pods: no answer ServerDisconnected: gone"
+
+
+async def test_a_watch_that_says_nothing_for_its_whole_time_costs_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of etcd that was restored from a backup a server waits without a word for versions that it had before."""
+    monkeypatch.setattr(service, "SHORT_S", 0.0)
+
+    class Silent:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            await asyncio.sleep(0)
+            return
+            yield []
+
+    with pytest.raises(Expired, match="not even a bookmark"):
+        await reading(Silent())._watch(POD)
+
+
+async def test_a_list_that_takes_back_what_the_log_says_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    made = node("n1")
+    made["metadata"].update(uid="n1", resourceVersion="5")
+
+    class Restored:
+        async def pages(self, *_: object) -> AsyncIterator[bytes]:
+            yield encode({"metadata": {"resourceVersion": "6"}, "items": [made]})
+
+    reader = reading(Restored())
+    reader.core.observe(objects.node("n1", version=9, uid="n1"))
+    await reader._list(NODE)
+    assert "list nodes: the log was ahead of 1 objects: etcd was restored from a backup" in caplog.text
+    await reader._list(NODE)
+    assert caplog.text.count("the log was ahead") == 1
 
 
 async def test_a_watch_that_the_server_ends_with_an_error_again_and_again_costs_a_list(

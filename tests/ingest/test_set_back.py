@@ -1,0 +1,105 @@
+"""Etcd is restored from a backup: resourceVersions go back, and what came after them never was. The lists decide."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from events import Event
+from events.facts import NodeDeleted, NodeObserved
+from services.ingest.differ import Ingest
+from services.state.validate import validate_state
+from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class
+from tests.ingest.test_restart import KINDS, OURS, Api, binds, observed
+from tests.world import World
+
+
+def test_an_older_version_in_a_list_is_what_there_is() -> None:
+    """As it was: what a watch may bring late was left out of a list, too, until the versions had caught up: for a day."""
+    core = ingest()
+    core.observe(node(version=7, labels={"zone": "b"}))
+    core.observe(pod(version=9, node="n1"))
+    assert core.observe(node(version=6)) == core.observe(pod(version=8)) == []
+    gone, there = core.observe(node(version=6, labels={"zone": "a"}), listed=True)
+    assert isinstance(gone, NodeDeleted)
+    assert isinstance(there, NodeObserved)
+    assert (there.resource_version, there.labels) == ("6", {"zone": "a"})
+    assert names(core.observe(pod(version=8), listed=True)) == ["PodDeleted", "SchedulingClassObserved", "PodObserved"]
+    assert core.observe(pod(version=8), listed=True) == []
+    assert names(core.observe(pod(version=9, node="n2"))) == ["PodAssigned"]
+
+
+def test_what_was_deleted_is_there_again() -> None:
+    core = ingest()
+    core.observe(pod(version=3))
+    core.deleted("Pod", pod(version=4).metadata)
+    assert core.observe(pod(version=3)) == []
+    assert names(core.observe(pod(version=3), listed=True)) == ["SchedulingClassObserved", "PodObserved"]
+
+
+@pytest.mark.parametrize("make", [pod, node, partial(pod_group, minMember=2), priority_class])
+def test_whoever_had_its_name_before_has_it_again(make: Callable[..., Any]) -> None:
+    core = ingest()
+    core.observe(make(uid="former", version=3))
+    core.observe(make(uid="latter", version=5))
+    assert core.observe(make(uid="former", version=3)) == []
+    gone, *_, there = core.observe(make(uid="former", version=3), listed=True)
+    assert [name[-7:] for name in names([gone, there])] == ["Deleted", "bserved"]
+    assert (gone.uid, there.uid) == ("latter", "former")
+
+
+def listed(core: Ingest, api: Api) -> list[Event]:
+    """Full lists of every kind, as the service takes them in."""
+    found: list[Event] = []
+    for kind in KINDS:
+        for each in api.seen(kind):
+            found += core.observe(each, listed=True)
+        found += core.missing(kind, set(api.objects[kind]))
+    return found
+
+
+def said(core: Ingest, api: Api) -> list[object]:
+    """What the log says, without the versions: what is as it was is not written anew. Of pods those which a log that
+    begins would have, too: it has none that are over, none that go before they have a node, and no strangers without."""
+    there = {each.metadata.uid: each for each in api.seen("Pod")}
+    assert core.pods.keys() <= there.keys()
+    pods = [each for uid, each in core.pods.items() if core._matters(there[uid]) and (each.candidate or each.node)]
+    whose = {each.uid for each in pods}
+    rejected = [each for each in core.rejected.values() if each.kind != "Pod" or each.uid in whose]
+    facts = [*pods, *rejected, *(fact for kind in core.named.values() for fact in kind.values())]
+    return sorted((msgspec.structs.replace(each, resource_version="") for each in facts), key=repr)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_after_the_lists_the_log_says_what_one_says_that_knew_nothing(seed: int, restarted: bool) -> None:
+    source = random.Random(seed)
+    api, world, core = Api(source), World(), Ingest(OURS)
+    backup = copy.deepcopy(api.objects), api.versions
+    for _ in range(120):
+        if source.random() < 0.05:
+            backup = copy.deepcopy(api.objects), api.versions
+        for what, kind, seen in api.step():
+            if events := observed(core, what, kind, seen):
+                world.facts(*events)
+        if source.random() < 0.1:
+            binds(world, api)
+    api.objects, api.versions = backup
+    for _ in range(source.randrange(60)):
+        api.step()
+    if restarted:
+        core = Ingest.of(world.state, OURS)
+    if found := listed(core, api):
+        world.facts(*found)
+    new = Ingest(OURS)
+    listed(new, api)
+    assert said(core, api) == said(new, api)
+    assert said(Ingest.of(world.state, OURS), api) == said(new, api)
+    validate_state(world.state)
+    assert listed(core, api) == []
