@@ -33,7 +33,7 @@ from events.facts import (
     SchedulingClassObserved,
 )
 from events.objects import Declaration
-from services.ingest import identity, normalise
+from services.ingest import identity, normalise, restored
 from services.ingest.decoding import NODE, POD, PRIORITY_CLASS, WORKLOAD, Malformed
 from services.ingest.dialects import native
 from services.ingest.dialects.koordinator import DIALECT as KOORDINATOR
@@ -41,6 +41,7 @@ from services.ingest.facts import Facts
 from services.ingest.identity import Key, Named
 from services.ingest.references import Reference
 from services.ingest.rejection import Rejection
+from services.ingest.restored import FINISHED, Outcome
 from services.kubernetes.objects import Metadata, Node, Pod, PodGroup, PriorityClass, Workload
 from services.state.slices import at_once
 
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from services.state.records import Pod as PodRecord
 
 Observed = Node | Pod | PodGroup | PriorityClass | Workload | Malformed
-FINISHED = ("succeeded", "failed")
 DELETED_KEPT = 65_536
 """UIDs of deleted objects that are remembered, against events that come after their end."""
 
@@ -74,6 +74,8 @@ class Ingest(Facts):
         """By namespace/name: what their groups declare is written to the pods."""
         self._marked: frozenset[str] | None = frozenset()
         """Pods that the binder was annotating when this ingest began; None since everything was listed: it may be any."""
+        self._outcomes: dict[str, Outcome] = {}
+        """By UID, where they were acknowledged before this ingest began, and no fact had said so."""
         self.undone = 0
         """Objects of which a list said that what the log said last never was."""
         self._deleted: OrderedDict[str, None] = OrderedDict()
@@ -94,6 +96,8 @@ class Ingest(Facts):
                 yield
             observed = _as_observed(pod)
             core._remember(observed)
+            if outcome := restored.outcome(pod, observed):
+                core._outcomes[observed.uid] = outcome
             # Not of a pod that the binder is annotating: its user may have acted between two versions that the log has.
             if observed.uid not in state.marks and observed.status == "pending" and _is_koordinators(observed):
                 core._written[observed.uid] = objects.version(pod.resource_version)
@@ -129,31 +133,22 @@ class Ingest(Facts):
         its name, or a pod whose life went backwards: etcd was restored from a backup, and what came after that never was.
         """
         metadata = seen.metadata
-        version = objects.version(metadata.resource_version)
         self._deleted.pop(metadata.uid, None)
         kind = seen.rejected.kind if isinstance(seen, Malformed) else identity.kind_of(seen)
         key = (metadata.namespace, metadata.name)
         events: list[Event] = []
         for uid in dict.fromkeys((self._holder(kind, key), metadata.uid)):
-            if 0 <= version < self._versions.get(uid, 0) or (isinstance(seen, Pod) and self._lives_again(uid, seen)):
+            version, bound_to = self._outcomes.get(uid, restored.NONE)
+            older = 0 <= objects.version(metadata.resource_version) < max(version, self._versions.get(uid, 0))
+            its_pod = seen if isinstance(seen, Pod) and uid == metadata.uid else None
+            if older or (its_pod and restored.lives_again(self.pods.get(uid), bound_to, its_pod)):
                 self.undone += 1
                 events += self._gone(kind, uid, key)
                 self._versions.pop(uid, None)
                 self._written.pop(uid, None)
+                self._outcomes.pop(uid, None)
                 self._release(key, uid)
         return events
-
-    def _lives_again(self, uid: str, seen: Pod) -> bool:
-        """Whether the pod was on another node, on its way out or over, which no later version takes back."""
-        known = self.pods.get(uid)
-        if known is None or uid != seen.metadata.uid:
-            return False
-        status = normalise.status(seen)
-        return (
-            known.node not in ("", seen.spec.node_name)
-            or (known.status in FINISHED and status not in FINISHED)
-            or (known.status == "terminating" and status in ("pending", "bound"))
-        )
 
     def _holder(self, kind: str, key: Key) -> str:
         """The UID of the object that has the name, as far as is known; else empty."""
@@ -249,6 +244,7 @@ class Ingest(Facts):
 
     def _bury(self, uid: str) -> None:
         self._versions.pop(uid, None)
+        self._outcomes.pop(uid, None)
         self._deleted[uid] = None
         if len(self._deleted) > DELETED_KEPT:
             self._deleted.popitem(last=False)  # of a plain dict the first takes ever longer to find

@@ -195,8 +195,9 @@ def of_own_events(world: World) -> Ingest:
 
 
 def inside(core: Ingest) -> dict[str, Any]:
-    """`_written` is what the binder wrote, of which ingest's own events know nothing."""
-    return {name: value for name, value in vars(core).items() if name not in ("_normalise_pod", "_written")}
+    """But for what the binder wrote, of which ingest's own events know nothing."""
+    of_the_binder = ("_written", "_outcomes")
+    return {name: value for name, value in vars(core).items() if name not in ("_normalise_pod", *of_the_binder)}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -14,6 +14,7 @@ import pytest
 from events import Event
 from events.facts import NodeDeleted, NodeObserved
 from services.ingest.differ import Ingest
+from services.ingest.restored import FINISHED
 from services.state.validate import validate_state
 from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class
 from tests.ingest.test_restart import KINDS, OURS, Api, binds, observed
@@ -103,3 +104,7 @@ def test_after_the_lists_the_log_says_what_one_says_that_knew_nothing(seed: int,
     assert said(Ingest.of(world.state, OURS), api) == said(new, api)
     validate_state(world.state)
     assert listed(core, api) == []
+    if restarted:  # else it does not know what the binder did
+        there = {uid: kept.get("node", "") for uid, kept in api.objects["Pod"].items()}
+        alive = {uid: pod.node for uid, pod in world.state.pods.items() if pod.status not in FINISHED}
+        assert alive == {uid: there[uid] for uid in alive}
