@@ -214,7 +214,7 @@ def let_go(state: State, group: Group, uid: str) -> None:
         del group.held[uid]
         if not group.held:
             hold_over(state, group)
-            if group.phase == IDLE:
+            if group.phase == IDLE and not group.pod:
                 make_ready(state, group)
 
 

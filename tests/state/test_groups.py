@@ -366,3 +366,16 @@ def test_the_end_of_an_earlier_pod_group_of_that_name_is_not_its_end() -> None:
     assert "default/train" in world.state.gangs
     world.pod_group_deleted("train")
     assert not world.state.gangs
+
+
+def test_a_pod_alone_that_is_held_may_be_deleted() -> None:
+    """No binder holds one; that a log says so ends no reader."""
+    world = World()
+    world.node("n")
+    world.pod("alone")
+    place = world.propose("pod/default/alone", {"alone": "n"})
+    world.append("binder", [ev.GangHeld(group="pod/default/alone", proposal=place, waiting_ms=1_000)])
+    assert list(world.state.holding) == ["pod/default/alone"]
+    world.deleted("alone")
+    assert not world.state.groups
+    assert not world.state.holding
