@@ -75,7 +75,7 @@ class Ingest(Facts):
         self._marked: frozenset[str] | None = frozenset()
         """Pods that the binder was annotating when this ingest began; None since everything was listed: it may be any."""
         self._outcomes: dict[str, Outcome] = {}
-        """By UID, where they were acknowledged before this ingest began, and no fact had said so."""
+        """By UID, where they were acknowledged before this ingest began, and no fact had said so; until all is listed."""
         self.undone = 0
         """Objects of which a list said that what the log said last never was."""
         self._deleted: OrderedDict[str, None] = OrderedDict()
@@ -131,24 +131,31 @@ class Ingest(Facts):
     def _set_back(self, seen: Observed) -> list[Event]:
         """That what the log says is over, if a consistent list has an older version of the object, or an older object of
         its name, or a pod whose life went backwards: etcd was restored from a backup, and what came after that never was.
+
+        Versions that no fact has, as of a node's heartbeat, are forgotten, and what the log says stands.
         """
-        metadata = seen.metadata
+        metadata, events = seen.metadata, list[Event]()
         self._deleted.pop(metadata.uid, None)
         kind = seen.rejected.kind if isinstance(seen, Malformed) else identity.kind_of(seen)
-        key = (metadata.namespace, metadata.name)
-        events: list[Event] = []
+        key, version = (metadata.namespace, metadata.name), objects.version(metadata.resource_version)
         for uid in dict.fromkeys((self._holder(kind, key), metadata.uid)):
-            version, bound_to = self._outcomes.get(uid, restored.NONE)
-            older = 0 <= objects.version(metadata.resource_version) < max(version, self._versions.get(uid, 0))
-            its_pod = seen if isinstance(seen, Pod) and uid == metadata.uid else None
-            if older or (its_pod and restored.lives_again(self.pods.get(uid), bound_to, its_pod)):
+            outcome = self._outcomes.get(uid, restored.NONE)
+            same = seen if isinstance(seen, Pod) and uid == metadata.uid else None
+            again = same is not None and restored.lives_again(self.pods.get(uid), outcome.node, same)
+            if again or 0 <= version < max(outcome.version, self._versions.get(uid, 0)):
                 self.undone += 1
-                events += self._gone(kind, uid, key)
+                if again or uid != metadata.uid or version < max(outcome.version, self._said(kind, uid, key)):
+                    events += self._gone(kind, uid, key)
                 self._versions.pop(uid, None)
                 self._written.pop(uid, None)
                 self._outcomes.pop(uid, None)
                 self._release(key, uid)
         return events
+
+    def _said(self, kind: str, uid: str, key: Key) -> int:
+        """The version of the last fact about the object."""
+        fact = self.pods.get(uid) if kind == POD.name else self.named[kind].get(key)
+        return objects.version(fact.resource_version) if fact is not None and fact.uid == uid else 0
 
     def _holder(self, kind: str, key: Key) -> str:
         """The UID of the object that has the name, as far as is known; else empty."""
@@ -163,6 +170,7 @@ class Ingest(Facts):
     def synced(self) -> ClusterSynced:
         """Everything has been listed: what the log says of an object is from now on what was seen of it last."""
         self._marked = None
+        self._outcomes.clear()
         return ClusterSynced(nodes=len(self.named[NODE.name]), pods=len(self.pods))
 
     def _brought(self, seen: Observed, unwatched: bool) -> list[Event]:

@@ -49,6 +49,9 @@ ends at once, and costs another list."""
 ERRORS = 3
 """Watches in a row that may end in an error of the server's. Then the kind is listed: the server may be unable to go on
 from there."""
+SILENT_S = 150.0
+"""A watch of which nothing came for longer costs a list. A server sends bookmarks every minute, if its version moves at
+all, and ends watches after five; something between may end them sooner."""
 SILENT = "nothing came for its whole time, not even a bookmark: etcd may have been restored from a backup"
 """A server waits without a word for a resourceVersion that is yet to come, and what happens until then is not said."""
 SET_BACK = "etcd was restored from a backup, or a server answers for another; what the list says counts"
@@ -247,7 +250,7 @@ class Reader:
             list_again = ended.expired or self._errors[kind.name] > ERRORS
             refusal = Expired if list_again else ApiError
             raise refusal(request, status.code, status.reason, status.message) from ended
-        if not seen_any and clock() - began_s > SHORT_S:
+        if not seen_any and clock() - began_s > SILENT_S:
             raise Expired(request, 0, "Silent", SILENT)
         if not seen_any:
             raise Unreachable(request, "Ended", "the server ended the watch at once", sent=True)

@@ -70,7 +70,7 @@ async def test_what_came_behind_the_backup_never_was(muster: Muster) -> None:
     await api.create_all([pod_group("lost", 4), *gang("lost", 4)])
     await muster.until_bound(8)
     await api.delete("/api/v1/namespaces/default/pods/first-000")
-    for number in range(20):
+    for number in range(300):  # more than an apiserver writes as it starts
         await api.call("PATCH", NODE, {"metadata": {"labels": {"a": str(number)}}}, MERGE)
     await muster.check_agreement()
     await restore(muster, backup)

@@ -271,7 +271,7 @@ async def test_a_watch_that_breaks_before_it_said_anything_is_told_once() -> Non
 
 async def test_a_watch_that_says_nothing_for_its_whole_time_costs_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of etcd that was restored from a backup a server waits without a word for versions that it had before."""
-    monkeypatch.setattr(service, "SHORT_S", 0.0)
+    monkeypatch.setattr(service, "SILENT_S", 0.0)
 
     class Silent:
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import events as ev
 from events import Event
 from events.facts import NodeDeleted, NodeObserved
 from services.ingest.differ import Ingest
@@ -34,6 +35,43 @@ def test_an_older_version_in_a_list_is_what_there_is() -> None:
     assert names(core.observe(pod(version=8), listed=True)) == ["PodDeleted", "SchedulingClassObserved", "PodObserved"]
     assert core.observe(pod(version=8), listed=True) == []
     assert names(core.observe(pod(version=9, node="n2"))) == ["PodAssigned"]
+
+
+def test_of_versions_that_were_no_news_nothing_is_taken_back() -> None:
+    """As it was: after a list of a running ingest every node that had a heartbeat since the backup was gone and there
+    again, and every pod whose status changed."""
+    core = ingest()
+    for heartbeat in (3, 9):
+        core.observe(node(version=heartbeat))
+        core.observe(pod(version=heartbeat, node="n1"))
+    assert core.observe(node(version=5), listed=True) == core.observe(pod(version=5, node="n1"), listed=True) == []
+    assert core.undone == 2
+    assert names(core.observe(node(version=6, spec={"unschedulable": True}))) == ["NodeObserved"]
+    assert names(core.observe(pod(version=6, node="n1", deleting=True))) == ["PodTerminating"]
+
+
+def test_what_the_binder_was_told_and_no_fact_says_is_taken_back_too() -> None:
+    """As it was: a pod of which only the binder knew that it was bound was so in the log for ever, and never placed."""
+    core, world = ingest(), World()
+    world.facts(*core.observe(node()), *core.observe(pod(version=2)), core.synced())
+    world.plan()
+    world.judge()
+    world.append("binder", [ev.PodBound(uid="uid-p1", namespace="default", name="p1", node="n1")], cause="outcome")
+    core = Ingest.of(world.state, OURS)
+    world.facts(*core.observe(pod(version=2), listed=True))
+    validate_state(world.state)
+    assert [type(event) for event in world.plan()] == [ev.GangPlaced]
+
+
+def test_a_write_of_the_binders_that_never_was_is_taken_back() -> None:
+    core, world = ingest(), World()
+    world.facts(*core.observe(pod(version=2)), core.synced())
+    world.append("binder", [ev.ConditionsReported(reason="Why", pods=(("uid-p1", "9"),))], cause="outcome")
+    for version, found in ((8, ["PodDeleted", "SchedulingClassObserved", "PodObserved"]), (9, [])):
+        again = Ingest.of(world.state, OURS)
+        assert names(again.observe(pod(version=version), listed=True)) == found
+        again.synced()
+        assert again.observe(pod(version=version), listed=True) == []
 
 
 def test_what_was_deleted_is_there_again() -> None:
