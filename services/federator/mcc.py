@@ -174,7 +174,7 @@ def parse(document: Any) -> MultiClusterJob:
 def _too_long(document: Mapped, parameters: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a cluster's own job would be; with the longest value of each parameter, whichever cluster's that is."""
     longest = {
-        name: max((MOST_CHARACTERS - _left(value, {}, MOST_CHARACTERS) for value in values.values()), default=0)
+        name: max(MOST_CHARACTERS - _left(value, {}, MOST_CHARACTERS) for value in values.values())
         for name, values in parameters.items()
     }
     left = MOST_CHARACTERS
@@ -354,15 +354,25 @@ def _check_value(name: str, alias: str, value: Any, places: Sequence[tuple[Path,
 def _uses(document: Mapped, problems: list[str]) -> dict[str, list[tuple[Path, bool]]]:
     """Parameter → where it is used, and whether it is all that stands there."""
     uses: dict[str, list[tuple[Path, bool]]] = {}
-    for path, text in scalars(without_tokens(document)):
+    for path, text in scalars(_without_plugin(without_tokens(document))):
         found = PLACEHOLDER.findall(text)
         if len(_MENTION.findall(text)) != len(found):
             problems.append(f"{shown(path)}: expected <% $mcc.NAME %>, found {_said(text)}")
-        if path and path[-1] == text:
+        if path and path[-1] == text and _MENTION.search(text):
             problems.append(f"{shown(path)}: a placeholder cannot stand in a key")
-        for name in found:
+        for name in dict.fromkeys(found):
             uses.setdefault(name, []).append((path, PLACEHOLDER.fullmatch(text.strip()) is not None))
     return uses
+
+
+def _without_plugin(document: Mapped) -> Mapped:
+    """With nothing in the plugin's place; whatever else looks like it is the job's, and goes to its clusters."""
+    return {
+        key: {**value, PLUGINS: [None if is_super(plugin) else plugin for plugin in value[PLUGINS]]}
+        if key in ("extra", "extras")
+        else value
+        for key, value in document.items()
+    }
 
 
 def without_tokens(document: Mapped) -> Mapped:
@@ -375,13 +385,13 @@ def without_tokens(document: Mapped) -> Mapped:
 
 
 def scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every text in a document, but for the plugin's own, with its path; a key that has a placeholder as its own."""
+    """Every text in a document, with its path; a key that has a placeholder as its own."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, list):
         for index, part in enumerate(value):
             yield from scalars(part, (*path, index))
-    elif isinstance(value, dict) and not is_super(value):
+    elif isinstance(value, dict):
         for key, part in value.items():
             if _MENTION.search(key):
                 yield (*path, key), key

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from services.federator.mcc import LONGEST_TOLD, InvalidJob, load, parse
+from services.federator.mcc import LONGEST_TOLD, PLUGINS, InvalidJob, load, parse
 from tests.federator.jobs import EXAMPLE, document, plugin
 
-PARAMS = "extra.com.microsoft.pai.runtimeplugin[1].parameters.params"
+PLUGIN = "extra.com.microsoft.pai.runtimeplugin[1].parameters"
+PARAMS = f"{PLUGIN}.params"
 
 
 def problems(changed: dict[str, Any]) -> tuple[str, ...]:
@@ -23,6 +24,7 @@ def test_the_texts_example_is_read() -> None:
         ("a1", "pai-a.example", "ann", "V100", 80_000),
         ("b2", "pai-b.example", "bob", "K80", 20_000),
     ]
+    assert job.choice("b2") == job.clusters[1]
     assert (job.guard_ms, job.scale_ms) == (600_000, 60_000)
     assert job.parameters["storageConfigs"]["a1"] == ["storage-1", "storage-2"]
     assert job.tokens() == ["token-a1", "token-b2"]
@@ -68,6 +70,8 @@ def test_a_parameter_that_is_used_and_nowhere_given_is_missing_for_every_alias()
     del plugin(changed)["params"]["storageConfigs"]
     (line,) = problems(changed)
     assert line.endswith("storageConfigNames: missing: parameter storageConfigs has no value for a1, b2")
+    del plugin(changed)["params"]["gpuNum"]
+    assert "taskRoles.main.commands[0]: missing: parameter gpuNum has no value for a1, b2" in problems(changed)
 
 
 def test_a_parameter_that_nothing_uses_is_superfluous() -> None:
@@ -101,8 +105,8 @@ def test_priority_is_a_number_in_the_range_of_0_and_100() -> None:
 def test_without_priorities_all_clusters_are_equal() -> None:
     changed = document()
     for entry in plugin(changed)["clusters"].values():
-        del entry["priority"]
-    assert {choice.priority_milli for choice in parse(changed).clusters} == {0}
+        del entry["priority"], entry["gpuType"]
+    assert {(choice.priority_milli, choice.gpu_type) for choice in parse(changed).clusters} == {(0, "")}
 
 
 def test_guard_time_and_time_scale_are_minutes() -> None:
@@ -164,6 +168,132 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
+OF_PLUGIN = ("extra", PLUGINS, 1, "parameters")
+NO_CLUSTER, NO_TEXT = "expected at least one cluster, found", "expected a string of at most 255 characters, found"
+NO_MAPPING, NO_MINUTES = (
+    "expected a mapping, found",
+    "expected a number from 0 to 525600, at most three decimals (minutes)",
+)
+OWN = "has a placeholder of its own"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (("name",), None, "name: expected letters, digits, '-' and '_', found nothing"),
+        (("name",), "!" * 300, f"name: expected letters, digits, '-' and '_', found '{'!' * 59}"),
+        (("secrets",), "token-a1: x", f"secrets: {NO_MAPPING} a text"),
+        (("extra",), [], f"extra: {NO_MAPPING} a list"),
+        (("extra", PLUGINS), None, f"extra.{PLUGINS}: expected a list of plugins, found nothing"),
+        (("extra", PLUGINS), [3], f"extra.{PLUGINS}: expected one plugin super_scheduler, found 0"),
+        (OF_PLUGIN, True, f"{PLUGIN}: {NO_MAPPING} a boolean"),
+        ((*OF_PLUGIN, "clusters"), None, f"{PLUGIN}.clusters: {NO_CLUSTER} nothing"),
+        ((*OF_PLUGIN, "clusters"), {}, f"{PLUGIN}.clusters: {NO_CLUSTER} a mapping"),
+        ((*OF_PLUGIN, "clusters"), [], f"{PLUGIN}.clusters: {NO_CLUSTER} a list"),
+        ((*OF_PLUGIN, "clusters"), 7, f"{PLUGIN}.clusters: {NO_CLUSTER} 7"),
+        ((*OF_PLUGIN, "clusters"), [{}] * 101, f"{PLUGIN}.clusters: expected at most 100 clusters, found 101"),
+        ((*OF_PLUGIN, "clusters"), [3], f"{PLUGIN}.clusters[0]: {NO_MAPPING} a number"),
+        ((*OF_PLUGIN, "clusters"), [{"alias": ""}], f"{PLUGIN}.clusters[0].alias: {NO_TEXT} ''"),
+        (
+            (*OF_PLUGIN, "clusters", "a1", "alias"),
+            "a",
+            f"{PLUGIN}.clusters.a1.alias: not known; expected uri, user, gpuType, priority",
+        ),
+        ((*OF_PLUGIN, "clusters", "a1", "user"), ["token"], f"{PLUGIN}.clusters.a1.user: {NO_TEXT} a list"),
+        ((*OF_PLUGIN, "clusters", "a1", "user"), 7, f"{PLUGIN}.clusters.a1.user: {NO_TEXT} 7"),
+        ((*OF_PLUGIN, "clusters", "a1", "gpuType"), None, f"{PLUGIN}.clusters.a1.gpuType: {NO_TEXT} nothing"),
+        (
+            (*OF_PLUGIN, "clusters", "!"),
+            {"uri": "c", "user": "c"},
+            f"{PLUGIN}.clusters: '!' has no letter or digit for a job's name",
+        ),
+        ((*OF_PLUGIN, "guardTimeRunning"), 525_601, f"{PLUGIN}.guardTimeRunning: {NO_MINUTES}, found 525601"),
+        ((*OF_PLUGIN, "timeScale"), {}, f"{PLUGIN}.timeScale: {NO_MINUTES}, found a mapping"),
+        ((*OF_PLUGIN, "params"), [], f"{PARAMS}: {NO_MAPPING} a list"),
+        ((*OF_PLUGIN, "params", "gpuNum"), 3, f"{PARAMS}.gpuNum: expected a value for each cluster, found a number"),
+        (
+            (*OF_PLUGIN, "params", "gpu num"),
+            {"a1": 1, "b2": 1},
+            f"{PARAMS}.gpu num: expected letters, digits, '-' and '_' as a parameter's name",
+        ),
+        (
+            (*OF_PLUGIN, "params", "gpuNum", "a1"),
+            None,
+            "taskRoles.main.commands[0]: parameter gpuNum stands within a text, and its value for a1 is nothing",
+        ),
+        (
+            (*OF_PLUGIN, "params", "storageConfigs", "b2"),
+            [{"plugin": "super_scheduler", "name": "<% $mcc.gpuNum %>"}],
+            f"parameter storageConfigs: its value for b2 {OWN}",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(place: tuple[str | int, ...], value: object, told: str) -> None:
+    changed = document()
+    within: Any = changed
+    for step in place[:-1]:
+        within = within[step]
+    within[place[-1]] = value
+    found = problems(changed)
+    assert told in found
+    assert len(found) == 1 or place[-1] in ("clusters", "!", "params", "gpuNum"), "what follows from it is told, too"
+
+
+def test_without_an_extra_there_is_no_job() -> None:
+    changed = document()
+    del changed["extra"]
+    assert problems(changed) == ("expected 'extra' or 'extras'",)
+
+
+def test_parameters_may_be_left_out_as_much_as_be_empty() -> None:
+    changed = document()
+    changed["taskRoles"]["main"] = {"dockerImage": "image"}
+    del changed["extra"][PLUGINS][0]
+    for nothing in ({}, None):
+        plugin(changed)["params"] = nothing
+        assert parse(changed).parameters == {}
+    del plugin(changed)["params"]
+    assert parse(changed).parameters == {}
+    plugin(changed)["clusters"] = {f"c{number}": {"uri": "u", "user": "u"} for number in range(100)}
+    assert len(parse(changed).clusters) == 100, "as many as there may be"
+
+
+def test_a_jobs_name_with_an_alias_and_a_number_has_255_characters_at_most() -> None:
+    parse({**document(), "name": "n" * 248})
+    name = f"name: {'n' * 20}…-"
+    assert problems({**document(), "name": "n" * 249}) == (
+        f"{name}a1… is longer than a job's name may be",
+        f"{name}b2… is longer than a job's name may be",
+    )
+    changed = document()
+    plugin(changed)["clusters"]["c" * 248] = {"uri": "c", "user": "c"}
+    assert f"name: mc-job-name…-{'c' * 20}… is longer than a job's name may be" in problems(changed)
+
+
+def test_a_value_may_be_the_same_as_its_key() -> None:
+    """As it was: any such text was taken for a key with a placeholder."""
+    assert parse({**document(), "parameters": {"main": "main"}}).document["parameters"] == {"main": "main"}
+
+
+def test_what_looks_like_the_plugin_elsewhere_is_the_jobs() -> None:
+    """As it was: nobody looked for placeholders there, and whoever filled them in found no value."""
+    changed = document()
+    role = changed["taskRoles"]["main"]
+    role["also"] = {"plugin": "super_scheduler", "gpus": "<% $mcc.gpuNum %>"}
+    parse(changed)
+    role["also"]["seeds"] = "<% $mcc.seeds %>"
+    assert problems(changed) == ("taskRoles.main.also.seeds: missing: parameter seeds has no value for a1, b2",)
+    del role["also"]["seeds"]
+    changed["extra"][PLUGINS][0]["parameters"] = [{"plugin": "super_scheduler", "<% $mcc.gpuNum %>": 1}]
+    assert any("cannot stand in a key" in line for line in problems(changed))
+
+
+def test_only_secrets_of_that_name_are_tokens() -> None:
+    changed = document()
+    changed["secrets"]["registry"] = "kept"
+    assert parse(changed).tokens() == ["token-a1", "token-b2"]
+
+
 @pytest.mark.parametrize(
     ("field", "most"), [("user", 255), ("gpuType", 255), ("uri", 2_048)], ids=["user", "gpuType", "uri"]
 )
@@ -198,13 +328,44 @@ def test_a_little_text_does_not_become_a_lot() -> None:
     parse(changed)
     changed["jobs"] = ["<% $mcc.gpuNum %>"] * 600
     assert problems(changed) == ("expected less than 524288 characters, anchors and parameters written out",)
+    changed["jobs"] = []
+    for counts in ([7] * 200_000, [[]] * 600_000, dict.fromkeys(map(str, range(100_000))), {"x" * 600_000: []}):
+        assert problems({**changed, "more": counts}) == (
+            "expected less than 524288 characters, anchors and parameters written out",
+        )
     row = ["x" * 1_000] * 30
     assert problems({**document(), "anchored": [row] * 30}) == (
         "expected less than 524288 characters, anchors and parameters written out",
     )
 
 
+@pytest.mark.parametrize("spelled", ["extra", "extras"])
+def test_how_much_it_becomes_is_told_by_what_a_cluster_gets(spelled: str) -> None:
+    """The longest value of a parameter counts, and the plugin itself does not."""
+    changed = document()
+    extra = changed[spelled] = changed.pop("extra")
+    of = plugin(changed)
+    of["params"]["storageConfigs"] = {"a1": ["x"] * 50_000 + ["x" * 300_000], "b2": "x" * 300_000}
+    parse(changed)
+    short, long = "x", ["x" * 600_000]
+    for values in ({"a1": short, "b2": long}, {"a1": long, "b2": short}):
+        of["params"]["storageConfigs"] = values
+        assert len(problems(changed)) == 1
+    of["params"]["storageConfigs"] = {"a1": short, "b2": short}
+    parse(changed)
+    extra["more"] = long
+    assert len(problems(changed)) == 1
+    extra["more"] = extra[PLUGINS][0]["more"] = short
+    parse(changed)
+    extra[PLUGINS][0]["more"] = long
+    assert len(problems(changed)) == 1
+
+
 def test_of_very_many_problems_some_are_told() -> None:
+    hundred = [str(number) for number in range(100)]
+    assert InvalidJob(hundred).problems == tuple(hundred)
+    assert InvalidJob([*hundred, "x"]).problems == (*hundred, "and 1 more")
+    assert str(InvalidJob(["a", "b"])) == "a; b"
     changed = document()
     plugin(changed)["params"] |= {f"p{number}": {} for number in range(1_000)}
     told = problems(changed)
@@ -216,6 +377,7 @@ def test_of_a_long_problem_both_ends_are_told() -> None:
     plugin(changed)["9" * 5_000] = None
     (told,) = problems(changed)
     assert len(told) == LONGEST_TOLD
+    assert InvalidJob(["x" * LONGEST_TOLD]).problems == ("x" * LONGEST_TOLD,)
     assert told.startswith("extra.com.microsoft.pai.runtimeplugin[1].parameters.999")
     assert told.endswith("99: not known; expected clusters, guardTimeRunning, timeScale, params")
 
@@ -230,7 +392,7 @@ def test_a_placeholder_that_is_none_is_refused(text: str) -> None:
 def test_a_placeholder_in_a_key_is_refused() -> None:
     changed = document()
     changed["taskRoles"]["<% $mcc.gpuNum %>"] = changed["taskRoles"].pop("main")
-    assert any("cannot stand in a key" in line for line in problems(changed))
+    assert "taskRoles.<% $mcc.gpuNum %>: a placeholder cannot stand in a key" in problems(changed)
 
 
 @pytest.mark.parametrize("plugins", [None, [], {}, [{"plugin": "super_scheduler"}], [{"plugin": "ssh"}], "x", [3]])

@@ -36,6 +36,10 @@ def test_the_placeholder_is_replaced_by_its_corresponding_value() -> None:
 def test_within_a_longer_text_the_value_is_written_out() -> None:
     special = specialize(load(EXAMPLE), "b2", A1)
     assert special["taskRoles"]["main"]["commands"] == ["python train.py --gpus 4 --out /out/4"]
+    changed = document()
+    changed["extra"]["com.microsoft.pai.runtimeplugin"][1]["parameters"]["params"]["gpuNum"] = {"a1": "all", "b2": 0.5}
+    commands = [specialize(parse(changed), alias, A1)["taskRoles"]["main"]["commands"] for alias in ("a1", "b2")]
+    assert commands == [["python train.py --gpus all --out /out/all"], ["python train.py --gpus 0.5 --out /out/0.5"]]
 
 
 def test_the_name_has_the_alias_behind_it() -> None:
@@ -61,9 +65,13 @@ def test_plugin_and_tokens_are_gone_and_other_secrets_stay() -> None:
     assert "secrets" not in specialize(load(EXAMPLE), "a1", A1)
 
 
-def test_without_other_plugins_no_empty_list_is_left() -> None:
+def test_other_extras_stay_and_without_other_plugins_no_empty_list_is_left() -> None:
     changed = document()
-    del changed["extra"]["com.microsoft.pai.runtimeplugin"][0]
+    changed["extra"]["hivedScheduler"] = {"gpus": "<% $mcc.gpuNum %>"}
+    special = specialize(parse(changed), "b2", A1)["extras"]
+    assert list(special) == ["hivedScheduler", "com.microsoft.pai.runtimeplugin", MARKER]
+    assert special["hivedScheduler"] == {"gpus": 4}
+    del changed["extra"]["hivedScheduler"], changed["extra"]["com.microsoft.pai.runtimeplugin"][0]
     del changed["extra"]["com.microsoft.pai.runtimeplugin"][0]["parameters"]["params"]["storageConfigs"]
     assert list(specialize(parse(changed), "a1", A1)["extras"]) == [MARKER]
 
@@ -118,6 +126,11 @@ def test_what_is_submitted_is_read_back_as_it_was(special: dict[str, Any]) -> No
 )
 def test_a_text_that_looks_like_something_else_is_quoted(text: str) -> None:
     assert to_yaml({"x": text}) in (f'x: "{text}"\n', f"x: '{text}'\n", f'"x": "{text}"\n')
+
+
+def test_it_is_written_as_people_would_in_the_jobs_order_and_without_anchors() -> None:
+    shared = ["x"]
+    assert to_yaml({"b": shared, "a": shared, "run": "cd /\n./go\n"}) == "b:\n- x\na:\n- x\nrun: |\n  cd /\n  ./go\n"
 
 
 def test_the_command_shows_it_without_submitting(tmp_path: Path) -> None:
