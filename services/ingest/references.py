@@ -35,9 +35,9 @@ class References:
             self._naming.setdefault(whom, {})[who] = None
 
     def naming(self, whom: Reference) -> list[str]:
-        """The names of those that name it, in the order in which they came."""
-        return [who.name for who in self._naming.get(whom, ())]
+        """The names of those that name it, sorted: who came first is not in the log's state."""
+        return sorted(who.name for who in self._naming.get(whom, ()))
 
     def named(self, kind: str) -> list[Reference]:
-        """Everything of a kind that is named, there or not."""
-        return [whom for whom in self._naming if whom.kind == kind]
+        """Everything of a kind that is named, there or not; sorted, too."""
+        return sorted(whom for whom in self._naming if whom.kind == kind)

@@ -5,27 +5,40 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 import events as ev
 from events import envelope
-from services.ingest import differ
+from services.ingest import differ, normalise
+from services.ingest.decoding import WORKLOAD, Malformed
 from services.ingest.differ import Ingest
+from services.ingest.rejection import Rejection
 from services.state import snapshot
 from services.state.fold import State
-from tests.ingest.objects import node, pod, pod_group, priority_class
+from tests.ingest.objects import node, pod, pod_group, priority_class, workload
 from tests.world import World
 
 OURS = ["muster"]
-KINDS = ("Node", "PriorityClass", "PodGroup", "Pod")
+VOLCANOS = "PodGroup.scheduling.volcano.sh"
+KINDS = ("Node", "PriorityClass", WORKLOAD.name, "PodGroup", VOLCANOS, "Pod")
 MAKE: dict[str, Callable[..., Any]] = {
     "Node": node,
     "Pod": pod,
     "PodGroup": pod_group,
     "PriorityClass": priority_class,
+    WORKLOAD.name: workload,
+    VOLCANOS: partial(pod_group, api="scheduling.volcano.sh/v1beta1"),
 }
+
+
+def made(kind: str, broken: bool = False, **about: Any) -> Any:
+    """`broken`: it does not fit its type."""
+    seen = MAKE[kind](**about)
+    why = Rejection("spec", "x", "a mapping")
+    return Malformed(seen.metadata, normalise.rejected(kind, seen.metadata, why)) if broken else seen
 
 
 class Api:
@@ -40,10 +53,10 @@ class Api:
         self.versions += 1
         kept = self.objects[kind].setdefault(uid, {"uid": uid})
         kept.update(changes, version=self.versions)
-        return MAKE[kind](**kept)
+        return made(kind, **kept)
 
     def seen(self, kind: str) -> list[Any]:
-        return [MAKE[kind](**kept) for kept in self.objects[kind].values()]
+        return [made(kind, **kept) for kept in self.objects[kind].values()]
 
     def pick(self, kind: str) -> str:
         return self.random.choice(sorted(self.objects[kind]) or [""])
@@ -63,7 +76,7 @@ class Api:
         name = self.random.choice(
             ["pod"] * 5
             + ["edit"] * 3
-            + ["bind", "run", "end", "leave", "gone", "gone", "node", "group", "priority", "drop"]
+            + ["bind", "run", "end", "leave", "gone", "gone", "node", "group", "priority", "workload", "broken", "drop"]
         )
         found = getattr(self, f"step_{name}")()
         return [found] if found is not None else []
@@ -74,13 +87,11 @@ class Api:
         if uid in self.objects["Pod"]:
             return None
         labels = self.random.choice([{}, {"scheduling.x-k8s.io/pod-group": f"g{self.random.randrange(3)}"}, ODD])
-        scheduler = self.random.choice(["muster", "muster", "batch"])
+        about: dict[str, Any] = {"labels": labels, "scheduler": self.random.choice(["muster", "muster", "batch"])}
+        if self.random.random() < 0.3:
+            about["workloadRef"] = {"name": f"w{self.random.randrange(3)}", "podGroup": self.random.choice("ab")}
         requests = {"cpu": self.random.choice(["1", "500m"])}
-        return (
-            "MODIFIED",
-            "Pod",
-            self.write("Pod", uid, name=name, labels=labels, scheduler=scheduler, requests=requests),
-        )
+        return "MODIFIED", "Pod", self.write("Pod", uid, name=name, requests=requests, **about)
 
     def step_edit(self) -> Any:
         """Of labels, gates or nothing that matters: a new version in any case."""
@@ -119,7 +130,7 @@ class Api:
         return self._delete("Pod")
 
     def step_drop(self) -> Any:
-        return self._delete(self.random.choice(KINDS[:3]))
+        return self._delete(self.random.choice(KINDS[:-1]))
 
     def _delete(self, kind: str) -> Any:
         uid = self.pick(kind)
@@ -136,13 +147,24 @@ class Api:
         return "MODIFIED", "Node", self.write("Node", self.by_name("Node", name), **made)
 
     def step_group(self) -> Any:
-        name = f"g{self.random.randrange(3)}"
-        minimum = self.random.choice([1, 2, 0])
+        kind, name = self.random.choice(["PodGroup", VOLCANOS]), f"g{self.random.randrange(3)}"
+        says = {"minMember": self.random.choice([1, 2, 0]), "priorityClassName": self.random.choice(["", "high"])}
+        return "MODIFIED", kind, self.write(kind, self.by_name(kind, name), name=name, **says)
+
+    def step_workload(self) -> Any:
+        name = f"w{self.random.randrange(3)}"
+        groups = {group: self.random.choice([1, 2, 3, 0]) for group in self.random.choice(["a", "ab"])}
         return (
             "MODIFIED",
-            "PodGroup",
-            self.write("PodGroup", self.by_name("PodGroup", name), name=name, minMember=minimum),
+            WORKLOAD.name,
+            self.write(WORKLOAD.name, self.by_name(WORKLOAD.name, name), name=name, **groups),
         )
+
+    def step_broken(self) -> Any:
+        """Or mended. What pods said before counts while they are."""
+        kind = self.random.choice(KINDS[:-1])
+        uid = self.pick(kind)
+        return ("MODIFIED", kind, self.write(kind, uid, broken=self.random.random() < 0.5)) if uid else None
 
     def step_priority(self) -> Any:
         name = self.random.choice(["high", "low"])
@@ -290,6 +312,20 @@ def test_missed_deletions_come_in_the_order_of_names() -> None:
             core.observe(each)
     for kind in ("Node", "Pod", "PodGroup"):
         assert one.missing(kind, set()) == other.missing(kind, set()) != []
+
+
+def test_pods_hear_of_their_workload_in_an_order_that_a_state_has() -> None:
+    """Seed 1220: two pods of a Workload came to it in one order, and were in the log in the other."""
+    orders = []
+    for order in ((0, 1, 2), (2, 1, 0)):
+        core = Ingest(OURS)
+        for number in order:
+            core.observe(pod(f"p{number}", workloadRef={"name": f"w{number % 2}", "podGroup": "a"}))
+        told = (
+            core.observe(workload("w0", a=2)) + core.observe(workload("w1", a=2)) + core.missing(WORKLOAD.name, set())
+        )
+        orders.append([event.name for event in told if isinstance(event, ev.PodObserved)])
+    assert orders == [["p0", "p2", "p1", "p0", "p2", "p1"]] * 2
 
 
 KOORDINATORS = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}

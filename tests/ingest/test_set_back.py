@@ -13,11 +13,12 @@ import pytest
 
 import events as ev
 from events import Event
-from events.facts import NodeDeleted, NodeObserved
+from events.facts import NodeDeleted, NodeObserved, PodObserved
+from services.ingest.decoding import WORKLOAD
 from services.ingest.differ import Ingest
 from services.ingest.restored import FINISHED
 from services.state.validate import validate_state
-from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class
+from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, workload
 from tests.ingest.test_restart import KINDS, OURS, Api, binds, observed
 from tests.world import World
 
@@ -82,6 +83,47 @@ def test_what_was_deleted_is_there_again() -> None:
     assert names(core.observe(pod(version=3), listed=True)) == ["SchedulingClassObserved", "PodObserved"]
 
 
+ON_N1, GOES, ENDED = {"node": "n1"}, {"deleting": True}, {"phase": "Succeeded"}
+
+
+@pytest.mark.parametrize(
+    ("was", "found", "again"),
+    [
+        (ON_N1, {"node": "n2"}, True),
+        (ON_N1, {}, True),
+        (GOES, {}, True),
+        (GOES | ON_N1, ON_N1, True),
+        (ON_N1 | ENDED, ON_N1, True),
+        (ON_N1 | ENDED, ON_N1 | GOES, True),
+        ({}, ON_N1, False),
+        (ON_N1, ON_N1 | GOES, False),
+        (GOES, GOES | ON_N1, False),
+        (GOES | ON_N1, ON_N1 | ENDED, False),
+        (ON_N1 | ENDED, ON_N1 | ENDED | GOES, False),
+    ],
+)
+def test_a_life_that_went_backwards_is_another_though_its_version_is_later(
+    was: dict[str, Any], found: dict[str, Any], again: bool
+) -> None:
+    core = ingest(pod(version=3), pod(version=4, **was))
+    told = names(core.observe(pod(version=5, **found), listed=True))
+    assert (core.undone, "PodObserved" in told) == (again, again)
+
+
+def test_what_is_new_in_a_list_takes_nothing_back() -> None:
+    """Be it the next of a name, on another node, or without a UID."""
+    core = ingest(pod(uid="former", version=3, node="n1", deleting=True))
+    core.observe(pod(uid="latter", version=5, node="n2"), listed=True)
+    core.observe(pod(uid="latter", version=7, node="n2", deleting=True), listed=True)
+    for version in (2, 1):
+        nobody = node("n1", version)
+        nobody.metadata.uid = ""
+        core.observe(nobody, listed=True)
+    assert core.undone == 0
+    core.observe(pod(uid="latter", version=8, node="n2"), listed=True)
+    assert core.undone == 1
+
+
 @pytest.mark.parametrize("make", [pod, node, partial(pod_group, minMember=2), priority_class])
 def test_whoever_had_its_name_before_has_it_again(make: Callable[..., Any]) -> None:
     core = ingest()
@@ -91,6 +133,16 @@ def test_whoever_had_its_name_before_has_it_again(make: Callable[..., Any]) -> N
     gone, *_, there = core.observe(make(uid="former", version=3), listed=True)
     assert [name[-7:] for name in names([gone, there])] == ["Deleted", "bserved"]
     assert (gone.uid, there.uid) == ("latter", "former")
+
+
+def test_a_workload_that_had_its_name_before_declares_again() -> None:
+    member = pod(workloadRef={"name": "w1", "podGroup": "all"})
+    core = ingest(workload(uid="former", version=3, all=2), member, workload(uid="latter", version=5, all=3))
+    told = core.observe(workload(uid="former", version=3, all=2), listed=True)
+    said = [each.gang.declared for each in told if isinstance(each, PodObserved) and each.gang is not None]
+    assert [each and each.min_member for each in said] == [None, 2]
+    assert core.undone == 1
+    assert core.missing(WORKLOAD.name, {"former"}) == []
 
 
 def listed(core: Ingest, api: Api) -> list[Event]:

@@ -9,10 +9,10 @@ import pytest
 import events as ev
 from events.objects import Declaration
 from services.ingest import normalise
-from services.ingest.decoding import KINDS
+from services.ingest.decoding import KINDS, WORKLOAD, Malformed
 from services.ingest.differ import Ingest
 from services.kubernetes.objects import PodGroup
-from tests.ingest.objects import pod, pod_group, priority_class, workload
+from tests.ingest.objects import ingest, pod, pod_group, priority_class, workload
 
 X_K8S, SIGS = "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"
 VOLCANO, NATIVE = "scheduling.volcano.sh/v1beta1", "scheduling.k8s.io/v1alpha2"
@@ -268,6 +268,9 @@ def test_a_workload_that_went_while_nobody_looked() -> None:
     assert after.knows("Workload.scheduling.k8s.io")
     after.missing("Workload.scheduling.k8s.io", set())
     assert minimums(after) == {"a": None}
+    after.observe(pod_group(api="scheduling.volcano.sh/v1beta1", minMember=1, priorityClassName="high"))
+    after.deleted("Pod", member("a").metadata)
+    assert not after.knows("Workload.scheduling.k8s.io"), "that a PodGroup names something says nothing of Workloads"
 
 
 def test_a_bad_workload_is_rejected_and_mended() -> None:
@@ -353,6 +356,16 @@ def test_a_workloads_group_that_is_none_costs_that_workload_only(group: object) 
     (told,) = Ingest(["muster"]).observe(seen)
     assert isinstance(told, ev.DeclarationRejected)
     assert (told.kind, told.field) == ("Workload.scheduling.k8s.io", "spec.podGroups[1]")
+
+
+def test_a_workload_that_does_not_fit_its_type_declares_nothing_any_more() -> None:
+    core = ingest(member("a"), workload(workers=4))
+    assert minimums(core) == {"a": 4}
+    about = b'"metadata":{"name":"w1","namespace":"default","uid":"uid-w1","resourceVersion":"2"}'
+    _, broken = WORKLOAD.line(b'{"type":"MODIFIED","object":{' + about + b',"spec":3}}')
+    assert isinstance(broken, Malformed)
+    core.observe(broken)
+    assert minimums(core) == {"a": None}
 
 
 def test_what_a_rejected_workload_declared_before_comes_too_late() -> None:
