@@ -241,6 +241,17 @@ def test_volcanos_gang_that_can_never_be_scheduled_stays_pending() -> None:
     assert cluster.status()["phase"] == "Pending"
 
 
+def test_volcanos_gang_that_was_set_aside_stays_pending() -> None:
+    cluster = Cluster(VOLCANO)
+    cluster.node("n0", cpu=1)
+    for name in "ab":
+        cluster.member(name)
+    assert cluster.status()["phase"] == "Inqueue"
+    cluster.propose(cluster.key, {"a": "n0", "b": "n0"})
+    cluster.judge()
+    assert cluster.status()["phase"] == "Pending"
+
+
 def test_volcanos_gang_for_which_there_is_no_room_is_inqueue_as_its_controller_expects() -> None:
     cluster = Cluster(VOLCANO)
     cluster.node("n0", cpu=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 
@@ -9,6 +11,8 @@ import events as ev
 from events import dialects
 from events.objects import Declaration, Membership
 from services.state import snapshot
+from services.state.fold import State
+from services.state.records import Gang
 from tests.world import World
 
 X_K8S, SIGS, VOLCANO = "coscheduling/v1alpha1", "coscheduling/v0.19", "volcano/v1beta1"
@@ -155,7 +159,7 @@ def test_annotations_without_a_minimum_wait_for_the_crd() -> None:
     world = World()
     world.node("n0")
     member(world, "a", KOORDINATOR, declaration(1, mode="NonStrict", said=("mode",)))
-    assert minimum(world) is None
+    assert (minimum(world), world.state.gangs["default/train"].source) == (None, "")
     [refused] = world.plan()
     assert isinstance(refused, ev.GroupsRefused)
     assert refused.reason == "GangNotDeclared"
@@ -196,3 +200,59 @@ def test_what_speaks_for_a_gang_is_in_the_snapshot() -> None:
     again = snapshot.decode(snapshot.encode(world.state))
     assert again.gangs["default/train"] == world.state.gangs["default/train"]
     assert snapshot.digest(again) == snapshot.digest(world.state)
+
+
+def heard(state: State, gang: Gang) -> tuple[Declaration | None, str, str]:
+    """A gang's declaration, whose it is, and its dialect: from the facts alone, as the rules have it."""
+    facts = [state.pods[uid].fact for uid in gang.members]
+    says = {fact.uid: fact.gang for fact in facts if fact.gang is not None and fact.gang.gang == gang.key}
+    oldest = says.get(facts[0].uid) if facts else None
+    own, uid = next(((each, uid) for uid, each in says.items() if each.declared is not None), (None, ""))
+    declared = own.declared if own is not None else None
+    read = dialects.declared_in(gang.key, oldest.dialect if oldest is not None else "")
+    groups = {dialects.api_group(each.dialect): each for each in state.pod_groups.values() if each.name == "train"}
+    group = next((groups[api] for api in read if api in groups), None)
+    if group is None:
+        speaker = own or oldest
+        dialect = speaker.dialect if speaker is not None else gang.dialect
+        if declared is None or (declared.said and "min_member" not in declared.said):
+            return None, "", dialect
+        return declared, uid, dialect
+    found, dialect = group.declaration, group.dialect
+    if oldest is not None and oldest.dialect == KOORDINATOR != dialect:
+        found, dialect = msgspec.structs.replace(found, match_policy="once-satisfied"), KOORDINATOR
+    for field in declared.said if declared is not None else ():
+        found = msgspec.structs.replace(found, **{field: getattr(declared, field)})
+    if found.total_member:
+        found = msgspec.structs.replace(found, total_member=max(found.total_member, found.min_member))
+    return found, group.uid, dialect
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_comes_and_goes_those_are_heard_that_the_rules_name(seed: int) -> None:
+    source, world = random.Random(seed), World()
+    world.node("n0")
+    for _ in range(60):
+        name, dialect = source.choice("abcde"), source.choice((X_K8S, SIGS, KOORDINATOR))
+        count = source.randrange(1, 5)
+        step = source.choice(("member", "member", "member", "relabelled", "deleted", "group", "gone", "settled"))
+        if step == "member":
+            said = source.choice(((), ("mode",), ("min_member",), ("min_member", "total_member")))
+            declared = declaration(count, mode="NonStrict", total_member=source.choice((0, 2)), said=said)
+            if name not in world.state.pods:
+                world.pod(name)
+            gang = Membership(gang="default/train", dialect=dialect, declared=source.choice((None, declared)))
+            fact = world.state.pods[name].fact
+            world.facts(msgspec.structs.replace(fact, gang=gang, resource_version=world.version()))
+        elif step == "relabelled":
+            world.pod(name, source.choice(("", "other")))
+        elif step == "deleted" and name in world.state.pods:
+            world.deleted(name)
+        elif step == "group":
+            group(world, dialect, count, total_member=source.choice((0, count + 1)))
+        elif step == "gone" and f"{dialects.api_group(dialect)}/default/train" in world.state.pod_groups:
+            gone(world, dialect)
+        elif step == "settled":
+            world.settle()
+        found = world.state.gangs.get("default/train")
+        assert found is None or (found.declaration, found.source, found.dialect) == heard(world.state, found)

@@ -29,7 +29,7 @@ def decided(job: Job, clusters: Clusters, now_ns: int) -> list[Event]:
     """What the race comes to, as of the last answers."""
     done = ending.succeeded(job)
     if done is not None:
-        return [JobPlaced(job=job.uid, cluster=done.cluster, reason=SUCCEEDED), *_all_but(done, job)]
+        return [JobPlaced(job=job.uid, cluster=done.cluster, reason=SUCCEEDED), *_all_others(job)]
     if not job.contenders():
         return [JobUnplaced(job=job.uid)]
     holder = job.places.get(job.holder)
@@ -65,7 +65,6 @@ def _ended_extra_times(holder: Place, job: Job, clusters: Clusters, now_ns: int)
         yield StopIntended(job=job.uid, cluster=place.cluster, reason=EXTRA_TIME_OVER)
 
 
-def _all_but(winner: Place, job: Job) -> Iterator[Event]:
-    for place in job.contenders():
-        if place is not winner:
-            yield StopIntended(job=job.uid, cluster=place.cluster, reason=OTHER_SUCCEEDED)
+def _all_others(job: Job) -> Iterator[Event]:
+    for place in job.contenders():  # whoever succeeded is none any more
+        yield StopIntended(job=job.uid, cluster=place.cluster, reason=OTHER_SUCCEEDED)
