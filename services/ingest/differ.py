@@ -149,13 +149,12 @@ class Ingest(Facts):
                 self._versions.pop(uid, None)
                 self._written.pop(uid, None)
                 self._outcomes.pop(uid, None)
-                self._release(key, uid)
         return events
 
     def _said(self, kind: str, uid: str, key: Key) -> int:
-        """The version of the last fact about the object."""
+        """The version of the last fact about the object, or about another of its name."""
         fact = self.pods.get(uid) if kind == POD.name else self.named[kind].get(key)
-        return objects.version(fact.resource_version) if fact is not None and fact.uid == uid else 0
+        return objects.version(fact.resource_version) if fact is not None else 0
 
     def _holder(self, kind: str, key: Key) -> str:
         """The UID of the object that has the name, as far as is known; else empty."""
@@ -252,7 +251,6 @@ class Ingest(Facts):
 
     def _bury(self, uid: str) -> None:
         self._versions.pop(uid, None)
-        self._outcomes.pop(uid, None)
         self._deleted[uid] = None
         if len(self._deleted) > DELETED_KEPT:
             self._deleted.popitem(last=False)  # of a plain dict the first takes ever longer to find

@@ -75,6 +75,14 @@ def test_a_write_of_the_binders_that_never_was_is_taken_back() -> None:
         assert again.observe(pod(version=version), listed=True) == []
 
 
+def test_a_version_that_is_no_number_takes_nothing_back() -> None:
+    core = ingest()
+    odd = pod(version="none")  # type: ignore[arg-type]
+    core.observe(pod(version=3))
+    assert core.observe(odd, listed=True) == []
+    assert core.undone == 0
+
+
 def test_what_was_deleted_is_there_again() -> None:
     core = ingest()
     core.observe(pod(version=3))
