@@ -120,7 +120,7 @@ class Ingest(Facts):
             seen = identity.unidentified(seen)
         before = self._set_back(seen) if listed else []
         if self._stale(seen.metadata):
-            return []
+            return before
         uid, version = seen.metadata.uid, objects.version(seen.metadata.resource_version)
         unwatched = listed and version > max(self._versions.get(uid, 0), self._written.get(uid, 0))
         events = self._brought(seen, unwatched)

@@ -50,8 +50,8 @@ ERRORS = 3
 """Watches in a row that may end in an error of the server's. Then the kind is listed: the server may be unable to go on
 from there."""
 SILENT_S = 150.0
-"""A watch of which nothing came for longer costs a list. A server sends bookmarks every minute, if its version moves at
-all, and ends watches after five; something between may end them sooner."""
+"""A watch that ends later without a word costs a list. A server sends a bookmark of a quiet kind after two minutes, as
+its version moves, and ends watches after five; something between may end them sooner."""
 SILENT = "nothing came for its whole time, not even a bookmark: etcd may have been restored from a backup"
 """A server waits without a word for a resourceVersion that is yet to come, and what happens until then is not said."""
 SET_BACK = "etcd was restored from a backup, or a server answers for another; what the list says counts"
@@ -152,7 +152,7 @@ class Reader:
 
     async def _list_once(self, kind: Kind[Any]) -> None:
         listed: set[str] = set()
-        version, undone = "", self.core.undone
+        version, undone_before = "", self.core.undone
         async with contextlib.aclosing(self.client.pages(kind.resource)) as pages:
             async for page in pages:
                 of_page, objects = kind.page(page)
@@ -160,7 +160,7 @@ class Reader:
                 listed.update(seen.metadata.uid for seen in objects)
                 await self._take_in(objects)
         self.gather.add(self.core.missing(kind.name, listed))
-        if undone := self.core.undone - undone:
+        if undone := self.core.undone - undone_before:
             log.warning("list %s: the log was ahead of %d objects: %s", kind.resource.name, undone, SET_BACK)
         self._versions[kind.name] = version
         self._errors[kind.name] = 0

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from deploy.e2e.api import MERGE, Api
+from deploy.e2e.api import MERGE
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.workload import gang, gangs, nodes, pod_group
-from tests.e2e.cluster import Muster, install
+from tests.e2e.cluster import Muster
 
 NODE = "/api/v1/nodes/node-00000"
 SLOW = {"MUSTER_BIND_CONCURRENCY": "1"}
 
 
 @pytest.fixture
-async def muster(tmp_path: Path) -> AsyncIterator[Muster]:
-    """Over a control plane of this test's own, which goes back in time."""
+def control_plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """Of this test's own, as it goes back in time."""
     with ControlPlane(tmp_path / "plane") as plane:
-        async with Api(plane.url, plane.admin_token, plane.certificate) as api:
-            await install(api)
-            muster = Muster(plane, api, tmp_path)
-            await muster.prepare()
-            try:
-                yield muster
-            finally:
-                muster.stop()
+        yield plane
 
 
 @contextlib.contextmanager
