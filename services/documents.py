@@ -28,6 +28,7 @@ MOST_BYTES = 1 << 28
 """Of one file: what has no end, as ``/dev/zero``, must not fill the memory."""
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _MERGE, _STRING, _VALUE, _TIME, _INTEGER, _FLOAT = (
     f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value", "timestamp", "int", "float")
 )
@@ -246,7 +247,7 @@ def _check_levels(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             level += 1
             if level > DEEPEST:
-                raise NotYaml(f"nested deeper than {DEEPEST} levels")
+                raise NotYaml(_TOO_DEEP)
         elif isinstance(event, yaml.CollectionEndEvent):
             level -= 1
 
@@ -256,6 +257,8 @@ def _measure(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple
     if not isinstance(value, (dict, list)):
         _check_scalar(value)
         return 1, 0
+    if level > DEEPEST:  # before it goes on: from 3.12 on Python decodes more levels than it can call functions
+        raise NotYaml(_TOO_DEEP)
     measured = known.get(id(value))
     if measured is None:
         known[id(value)] = (0, DEEPEST)  # until it is measured: what contains itself has no end
@@ -266,7 +269,7 @@ def _measure(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple
             size, levels = size + more, max(levels, deeper)
         measured = known[id(value)] = size, levels + 1
     if level + measured[1] > DEEPEST + 1:
-        raise NotYaml(f"nested deeper than {DEEPEST} levels")
+        raise NotYaml(_TOO_DEEP)
     if measured[0] > MOST_REPEATED and measured[0] > 100 * len(known):
         raise NotYaml("anchors that repeat too much")
     return measured

@@ -76,6 +76,16 @@ def test_what_is_no_json_or_no_good_is_what_yaml_says_of_it(text: str) -> None:
     assert said[0] == said[1]
 
 
+def test_json_of_more_levels_than_python_calls_functions_is_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python reads it from 3.12 on: `muster simulate` ended with a traceback."""
+    deep: Any = 1
+    for _ in range(3_000):
+        deep = {"a": deep}
+    monkeypatch.setattr(documents.json, "loads", lambda *_, **__: deep)
+    with pytest.raises(NotYaml, match="nested deeper than 100 levels"):
+        load_all('{"a": 1}')
+
+
 NUMBERS = {
     **{"1e+06": 1_000_000, "1e3": 1_000, "129e6": 129_000_000, "2.0": 2, "1.e2": 100, "-1E2": -100, "08": 8},
     **{".5": 0.5, "1e-7": 1e-7, "1.5e300": 1.5e300, "0x1f": 31, "0755": 493, "1_000": 1_000, "-3": -3, "+4": 4, "0": 0},
