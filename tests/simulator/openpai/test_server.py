@@ -177,7 +177,7 @@ def test_a_cluster_that_is_none_is_a_usage_error(wrong: str) -> None:
     [
         (
             ["v100", "--port", "{taken}"],
-            "error: error while attempting to bind on address ('127.0.0.1', {taken}): address",
+            "error: error while attempting to bind on address ('127.0.0.1', {taken}): ",
         ),
         (["v100", "--port", "99999"], "argument --port: expected a port, not '99999'"),
         (["v100", "--dying-ms", "-1"], "argument --dying-ms: expected a whole number, not '-1'"),
