@@ -86,6 +86,17 @@ def _without(form: object, older: object) -> object:
     return form
 
 
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_a_field_of_newer_code_is_passed_over(event: type[msgspec.Struct], data: st.DataObject) -> None:
+    written = [data.draw(any_of(event))]
+    (raw,) = msgspec.json.decode(encode_events(written))
+    header = msgspec.json.encode(msgspec.to_builtins(HEADER) | {"invented": 1})
+    commit = decode(stored(msgspec.json.encode([raw | {"invented": {"a": 1}}]), header))
+    assert (commit.events, commit.header) == (written, HEADER)
+
+
 def test_a_policy_from_before_a_field_reads_as_if_that_were_off() -> None:
     (line,) = [
         line for line in STORED.read_bytes().splitlines() if b"PolicyAdopted" in line and b"lookahead_pods" not in line
