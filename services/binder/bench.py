@@ -7,6 +7,7 @@ next one finds what is left. The state stays as it is until the verdicts are fol
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import NamedTuple
 
 from services.binder.reserved import ReservedRoom
@@ -143,8 +144,7 @@ class Bench:
         theirs = self._ports_held(node)
         mine = list(self._opened.get(node, ()))
         for info in opened:
-            wanted = info.fact.host_ports
-            if any(fits.ports_collide(port, taken) for port in wanted for taken in (*theirs, *mine)):
+            if any(fits.is_taken(port, info) for port in chain(theirs, mine)):
                 return None
-            mine += [(port.protocol, port.port, port.host_ip) for port in wanted]
+            mine += [(port.protocol, port.port, port.host_ip) for port in info.fact.host_ports]
         return mine

@@ -35,5 +35,4 @@ class ReservedRoom:
             return False
         if any(left[column] < amounts.get(column, 0) for column, _ in info.columns):
             return True
-        kept = self._ports.get(row, ())
-        return any(fits.ports_collide(port, taken) for port in info.fact.host_ports for taken in kept)
+        return any(fits.is_taken(port, info) for port in self._ports.get(row, ()))

@@ -35,9 +35,9 @@ class Ports:
         known = self._free.get(info.fact.digest)
         if known is None:
             mask = cast(Mask, fits.ports_mask(self._table, info))
-            for port in _asked(info):
+            for port in info.ports:
                 for row, opened in self._opened.get(port, {}).items():
-                    if any(fits.classes_collide(info, other) for other in opened):
+                    if any(fits.ports_collide(info, other, port) for other in opened):
                         mask[row] = False
                 self._asking.setdefault(port, []).append(info.fact.digest)
             known = self._free[info.fact.digest] = (info, mask)
@@ -45,24 +45,19 @@ class Ports:
 
     def open(self, info: ClassInfo, rows: Rows) -> None:
         """One pod of the class is on each of the rows."""
-        for port in _asked(info):
+        for port in info.ports:
             opened = self._opened.setdefault(port, {})
             for row in rows.tolist():
                 opened.setdefault(row, []).append(info)
             for digest in self._asking.get(port, ()):
                 other, mask = self._free[digest]
-                if fits.classes_collide(info, other):
+                if fits.ports_collide(info, other, port):
                     mask[rows] = False
 
     def close(self, info: ClassInfo, rows: Rows) -> None:
         """It is not there after all."""
-        for port in _asked(info):
+        for port in info.ports:
             for row in rows.tolist():
                 self._opened[port][row].remove(info)
         self._free.clear()
         self._asking.clear()
-
-
-def _asked(info: ClassInfo) -> dict[Port, None]:
-    """Each once, be it asked for at two addresses."""
-    return dict.fromkeys((port.protocol, port.port) for port in info.fact.host_ports)

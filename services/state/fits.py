@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect=
 """Who tolerates this goes to unschedulable nodes, whether they have the taint or not."""
 _WERE_UNSCHEDULABLE = "node(s) were unschedulable"
 _EVERY_ADDRESS = "0.0.0.0"
+_NO_ADDRESS: frozenset[str] = frozenset()
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
 NO_LIMIT = 1 << 40
@@ -270,25 +272,34 @@ def take(left: list[int], info: ClassInfo, pods: int) -> bool:
     return enough
 
 
-def ports_collide(one: HostPort, held: tuple[str, int, str]) -> bool:
+def ports_collide(one: ClassInfo, other: ClassInfo, port: tuple[str, int]) -> bool:
     """Two pods cannot open the same protocol and port unless both name different addresses."""
-    protocol, port, address = held
-    return (one.protocol, one.port) == (protocol, port) and (
-        one.host_ip == address or _EVERY_ADDRESS in (one.host_ip, address)
-    )
+    return _meet(one.ports.get(port, _NO_ADDRESS), other.ports.get(port, _NO_ADDRESS))
 
 
 def classes_collide(one: ClassInfo, other: ClassInfo) -> bool:
     """Whether a pod of each cannot be on one node, because of a port."""
-    held = [(port.protocol, port.port, port.host_ip) for port in other.fact.host_ports]
-    return any(ports_collide(port, key) for port in one.fact.host_ports for key in held)
+    few, many = sorted((one, other), key=lambda info: len(info.ports))
+    return any(ports_collide(few, many, port) for port in few.ports)
+
+
+def is_taken(held: tuple[str, int, str], info: ClassInfo) -> bool:
+    """Whether pods of the class cannot open their ports where this one is held: protocol, port, address."""
+    protocol, port, address = held
+    return _meet(info.ports.get((protocol, port), _NO_ADDRESS), (address,))
 
 
 def ports_shared(held: Counter[tuple[str, int, str]], info: ClassInfo) -> bool:
     """Whether of these ports those that one claim of the class holds are others', too: of a pod somebody else bound."""
-    ports = info.fact.host_ports
-    others = held - Counter((port.protocol, port.port, port.host_ip) for port in ports)
-    return any(ports_collide(port, key) for port in ports for key in others)
+    others = held - Counter((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
+    return any(is_taken(port, info) for port in others)
+
+
+def _meet(some: AbstractSet[str], others: Collection[str]) -> bool:
+    """Whether one of some addresses is one of the others; `_EVERY_ADDRESS` is each."""
+    if not some or not others:
+        return False
+    return _EVERY_ADDRESS in some or _EVERY_ADDRESS in others or not some.isdisjoint(others)
 
 
 def ports_mask(table: NodeTable, info: ClassInfo) -> Mask | None:

@@ -67,7 +67,7 @@ class Constraint:
 class ClassInfo:
     """A scheduling class, ready for arithmetic."""
 
-    __slots__ = ("amounts", "columns", "constraint", "fact", "number")
+    __slots__ = ("amounts", "columns", "constraint", "fact", "number", "ports")
 
     def __init__(
         self, fact: SchedulingClassObserved, amounts: dict[int, int], constraint: Constraint, number: int
@@ -80,6 +80,10 @@ class ClassInfo:
         """Classes with an equal constraint share it, and its masks."""
         self.number = number
         """Its row in the table's `requests`, from 1; another's when it is gone."""
+        self.ports: dict[tuple[str, int], set[str]] = {}
+        """(protocol, port) → the addresses at which its pods open it."""
+        for port in fact.host_ports:
+            self.ports.setdefault((port.protocol, port.port), set()).add(port.host_ip)
 
 
 class NodeTable:

@@ -54,8 +54,8 @@ def test_a_port_is_free_where_no_pod_of_this_cycle_has_one_that_collides(
 def test_pods_that_ask_for_a_port_of_their_own_each_look_at_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one cycle, and in the next, when the nodes hold what the first one opened."""
     world, compared = World(), []
-    collide = fits.ports_collide
-    monkeypatch.setattr(fits, "ports_collide", lambda *both: compared.append(both) or collide(*both))
+    meet = fits._meet
+    monkeypatch.setattr(fits, "_meet", lambda *both: compared.append(both) or meet(*both))
     world.node("n0", cpu=100, memory_gi=100)
     for wave in (0, 1):
         for i in range(50):
@@ -66,3 +66,19 @@ def test_pods_that_ask_for_a_port_of_their_own_each_look_at_nobody_elses(monkeyp
         assert len(compared) < 200
         world.settle()
     assert len(world.bound()) == 100
+
+
+def test_pods_of_very_many_ports_cost_what_their_ports_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pods on one node, with the same thousand ports at an address of their own each: ports are not compared with
+    other ports."""
+    compared = []
+    meet = fits._meet
+    monkeypatch.setattr(fits, "_meet", lambda *both: compared.append(both) or meet(*both))
+    world, ports = World(), 1_000
+    world.node("n0")
+    for pod in ("p1", "p2"):
+        address = f"10.0.0.{pod[1]}"
+        world.pod(pod, ports=tuple(HostPort(host_ip=address, protocol="TCP", port=1 + at) for at in range(ports)))
+    world.settle()
+    assert world.where("p1", "p2") == ["n0", "n0"]
+    assert len(compared) < 20 * ports
