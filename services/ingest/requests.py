@@ -22,13 +22,18 @@ Amounts = dict[str, int]
 """Billionths of each resource, by Kubernetes' name of it."""
 Listed = Mapping[str, Quantity] | None
 Problems = list[Rejection]
+MOST_RESOURCES = 64
+"""That one pod may ask for, the pod itself not counted. Each resource that somebody asks for is a column of the table of
+nodes, in every process that decides, whether a node offers it or not."""
+_FIRST = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes")
+"""What counts in any case."""
 
 
 def pod_requests(pod: Pod, problems: Problems) -> Resources:
     """The requests of a pod, keyed in order, zeros left out, with ``pods: 1``.
 
     What cannot be counted with is added to `problems` and counts as more than any node has: if the pod occupies a node
-    all the same, nothing else is placed there.
+    all the same, nothing else is placed there. So are more than `MOST_RESOURCES`, of which the rest does not count.
     """
     amounts = _containers(pod, problems)
     _apply_pod_level(amounts, pod, problems)
@@ -36,6 +41,12 @@ def pod_requests(pod: Pod, problems: Problems) -> Resources:
         _add(amounts, _parsed(pod.spec.overhead, "spec.overhead", problems))
     requests = {key(resource): _counted(amount, resource, problems) for resource, amount in sorted(amounts.items())}
     requests = {resource: count for resource, count in requests.items() if count}
+    if len(requests) > MOST_RESOURCES:
+        problems.append(
+            Rejection("sum of requests", f"{len(requests)} resources", f"at most {MOST_RESOURCES} resources")
+        )
+        kept = set(sorted(requests, key=lambda resource: (resource not in _FIRST, resource))[:MOST_RESOURCES])
+        requests = {resource: count for resource, count in requests.items() if resource in kept}
     requests["pods"] = 1
     return requests
 

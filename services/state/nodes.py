@@ -274,17 +274,17 @@ class NodeTable:
         self.resources = {name: column for column, name in enumerate(names) if name is not None}
         self._widen(len(names) - self.allocatable.shape[1])
 
-    def column(self, name: str) -> int:
-        """The resource's column. A new one gets the first that is free, else one more."""
-        column = self.resources.get(name)
-        if column is None:
-            names = self.columns
-            if None not in names:
-                self._widen(1)
-                names.append(None)
-            column = self.resources[name] = names.index(None)
-            self.cache.clear()
-        return column
+    def _make_columns(self, names: Iterable[str]) -> None:
+        """For those of these resources that have none: the columns that are free, then more. The table is copied once."""
+        missing = [name for name in names if name not in self.resources]
+        if not missing:
+            return
+        free = [column for column, name in enumerate(self.columns) if name is None]
+        width, more = self.allocatable.shape[1], max(0, len(missing) - len(free))
+        if more:
+            self._widen(more)
+        self.resources.update(zip(missing, (*free, *range(width, width + more)), strict=False))
+        self.cache.clear()
 
     def _widen(self, columns: int) -> None:
         self.allocatable = _padded(self.allocatable, 0, columns)
@@ -302,9 +302,7 @@ class NodeTable:
 
     def _vector(self, amounts: dict[str, int]) -> Ints:
         """The amounts by column; what is 0 needs none."""
-        for name, amount in amounts.items():
-            if amount and name not in self.resources:
-                self.column(name)
+        self._make_columns(name for name, amount in amounts.items() if amount)
         vector = np.zeros(self.allocatable.shape[1], np.int64)
         for name, amount in amounts.items():
             if amount:
@@ -313,7 +311,8 @@ class NodeTable:
 
     def add_class(self, fact: SchedulingClassObserved) -> None:
         """Give a class its number and columns; classes that constrain nodes alike share one constraint."""
-        asked = sorted((self.column(name), amount) for name, amount in fact.requests.items() if amount)
+        self._make_columns(name for name, amount in fact.requests.items() if amount)
+        asked = sorted((self.resources[name], amount) for name, amount in fact.requests.items() if amount)
         said = (
             tuple(sorted(fact.node_selector.items())),
             fact.required_affinity,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.objects import MAX_QUANTITY
-from services.ingest.requests import pod_requests
+from services.ingest.requests import MOST_RESOURCES, pod_requests
 from tests.ingest.objects import pod
 
 
@@ -153,3 +153,13 @@ def test_a_sum_that_cannot_be_counted() -> None:
     half = str(MAX_QUANTITY)
     pod_requests(pod(containers=[container("a", memory=half), container("b", memory=half)]), problems)
     assert [problem.field for problem in problems] == ["sum of requests: memory"]
+
+
+def test_what_asks_for_too_many_resources_is_rejected_and_the_first_of_them_count() -> None:
+    """A column of the table of nodes each: one pod of 8,000 kept the planner, and the binder, busy for minutes."""
+    for extended, rejected in ((MOST_RESOURCES - 2, False), (MOST_RESOURCES, True)):
+        problems: list[Any] = []
+        asked = {f"a.example/{at:04}": "1" for at in range(extended)} | {"none.example/x": "0"}
+        found = pod_requests(pod(requests=asked | {"cpu": "1", "memory": "5"}), problems)
+        assert (len(found), found["cpu_milli"], found["memory_bytes"]) == (MOST_RESOURCES + 1, 1000, 5)
+        assert [(one.field, one.value) for one in problems] == [("sum of requests", "66 resources")] * rejected

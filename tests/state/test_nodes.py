@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import events as ev
 from events.objects import HostPort, Taint, Toleration
 from services.state import fits, nodes
-from services.state.nodes import NodeTable
+from services.state.nodes import BASE_RESOURCES, NodeTable
 from tests.facts import node, scheduling_class
 from tests.world import GI, World
 
@@ -301,3 +301,17 @@ def test_memory_is_bytes() -> None:
     world = World()
     world.node("n0", memory_gi=3)
     assert world.state.table.allocatable[0, 1] == 3 * GI
+
+
+def test_the_table_is_copied_once_for_all_resources_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And they get the columns that they would get one by one: first those that are free again."""
+    widened = []
+    widen = NodeTable._widen
+    monkeypatch.setattr(NodeTable, "_widen", lambda table, columns: widened.append(columns) or widen(table, columns))
+    table = NodeTable()
+    table.add_class(scheduling_class("before", {"a/1": 1, "a/2": 1, "a/3": 1}))
+    table.put(node("n0", {"a/2": 1}))
+    table.drop_class("before")
+    table.add_class(scheduling_class("many", {f"b/{at}": 1 for at in range(5)}))
+    assert table.columns[len(BASE_RESOURCES) :] == ["b/0", "a/2", "b/1", "b/2", "b/3", "b/4"]
+    assert widened == [3, 3]
