@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from events.objects import Declaration, Membership
-from services.ingest.dialects.reading import annotation, gang_key, label, of_annotation
+from services.ingest.dialects.reading import annotation, gang_key, label, misnamed, of_annotation
 from services.ingest.rejection import LONGEST_VALUE, Rejection, integer
 from services.kubernetes.objects import Metadata, Pod, PodGroup
 
@@ -25,6 +25,8 @@ VOLCANO_MINIMUM = "scheduling.volcano.sh/group-min-member"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 TASK = "volcano.sh/task-spec"
 DEFAULT_QUEUE = "default"
+MOST_TASKS = 1_000
+"""That may have a minimum: each fact about a member of the gang adds all of them up."""
 
 
 def membership(pod: Pod) -> Membership | Rejection | None:
@@ -100,8 +102,12 @@ def _task_minimums(value: object) -> dict[str, int] | Rejection:
         return {}
     if not isinstance(value, dict):
         return Rejection(field, str(value)[:LONGEST_VALUE], "an object of task names and integers")
+    if len(value) > MOST_TASKS:
+        return Rejection(field, f"{len(value)} tasks", f"at most {MOST_TASKS} tasks")
     found: dict[str, int] = {}
     for task in sorted(value):
+        if bad := misnamed(task, field):
+            return bad
         minimum = integer(value[task], f"{field}.{task}", least=0)
         if isinstance(minimum, Rejection):
             return minimum

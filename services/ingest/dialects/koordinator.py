@@ -22,7 +22,7 @@ from events.dialects import ONCE_SATISFIED, ONLY_WAITING, TIMEOUT_ANNOTATION, WA
 from events.objects import Declaration, Membership
 from events.wire import UNDECODABLE
 from services.ingest.dialects import coscheduling
-from services.ingest.dialects.reading import annotation, gang_key, label, of_annotation, of_label, one_of
+from services.ingest.dialects.reading import annotation, gang_key, label, misnamed, of_annotation, of_label, one_of
 from services.ingest.durations import milliseconds
 from services.ingest.rejection import LONGEST_VALUE, Rejection, integer
 from services.kubernetes.objects import Metadata, Pod, PodGroup
@@ -47,8 +47,8 @@ def _read_groups(value: str, field: str) -> tuple[str, ...] | Rejection:
     if len(named) > MOST_GANGS:
         return Rejection(field, f"{len(named)} gangs", f"at most {MOST_GANGS} gangs in a group")
     for one in named:
-        namespace, slash, name = one.partition("/")
-        if not (namespace and slash and name) or "/" in name or "@" in name:
+        namespace, _, name = one.partition("/")
+        if misnamed(namespace, field) or misnamed(name, field):
             return Rejection(field, one[:LONGEST_VALUE], expected)
     return tuple(named)
 
