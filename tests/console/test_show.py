@@ -19,6 +19,14 @@ def test_of_a_long_table_it_is_said_how_much_is_left_out(capsys: pytest.CaptureF
     assert ("… 7 more" in said, said.count(" more"), "pod-100" in said) == (True, 1, False)
 
 
+def test_a_table_shows_what_a_terminal_would_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of a cell stay lines."""
+    show.console().print(show.table("Waiting", ("pods", "why"), [("ml/a\nml/b", "names \x1b[2Jml/\x07[/red]")]))
+    said = capsys.readouterr().out
+    assert r"names \x1b[2Jml/\x07[/red]" in said
+    assert [line.split()[1] for line in said.splitlines() if "ml/b" in line] == ["ml/b"]
+
+
 def test_of_a_difference_the_events_that_differ_are_shown_around_their_first_line_that_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
