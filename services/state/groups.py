@@ -135,6 +135,7 @@ def drop(state: State, group: Group) -> None:
     _unpark(state, group)
     state.ready.pop(group.key, None)
     state.holding.pop(group.key, None)
+    state.last_awaited.pop(group.key, None)
     if state.groups.get(group.key) is group:
         del state.groups[group.key]
 

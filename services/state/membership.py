@@ -128,6 +128,18 @@ def awaited(state: State, group: Group) -> str:
     return next((key for key in outside(state, group) if not reached(state, key)), "")
 
 
+def _waits(state: State, group: Group) -> bool:
+    """Whether there is such a gang. The one that was found last is looked at first: each fact about a gang that thousands
+    name may ask for each of those, and they may name 128 each."""
+    last = state.last_awaited.get(group.key, "")
+    if last and last not in group.gangs and not reached(state, last):
+        naming = state.named.get(last, {})
+        if any(key in naming and not rules_off(state.gangs[key]) for key in group.gangs):
+            return True
+    found = state.last_awaited[group.key] = awaited(state, group)
+    return bool(found)
+
+
 def too_few(state: State, gang: Gang) -> bool:
     """Whether a declared gang is short of pods, or one of its tasks is."""
     if gang.declaration is None or rules_off(gang):
@@ -144,7 +156,7 @@ def incomplete(state: State, group: Group) -> bool:
     gangs = [state.gangs[key] for key in group.gangs]
     if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
         return False
-    return any(too_few(state, state.gangs[key]) for key in group.gangs) or bool(awaited(state, group))
+    return any(too_few(state, state.gangs[key]) for key in group.gangs) or _waits(state, group)
 
 
 def lacks(state: State, gang: Gang) -> int:

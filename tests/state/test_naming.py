@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from events.objects import Declaration
-from services.state import snapshot
+from services.state import membership, snapshot
 from services.state.fold import State
 from services.state.naming import component
 from services.state.records import Gang
@@ -77,3 +77,30 @@ def test_a_gang_of_a_large_group_comes_and_goes_without_all_names_being_gone_thr
     assert snapshot.digest(state) == snapshot.digest(world.state)
     assert [len(group.gangs) for group in state.groups.values()] == [gangs]
     assert state.gangs.looks < 40 * gangs
+
+
+def test_a_fact_about_a_gang_that_many_name_asks_each_for_one_gang_that_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each names thirty that run, and one that is not there."""
+    world, many = World(), 20
+    world.node("n0", cpu=100, memory_gi=100)
+    running = [f"default/a{number:02}" for number in range(30)]
+    for key in running:
+        world.koordinator(key, 1, 1, {})
+    world.settle()
+    for number in range(many):
+        key = f"default/b{number:02}"
+        world.koordinator(key, 1, 1, {"groups": (*running, key, "default/c")})
+    world.plan()
+    assert {cohort.reason for cohort in world.state.cohorts.values()} == {"WaitingForGang"}
+    asked: list[str] = []
+    reached = membership.reached
+    monkeypatch.setattr(membership, "reached", lambda state, key: asked.append(key) or reached(state, key))
+    for most in (100 * many, 3 * many):
+        asked.clear()
+        world.koordinator("default/a00", 1, 1, {})
+        assert many <= len(asked) < most
+    world.koordinator("default/c", 1, 1, {})
+    world.settle()
+    assert len(world.bound()) == len(running) + many + 1
