@@ -63,11 +63,11 @@ def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
 
 def _plan(state: State, policy: Policy, shard: str, queue: list[Group]) -> Generator[None, None, list[PlannerEvent]]:
     cycle = Cycle(state, policy, shard)
-    sliced = 0
+    sliced = cycle.rows_scanned
     for batch in cycle.batches(queue):
         cycle.plan(batch)
-        if cycle.room.rows_scanned - sliced > SLICE_ROWS:
-            sliced = cycle.room.rows_scanned
+        if cycle.rows_scanned - sliced > SLICE_ROWS:
+            sliced = cycle.rows_scanned
             yield
     cycle.begun.clear()  # attempts refer to the cycle: until a collection of garbage, each would keep a copy of the room
     return cycle.events()
@@ -106,6 +106,11 @@ class Cycle:
     def events(self) -> list[PlannerEvent]:
         refused = [replace(event, groups=tuple(keys)) for event, keys in self.refusals.values()]
         return [*self.placed, *refused, *self.requests]
+
+    @property
+    def rows_scanned(self) -> int:
+        """Measures the work: in the room, and for what is asked of nodes' labels."""
+        return self.room.rows_scanned + self.state.table.rows_looked_at
 
     # ----------------------------------------------------------------------------------------------------------- queue
 

@@ -106,18 +106,43 @@ def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
 def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:
     if not isinstance(rows, slice):
         values = [table.label(row, requirement.key) for row in rows.tolist()]
-        return np.array([_value_matches(requirement, value) for value in values], np.bool_)
+        met = {value: _value_matches(requirement, value) for value in dict.fromkeys(values)}
+        return np.array([met[value] for value in values], np.bool_)
     codes, column = table.labels(requirement.key)
+    table.rows_looked_at += len(column)
     allowed = np.zeros(len(codes) + 1, np.bool_)
     allowed[0] = _value_matches(requirement, None)
-    if requirement.operator in ("In", "NotIn"):  # without a look at each value that some node has
-        named = requirement.operator == "In"
-        allowed[1:] = not named
-        allowed[[codes[value] for value in requirement.values if value in codes]] = named
-    else:
-        for value, code in codes.items():
-            allowed[code] = _value_matches(requirement, value)
+    match requirement.operator:  # without a look at each value that some node has
+        case "In" | "NotIn":
+            named = requirement.operator == "In"
+            allowed[1:] = not named
+            allowed[[codes[value] for value in requirement.values if value in codes]] = named
+        case "Exists":
+            allowed[1:] = True
+        case "Gt" | "Lt":
+            allowed[1:] = _compared(table, requirement, codes)
     return cast(Mask, allowed[column])
+
+
+def _compared(table: NodeTable, requirement: SelectorRequirement, codes: dict[str, int]) -> Mask:
+    """Which of a label's values, in the order of their codes, compare with the requirement's as it says."""
+    wanted = _number(requirement.values[0]) if len(requirement.values) == 1 else None
+    if wanted is None:
+        return np.zeros(len(codes), np.bool_)
+    kept = table.cache.get(("numbers", requirement.key))
+    if kept is None or kept[0] is not codes:
+        numbers = [_number(value) for value in codes]
+        found = np.array([number or 0 for number in numbers], np.int64)
+        numeric = np.array([number is not None for number in numbers], np.bool_)
+        kept = table.cache["numbers", requirement.key] = codes, found, numeric
+    _, found, numeric = kept
+    return cast(Mask, numeric & (found > wanted if requirement.operator == "Gt" else found < wanted))
+
+
+def _number(value: str) -> int | None:
+    """What a node selector compares: an integer of 64 bits."""
+    number = int(value) if _OF_LABELS.fullmatch(value) else None
+    return number if number is not None and number < 1 << 63 else None
 
 
 def _field_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:

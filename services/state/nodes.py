@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -89,6 +90,9 @@ class ClassInfo:
 class NodeTable:
     """Rows for the nodes that have a fact. `size` rows are in use; some of them may be empty (not `present`)."""
 
+    rows_looked_at = 0
+    """For requirements on labels, ever: measures the work, for slicing."""
+
     def __init__(self) -> None:
         self.resources: dict[str, int] = {name: column for column, name in enumerate(BASE_RESOURCES)}
         self.rows: dict[str, int] = {}
@@ -135,6 +139,7 @@ class NodeTable:
         self._shapes: dict[Offer, int] = {(): 0}
         self._free_rows: list[int] = []
         self._labels: dict[str, tuple[dict[str, int], npt.NDArray[np.int32]]] = {}
+        self._keys: Counter[str] = Counter()  # label → nodes that have it
         self._rank: npt.NDArray[np.uint32] | None = None
         self._order: list[tuple[bytes, str]] | None = None
         """The nodes in the order of `rank`, kept up from its first use on: to sort all of them for one that came, or
@@ -197,6 +202,9 @@ class NodeTable:
         self.names[row] = fact.name
         self.allocatable[row] = self._vector(fact.allocatable)
         self.present[row] = True
+        self._keys.update(fact.labels.keys())
+        if before is not None:
+            self._uncount_labels(before)
         self._code(row, fact)
         if before is None or before.allocatable != fact.allocatable:
             self._code_shape(row, fact)
@@ -224,6 +232,7 @@ class NodeTable:
             del self._order[bisect_left(self._order, _name_hash(name))]
         if before is not None:
             self._vacate(before.allocatable)
+            self._uncount_labels(before)
         self._changed(row)
 
     def _changed(self, row: int) -> None:
@@ -398,6 +407,8 @@ class NodeTable:
         found = self._labels.get(key)
         if found is None:
             codes: dict[str, int] = {}
+            if key not in self._keys:  # somebody may ask for thousands that no node has
+                return codes, np.zeros(len(self.present), np.int32)
             column = np.zeros(len(self.present), np.int32)
             for row in self.rows.values():
                 fact = self.facts[row]
@@ -433,6 +444,12 @@ class NodeTable:
     def shapes(self) -> int:
         """How many codes there are for what nodes offer."""
         return len(self._shapes)
+
+    def _uncount_labels(self, fact: NodeObserved) -> None:
+        for key in fact.labels:
+            self._keys[key] -= 1
+            if not self._keys[key]:
+                del self._keys[key]
 
     @staticmethod
     def _label_code(codes: dict[str, int], fact: NodeObserved, key: str) -> int:

@@ -381,7 +381,16 @@ def test_node_affinity_operators(wanted: SelectorTerm, expected: bool) -> None:
     assert nodes_for((wanted,), zone="a", size="10", **labels) is expected
 
 
-@pytest.mark.parametrize(("operator", "expected"), [("In", [False, True, False]), ("NotIn", [True, False, True])])
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        ("In", [False, True, False]),
+        ("NotIn", [True, False, True]),
+        ("Exists", [True, True, True]),
+        ("Gt", [False, False, True]),
+        ("Lt", [True, False, False]),
+    ],
+)
 def test_values_are_not_looked_at_one_by_one(
     monkeypatch: pytest.MonkeyPatch, operator: str, expected: list[bool]
 ) -> None:

@@ -315,3 +315,21 @@ def test_the_table_is_copied_once_for_all_resources_of_a_pod(monkeypatch: pytest
     table.add_class(scheduling_class("many", {f"b/{at}": 1 for at in range(5)}))
     assert table.columns[len(BASE_RESOURCES) :] == ["b/0", "a/2", "b/1", "b/2", "b/3", "b/4"]
     assert widened == [3, 3]
+
+
+def test_a_label_that_no_node_has_is_looked_for_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod may ask for thousands of them. Those that nodes have keep their columns meanwhile."""
+    looked: list[str] = []
+    code = NodeTable._label_code
+    monkeypatch.setattr(NodeTable, "_label_code", staticmethod(lambda *asked: looked.append(asked[2]) or code(*asked)))
+    table = NodeTable()
+    for name in ("n1", "n2"):
+        table.put(node(name, {"pods": 1}, labels={"zone": name}))
+    for key in ("zone", *(f"none-{number}" for number in range(nodes.LABELS_KEPT + 1)), "zone"):
+        table.labels(key)
+    assert looked == ["zone", "zone"]
+    table.put(node("n1", {"pods": 1}, labels={"none-1": "a"}))
+    assert table.labels("none-1")[0] == {"a": 1}
+    table.put(node("n1", {"pods": 1}))
+    table.remove("n2")
+    assert (table.labels("none-1")[1].any(), dict(table._keys)) == (False, {})
