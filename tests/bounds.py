@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
-from services.planner import core, limits, placement
+from services.planner import attempt, core, limits, placement
 from services.state import commits, masks, nodes
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (placement, "REMEMBERED", 1),
     (placement.Left, "FRESH", 2),
     (core, "SLICE_ROWS", 0),
+    (attempt, "SLICE_PARTS", 1),
     (commits, "SLICE_UNITS", 1),
 )
 """What is remembered so that it need not be computed again, or gathered so that it is counted at once, is next to

@@ -6,6 +6,7 @@ enough is undone; else it becomes a proposal, without those optional pods that d
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
 from events import GangPlaced
@@ -15,9 +16,14 @@ from services.planner.placement import Placed, split
 from services.state import commits
 from services.state.nodes import ClassInfo
 from services.state.records import Group
+from services.state.slices import at_once
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
+
+
+SLICE_PARTS = 500
+"""Whose room is given back between two yields: some milliseconds."""
 
 
 class Part(NamedTuple):
@@ -85,7 +91,7 @@ class Attempt:
         self._compact = False
         """Whether the required pods of a node are named together, whatever step placed them."""
 
-    def place(self, order: list[int], needs: list[Need]) -> bool:
+    def place(self, order: list[int], needs: list[Need]) -> Generator[None, None, bool]:
         """Place the needs first, those of tasks before their gang's; then pods beyond them that may start without others.
 
         Returns whether all needs of pods that start together are met, and at least one pod has a node.
@@ -102,6 +108,8 @@ class Attempt:
             left = need.pods - sum(self.used[index] for index in need.parts)
             for index in sorted(need.parts, key=place.__getitem__):
                 left -= self._put(index, left, required=need.together)
+                if self.cycle.slice_over():
+                    yield
             if left > 0:
                 unmet.update(need.parts)
                 self.complete = False
@@ -109,13 +117,15 @@ class Attempt:
         if broken:
             return False
         if not (self._comes_again and self.complete and any(self.used)):
-            self._put_rest()
+            yield from self._put_rest()
         return any(self.used)
 
-    def _put_rest(self) -> None:
+    def _put_rest(self) -> Generator[None, None, None]:
         for index in self._order:
             if self.complete or self.parts[index].free:
                 self._put(index, len(self.parts[index].uids), required=False)
+                if self.cycle.slice_over():
+                    yield
 
     def _put(self, index: int, pods: int, *, required: bool) -> int:
         """Up to so many more pods of the part; how many found a node."""
@@ -130,15 +140,17 @@ class Attempt:
         self._placed.append((index, rows, required))
         return done
 
-    def undo(self) -> None:
-        for index, rows, _ in self._placed:
+    def undo(self) -> Generator[None, None, None]:
+        for number, (index, rows, _) in enumerate(self._placed, 1):
             self.cycle.room.undo(self.parts[index].info, rows)
+            if number % SLICE_PARTS == 0:
+                yield
 
     def propose(self) -> Refusal | None:
         """Propose what was placed; or else why it is not proposed."""
         excess = self._fit()
         if excess or not any(self.used):
-            self.undo()
+            at_once(self.undo())
             detail = (
                 f"a permit for {sum(self.used)} pods of {name_of(self.group)} is {excess} bytes too large for a commit"
             )
@@ -174,11 +186,11 @@ class Attempt:
                 self._placed[at] = (index, kept, required)
         return optional > 0
 
-    def go_on(self) -> None:
+    def go_on(self) -> Generator[None, None, None]:
         """The group's second turn in the queue: what it has beyond its minimum, as far as those who came in between left
         room, goes into the same proposal."""
         before = sum(self.used)
-        self._put_rest()
+        yield from self._put_rest()
         self._fit()
         if sum(self.used) > before and not self.cycle.silent:
             self.cycle.placed[self._at] = self._proposal()

@@ -63,11 +63,9 @@ def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
 
 def _plan(state: State, policy: Policy, shard: str, queue: list[Group]) -> Generator[None, None, list[PlannerEvent]]:
     cycle = Cycle(state, policy, shard)
-    sliced = cycle.rows_scanned
     for batch in cycle.batches(queue):
-        cycle.plan(batch)
-        if cycle.rows_scanned - sliced > SLICE_ROWS:
-            sliced = cycle.rows_scanned
+        yield from cycle.plan_in_slices(batch)
+        if cycle.slice_over():
             yield
     cycle.begun.clear()  # attempts refer to the cycle: until a collection of garbage, each would keep a copy of the room
     return cycle.events()
@@ -96,6 +94,8 @@ class Cycle:
         self.silent = False
         """Whether the group that is being placed is another shard's."""
         self.room = Room(state.table, policy.profile.node_score)
+        self._sliced = state.table.rows_looked_at
+        """Rows that had been scanned when the slice began."""
         self.kept = ReservedRoom(state, self.room)
         self.placed: list[GangPlaced] = []
         self.begun: dict[str, Attempt | None] = {}
@@ -107,10 +107,14 @@ class Cycle:
         refused = [replace(event, groups=tuple(keys)) for event, keys in self.refusals.values()]
         return [*self.placed, *refused, *self.requests]
 
-    @property
-    def rows_scanned(self) -> int:
-        """Measures the work: in the room, and for what is asked of nodes' labels."""
-        return self.room.rows_scanned + self.state.table.rows_looked_at
+    def slice_over(self) -> bool:
+        """Whether so many rows were scanned, in the room or for what is asked of nodes' labels, that the next slice is to
+        begin; if so, it does."""
+        scanned = self.room.rows_scanned + self.state.table.rows_looked_at
+        over = scanned - self._sliced > SLICE_ROWS
+        if over:
+            self._sliced = scanned
+        return over
 
     # ----------------------------------------------------------------------------------------------------------- queue
 
@@ -133,6 +137,10 @@ class Cycle:
             yield batch
 
     def plan(self, batch: list[Group]) -> None:
+        """`plan_in_slices` in one go."""
+        at_once(self.plan_in_slices(batch))
+
+    def plan_in_slices(self, batch: list[Group]) -> Generator[None, None, None]:
         """Place the batch as its shard would, on nodes of that shard's own first."""
         owner = self.state.owner(batch[0])
         self.silent = self.shard is not None and owner != self.shard
@@ -141,7 +149,7 @@ class Cycle:
         if batch[0].pod:
             self._plan_singles(batch)
         else:
-            gangs.plan(self, batch[0])
+            yield from gangs.plan(self, batch[0])
 
     def comes_again(self, group: Group) -> bool:
         """Whether the group is in the queue a second time, with what it has beyond its minimum."""

@@ -6,7 +6,7 @@ must have a node before any of the group is bound. `attempt` places them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from events import RoomRequested, dialects
@@ -69,24 +69,27 @@ class Roll(NamedTuple):
         return self.constrained and self.together
 
 
-def plan(cycle: Cycle, group: Group) -> None:
-    """Propose nodes for the whole group; else for the pods of those gangs whose rules are off; else say why not.
+def plan(cycle: Cycle, group: Group) -> Generator[None, None, None]:
+    """Propose nodes for the whole group; else for the pods of those gangs whose rules are off; else say why not. In
+    slices, as each of its pods may be of another class.
 
     At its second turn in the queue (`Cycle.comes_again`) the group goes on with what it has beyond its minimum.
     """
     if group.key in cycle.begun:
         attempt = cycle.begun.pop(group.key)
         if attempt is not None:
-            attempt.go_on()
+            yield from attempt.go_on()
         return
     if cycle.comes_again(group):
         cycle.begun[group.key] = None
     rolls = [_roll(cycle.state, cycle.state.gangs[key]) for key in group.gangs]
-    refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls) or _place(cycle, group, rolls)
+    refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls)
+    if refusal is None:
+        refusal = yield from _place(cycle, group, rolls)
     free = [roll for roll in rolls if not roll.constrained and roll.whole.placeable]
     if refusal is not None and free and len(free) < len(rolls):
         over = timed_out(cycle.state, group)
-        refusal = Refusal("GangTimedOut", over) if over else _both(refusal, _place(cycle, group, free))
+        refusal = Refusal("GangTimedOut", over) if over else _both(refusal, (yield from _place(cycle, group, free)))
     if refusal is not None:
         cycle.refuse(group, *refusal)
 
@@ -203,7 +206,7 @@ def _by_priority(state: State, uids: list[str]) -> list[tuple[int, list[str]]]:
     return sorted(found.items(), reverse=True)
 
 
-def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
+def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, None, Refusal | None]:
     """Propose a node for each pod that finds one, if all needs of pods that start together are met; else say why not."""
     parts, needs = _demand(cycle, rolls)
     if not parts:
@@ -217,7 +220,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     partial: list[int] | None = None
     for order in orders:
         attempt = Attempt(cycle, group, parts, taken)
-        placed = attempt.place(order, needs)
+        placed = yield from attempt.place(order, needs)
         if placed and attempt.complete:
             return attempt.propose()
         if placed and partial is None:
@@ -227,10 +230,10 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
             best = found
             lacking = next((parts[index] for index in order if attempt.full[index]), parts[order[0]])
             why = cycle.why_not(lacking.info)
-        attempt.undo()
+        yield from attempt.undo()
     if partial is not None:
         attempt = Attempt(cycle, group, parts, taken)
-        attempt.place(partial, needs)
+        yield from attempt.place(partial, needs)
         return attempt.propose()
     detail = f"{name_of(group)}: {best} of the {needed} pods that must start together have a node."
     detail += schedule_cycle.unfinished(cycle.state, group)

@@ -14,7 +14,7 @@ from events.log import MAX_COMMIT_BYTES
 from events.objects import Binding, HostPort, NodeAssignment, NodeBindings, Place
 from events.policy import DEFAULT_POLICY, Policy, Profile
 from services.binder.report import condition
-from services.planner import core
+from services.planner import attempt, core
 from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.state.fits import NO_LIMIT
 from services.state.records import PARKED
@@ -424,6 +424,19 @@ def test_slices_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert sum(1 for _ in cycle()) > 10
     assert envelope.encode_events(sliced) == whole
+
+
+@pytest.mark.parametrize("room", [1, 300])
+def test_a_gang_whose_pods_are_of_a_class_each_is_planned_in_slices(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 20,000 such pods kept a planner from its lease for three seconds."""
+    monkeypatch.setattr(core, "SLICE_ROWS", 0)
+    monkeypatch.setattr(attempt, "SLICE_PARTS", 1)
+    world, pods = World(), 20
+    world.node("n0", cpu=room)
+    for number in range(pods):
+        world.pod(f"p{number}", "train", minimum=pods, cpu=1 + number)
+    assert len(list(core.decide(world.state, "a"))) >= pods
+    assert [type(event) for event in world.plan()] == [ev.GangPlaced if room > pods else ev.GroupsRefused]
 
 
 def test_deciding_changes_nothing() -> None:
