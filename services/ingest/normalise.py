@@ -53,6 +53,11 @@ _encode = msgspec.json.Encoder().encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLASSES_KEPT = 4_096
 """Scheduling classes whose digests are remembered, some 2 kB each; beyond that they are computed again, in 3 µs."""
+LARGEST_CLASS = 1 << 19
+"""Bytes of a scheduling class in the log, at most: it must go into a message with its pod, and NATS takes 1 MiB by
+default. A term of an affinity that says nothing is two bytes of a pod for etcd, and 41 here."""
+PORTS_COUNTED = 4_096
+"""Host ports that count of a pod whose class would be larger."""
 
 
 class PodFacts(NamedTuple):
@@ -123,9 +128,17 @@ class PodNormaliser:
                 problems.append(member)
             else:
                 gang = member
+        ports = _host_ports(seen.spec)
+        asked = _constraints(seen.spec, requests, ports) if candidate and not problems else _occupation(requests, ports)
+        encoded = _encode(asked)
+        if len(encoded) > LARGEST_CLASS:
+            expected = f"at most {LARGEST_CLASS} bytes of requests, selectors, affinity, tolerations and host ports"
+            problems.append(Rejection("spec", f"{len(encoded)} bytes", expected))
+            asked = _occupation(requests, ports[:PORTS_COUNTED])
+            encoded = _encode(asked)
         if problems:
             candidate, gang = False, None
-        scheduling_class = self._class(seen.spec, requests, candidate)
+        scheduling_class = self._digested(asked, encoded)
         metadata = seen.metadata
         observed = PodObserved(
             uid=metadata.uid,
@@ -143,9 +156,7 @@ class PodNormaliser:
         )
         return PodFacts(observed, scheduling_class, rejected("Pod", metadata, problems[0]) if problems else None)
 
-    def _class(self, spec: PodSpec, requests: Resources, candidate: bool) -> SchedulingClassObserved:
-        undigested = _constraints(spec, requests) if candidate else _occupation(spec, requests)
-        encoded = _encode(undigested)
+    def _digested(self, undigested: SchedulingClassObserved, encoded: bytes) -> SchedulingClassObserved:
         known = self._classes.get(encoded)
         if known is None:
             if len(self._classes) >= CLASSES_KEPT:
@@ -155,7 +166,7 @@ class PodNormaliser:
         return known
 
 
-def _constraints(spec: PodSpec, requests: Resources) -> SchedulingClassObserved:
+def _constraints(spec: PodSpec, requests: Resources, ports: tuple[HostPort, ...]) -> SchedulingClassObserved:
     """All that a candidate asks for. The digest is still to be computed from the rest."""
     affinity = spec.affinity or Affinity()
     nodes = affinity.node_affinity
@@ -172,12 +183,12 @@ def _constraints(spec: PodSpec, requests: Resources) -> SchedulingClassObserved:
         required_affinity=None if required is None else tuple(map(_term, required.node_selector_terms or ())),
         preferred_affinity=tuple(PreferredTerm(weight=each.weight, term=_term(each.preference)) for each in preferred),
         tolerations=tuple(tolerations),
-        host_ports=_host_ports(spec),
+        host_ports=ports,
         unsupported=_unsupported(spec, affinity),
     )
 
 
-def _occupation(spec: PodSpec, requests: Resources) -> SchedulingClassObserved:
+def _occupation(requests: Resources, ports: tuple[HostPort, ...]) -> SchedulingClassObserved:
     """What a pod takes of its node, whoever placed it."""
     return SchedulingClassObserved(
         digest="",
@@ -186,7 +197,7 @@ def _occupation(spec: PodSpec, requests: Resources) -> SchedulingClassObserved:
         required_affinity=None,
         preferred_affinity=(),
         tolerations=(),
-        host_ports=_host_ports(spec),
+        host_ports=ports,
         unsupported=(),
     )
 

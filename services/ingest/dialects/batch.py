@@ -43,6 +43,8 @@ def membership(pod: Pod) -> Membership | Rejection | None:
         return declared
     found = Membership(gang=gang, dialect=dialect, declared=declared)
     task = annotation(metadata, TASK) or label(metadata, TASK)
+    if task and (bad := misnamed(task, of_annotation(TASK))):
+        return bad
     return msgspec.structs.replace(found, task=task) if task else found
 
 
@@ -69,6 +71,8 @@ def _declared(metadata: Metadata, minimum_key: str) -> Declaration | Rejection:
     if isinstance(minimum, Rejection):
         return minimum
     queue = annotation(metadata, QUEUE_NAME) or DEFAULT_QUEUE
+    if bad := misnamed(queue, of_annotation(QUEUE_NAME)):
+        return bad
     return Declaration(min_member=max(1, minimum), waiting_time_ms=0, queue=queue)
 
 
@@ -82,7 +86,7 @@ def declaration(seen: PodGroup, priority: int | None) -> Declaration | Rejection
     minimum = integer(0 if spec.min_member is None else spec.min_member, "spec.minMember", least=0)
     tasks = _task_minimums(spec.min_task_member)
     topology, subgroups = _topology(spec.network_topology), _subgroups(spec.sub_group_policy)
-    for found in (minimum, tasks, _text(spec.queue, "spec.queue"), topology, subgroups):
+    for found in (minimum, tasks, _named(spec.queue, "spec.queue"), topology, subgroups):
         if isinstance(found, Rejection):
             return found
     assert isinstance(minimum, int)
@@ -116,10 +120,10 @@ def _task_minimums(value: object) -> dict[str, int] | Rejection:
     return found
 
 
-def _text(value: object, field: str) -> Rejection | None:
-    if value is None or isinstance(value, str):
+def _named(value: object, field: str) -> Rejection | None:
+    if value is None or value == "":
         return None
-    return Rejection(field, str(value)[:LONGEST_VALUE], "a name")
+    return misnamed(value, field) if isinstance(value, str) else Rejection(field, str(value)[:LONGEST_VALUE], "a name")
 
 
 def _topology(value: object, of: str = "spec") -> Rejection | None:

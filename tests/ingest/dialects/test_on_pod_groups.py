@@ -97,6 +97,7 @@ def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[s
         (VOLCANO, {"minMember": 1, "minTaskMember": {"p" * 254: -1}}, "spec.minTaskMember"),
         (VOLCANO, {"minMember": 1, "minTaskMember": {f"t{at}": 1 for at in range(1_001)}}, "spec.minTaskMember"),
         (VOLCANO, {"minMember": 1, "queue": 3}, "spec.queue"),
+        (VOLCANO, {"minMember": 1, "queue": "q" * 254}, "spec.queue"),
         (VOLCANO, {"minMember": 1, "priorityClassName": {}}, "spec.priorityClassName"),
         (VOLCANO, {"minMember": 1, "networkTopology": {"mode": "hard"}}, "spec.networkTopology.mode"),
         (VOLCANO, {"minMember": 1, "subGroupPolicy": [{"subGroupSize": 2}]}, "spec.subGroupPolicy[0].subGroupSize"),

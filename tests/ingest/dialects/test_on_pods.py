@@ -286,6 +286,14 @@ def test_bad_annotations_of_koordinator(said: dict[str, str], key: str, expected
             {"annotations": {"scheduling.k8s.io/group-min-member": "many"}},
             "metadata.annotations[scheduling.k8s.io/group-min-member]",
         ),
+        (
+            {"annotations": {GROUP_NAME: "g", "volcano.sh/task-spec": "\x1b[31m"}},
+            "metadata.annotations[volcano.sh/task-spec]",
+        ),
+        (
+            {"annotations": {"scheduling.volcano.sh/queue-name": "q" * 254}},
+            "metadata.annotations[scheduling.volcano.sh/queue-name]",
+        ),
         ({"schedulingGroup": {"podGroupName": "a/b"}}, "spec.schedulingGroup.podGroupName"),
         ({"workloadRef": {"name": "w", "podGroup": ""}}, "spec.workloadRef.podGroup"),
         ({"workloadRef": {"name": "", "podGroup": "g"}}, "spec.workloadRef.name"),
