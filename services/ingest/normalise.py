@@ -35,7 +35,7 @@ from events.objects import (
 from services.ingest import dialects
 from services.ingest.features import declared, needed
 from services.ingest.quantities import BadQuantity, counted, key, nano
-from services.ingest.rejection import LONGEST_VALUE, Rejection
+from services.ingest.rejection import Rejection, shown
 from services.ingest.requests import pod_requests
 from services.kubernetes.objects import (
     Affinity,
@@ -81,7 +81,7 @@ def node(seen: Node) -> NodeObserved | DeclarationRejected:
             allocatable[key(resource)] = counted(nano(str(quantity)), resource)
         except BadQuantity as bad:
             field = f"status.allocatable.{resource}"
-            return rejected("Node", seen.metadata, Rejection(field, str(quantity)[:LONGEST_VALUE], bad.expected))
+            return rejected("Node", seen.metadata, Rejection(field, shown(quantity), bad.expected))
     taints = (Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in seen.spec.taints or ())
     return NodeObserved(
         name=seen.metadata.name,

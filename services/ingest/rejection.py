@@ -8,6 +8,14 @@ LONGEST_VALUE = 100
 """Characters of the offending value that are repeated in the log."""
 
 
+def shown(value: object) -> str:
+    """What stood there, as far as it is repeated. What was nested just not too deeply for its decoder may be for this."""
+    try:
+        return str(value)[:LONGEST_VALUE]
+    except RecursionError:
+        return "nested too deeply"
+
+
 class Rejection(NamedTuple):
     """Which field, what stood there, what was expected."""
 
@@ -24,5 +32,5 @@ def integer(value: object, field: str, *, least: int = 1, most: int = 2**31 - 1)
             value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
-    said = "" if value is None else str(value)[:LONGEST_VALUE]
+    said = "" if value is None else shown(value)
     return Rejection(field, said, f"an integer from {least} to {most}")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from events.objects import MAX_QUANTITY, Resources
 from services.ingest.quantities import NANO, BadQuantity, counted, key, nano
-from services.ingest.rejection import LONGEST_VALUE, Rejection
+from services.ingest.rejection import Rejection, shown
 from services.kubernetes.objects import Container, ContainerStatus, Pod, PodStatus, Quantity, ResourceRequirements
 
 Amounts = dict[str, int]
@@ -131,7 +131,7 @@ def _parsed(listed: Listed, field: str, problems: Problems) -> Amounts:
             amount = nano(quantity if type(quantity) is str else str(quantity))
             counted(amount, resource)
         except BadQuantity as bad:
-            problems.append(Rejection(f"{field}.{resource}", str(quantity)[:LONGEST_VALUE], bad.expected))
+            problems.append(Rejection(f"{field}.{resource}", shown(quantity), bad.expected))
             amount = MAX_QUANTITY * NANO
         amounts[resource] = amount
     return amounts

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from events import dialects
 from events.objects import Declaration, Membership
 from services.ingest.dialects import batch, coscheduling, koordinator, native
-from services.ingest.rejection import LONGEST_VALUE, Rejection
+from services.ingest.rejection import Rejection, shown
 from services.kubernetes.objects import Pod, PodGroup
 
 ON_PODS: tuple[Callable[[Pod], Membership | Rejection | None], ...] = (
@@ -62,7 +62,7 @@ def priority_class_of(seen: PodGroup) -> str | Rejection:
         return ""  # its admission resolved the class already
     if isinstance(name, str):
         return name
-    return Rejection("spec.priorityClassName", str(name)[:LONGEST_VALUE], "a name")
+    return Rejection("spec.priorityClassName", shown(name), "a name")
 
 
 def pod_group_versions() -> Iterable[tuple[str, ...]]:

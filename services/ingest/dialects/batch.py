@@ -15,7 +15,7 @@ import msgspec
 
 from events.objects import Declaration, Membership
 from services.ingest.dialects.reading import annotation, gang_key, label, misnamed, of_annotation
-from services.ingest.rejection import LONGEST_VALUE, Rejection, integer
+from services.ingest.rejection import Rejection, integer, shown
 from services.kubernetes.objects import Metadata, Pod, PodGroup
 
 KUBE_BATCH, VOLCANO = "kube-batch/v1alpha1", "volcano/v1beta1"
@@ -105,7 +105,7 @@ def _task_minimums(value: object) -> dict[str, int] | Rejection:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        return Rejection(field, str(value)[:LONGEST_VALUE], "an object of task names and integers")
+        return Rejection(field, shown(value), "an object of task names and integers")
     if len(value) > MOST_TASKS:
         return Rejection(field, f"{len(value)} tasks", f"at most {MOST_TASKS} tasks")
     found: dict[str, int] = {}
@@ -123,7 +123,7 @@ def _task_minimums(value: object) -> dict[str, int] | Rejection:
 def _named(value: object, field: str) -> Rejection | None:
     if value is None or value == "":
         return None
-    return misnamed(value, field) if isinstance(value, str) else Rejection(field, str(value)[:LONGEST_VALUE], "a name")
+    return misnamed(value, field) if isinstance(value, str) else Rejection(field, shown(value), "a name")
 
 
 def _topology(value: object, of: str = "spec") -> Rejection | None:
@@ -141,7 +141,7 @@ def _subgroups(policies: object) -> Rejection | None:
         for name, none in (("subGroupSize", 1), ("minSubGroups", 0)):
             if said.get(name) not in (None, none):
                 expected = f"{none} or nothing: minimums of subgroups are not supported yet"
-                return Rejection(f"{of}.{name}", str(said[name])[:LONGEST_VALUE], expected)
+                return Rejection(f"{of}.{name}", shown(said[name]), expected)
         if found := _topology(said.get("networkTopology"), of):
             return found
     return None

@@ -13,7 +13,7 @@ from typing import Any
 from events import dialects
 from events.objects import Declaration, Membership
 from services.ingest.dialects.reading import gang_key, misnamed
-from services.ingest.rejection import LONGEST_VALUE, Rejection, integer
+from services.ingest.rejection import Rejection, integer, shown
 from services.kubernetes.objects import Pod, PodGroup, Workload
 
 OF_WORKLOADS = "kubernetes/v1alpha1"
@@ -48,7 +48,7 @@ def declaration(seen: PodGroup, priority: int | None) -> Declaration | Rejection
     """A PodGroup's, v1alpha2 and v1beta1."""
     topology = (seen.spec.scheduling_constraints or {}) if isinstance(seen.spec.scheduling_constraints, dict) else {}
     if topology.get("topology"):
-        value = str(topology["topology"])[:LONGEST_VALUE]
+        value = shown(topology["topology"])
         return Rejection(
             "spec.schedulingConstraints.topology", value, "no topology constraint: it is not supported yet"
         )
@@ -67,13 +67,13 @@ def declarations(seen: Workload) -> dict[str, Declaration] | Rejection:
     """Of a Workload, v1alpha1: name of the group → what it declares."""
     groups = seen.spec.pod_groups or []
     if not isinstance(groups, list):
-        return Rejection("spec.podGroups", str(groups)[:LONGEST_VALUE], "a list of groups")
+        return Rejection("spec.podGroups", shown(groups), "a list of groups")
     found: dict[str, Declaration] = {}
     for number, group in enumerate(groups):
         field = f"spec.podGroups[{number}]"
         name = group.get("name") if isinstance(group, dict) else None
         if not isinstance(name, str) or not name:
-            return Rejection(field, str(group)[:LONGEST_VALUE], "a group with a name and a policy")
+            return Rejection(field, shown(group), "a group with a name and a policy")
         minimum = _minimum(group.get("policy"), f"{field}.policy")
         if isinstance(minimum, Rejection):
             return minimum
@@ -86,4 +86,4 @@ def _minimum(policy: Any, field: str) -> int | Rejection:
     known = sorted(policy.keys() & {"gang", "basic"}) if isinstance(policy, dict) else []
     if len(known) == 1 and isinstance(policy[known[0]], dict):
         return 1 if known == ["basic"] else integer(policy["gang"].get("minCount"), f"{field}.gang.minCount")
-    return Rejection(field, "" if policy is None else str(policy)[:LONGEST_VALUE], "one of gang and basic")
+    return Rejection(field, "" if policy is None else shown(policy), "one of gang and basic")

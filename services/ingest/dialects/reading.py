@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from events import dialects
-from services.ingest.rejection import LONGEST_VALUE, Rejection
+from services.ingest.rejection import LONGEST_VALUE, Rejection, shown
 from services.kubernetes.objects import Metadata
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
@@ -44,4 +44,4 @@ def gang_key(dialect: str, metadata: Metadata, name: str, field: str) -> str | R
 def one_of(value: object, field: str, allowed: tuple[str, ...]) -> str | Rejection:
     if isinstance(value, str) and value in allowed:
         return value
-    return Rejection(field, str(value)[:LONGEST_VALUE], f"one of {', '.join(allowed)}")
+    return Rejection(field, shown(value), f"one of {', '.join(allowed)}")

@@ -396,3 +396,16 @@ def test_a_workload_without_groups_declares_nothing() -> None:
     seen = workload()
     seen.spec.pod_groups = None
     assert Ingest(["muster"]).observe(seen) == []
+
+
+@pytest.mark.parametrize("field", ["minMember", "minTaskMember", "queue", "priorityClassName"])
+def test_what_is_nested_almost_too_deeply_costs_its_own_object(field: str) -> None:
+    """Somewhere there is a depth that the decoder still takes, and whoever says what stood there does not."""
+    kind = next(kind for kind in KINDS if kind.name == "PodGroup.scheduling.volcano.sh")
+    for depth in range(900, 1_010):
+        spec = f'{{"{field}": {"[" * depth}{"]" * depth}}}'
+        about = '{"name": "bad", "namespace": "default", "uid": "u", "resourceVersion": "5"}'
+        _, seen = kind.line(f'{{"type": "ADDED", "object": {{"metadata": {about}, "spec": {spec}}}}}'.encode())
+        rejected = Ingest(["muster"]).observe(seen)[-1]
+        assert isinstance(rejected, ev.DeclarationRejected)
+        assert len(rejected.value) <= 100
