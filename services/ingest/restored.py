@@ -37,13 +37,13 @@ def outcome(pod: PodRecord, observed: PodObserved) -> Outcome | None:
 
 
 def lives_again(known: PodObserved | None, bound_to: str, seen: Pod) -> bool:
-    """Whether the pod was on another node, on its way out or over, which no later version takes back. `bound_to`: the
-    node to which the binder bound it, if no fact said so yet."""
+    """Whether the pod was on another node, on its way out, over or over otherwise, which no later version takes back.
+    `bound_to`: the node to which the binder bound it, if no fact said so yet."""
     if known is None:
         return False
     status = normalise.status(seen)
     return (
         (known.node or bound_to) not in ("", seen.spec.node_name)
-        or (known.status in FINISHED and status not in FINISHED)
+        or (known.status in FINISHED and status != known.status)
         or (known.status == "terminating" and status in ("pending", "bound"))
     )

@@ -118,6 +118,15 @@ def test_a_life_that_went_backwards_is_another_though_its_version_is_later(
     assert (core.undone, "PodObserved" in told) == (again, again)
 
 
+@pytest.mark.parametrize(("was", "found"), [("Succeeded", "Failed"), ("Failed", "Succeeded")])
+def test_a_pod_that_ended_otherwise_is_gone_as_one_that_was_never_seen(was: str, found: str) -> None:
+    """As it was: the log said for good that it succeeded, and its gang's minimum counted it."""
+    core = ingest(pod(version=3, node="n1"), pod(version=4, node="n1", phase=was))
+    assert names(core.observe(pod(version=5, node="n1", phase=found), listed=True)) == ["PodDeleted"]
+    assert core.observe(pod(version=5, node="n1", phase=found), listed=True) == []
+    assert core.undone == 1
+
+
 def test_what_is_new_in_a_list_takes_nothing_back() -> None:
     """Be it the next of a name, on another node, or without a UID."""
     core = ingest(pod(uid="former", version=3, node="n1", deleting=True))
