@@ -288,6 +288,21 @@ def test_what_looks_like_the_plugin_elsewhere_is_the_jobs() -> None:
     assert any("cannot stand in a key" in line for line in problems(changed))
 
 
+@pytest.mark.parametrize("spelled", ["extra", "extras"])
+def test_placeholders_in_the_plugin_and_in_tokens_go_to_no_cluster_and_need_no_value(spelled: str) -> None:
+    changed = document()
+    extra = changed[spelled] = changed.pop("extra")
+    plugin(changed)["clusters"]["a1"]["user"] = changed["secrets"]["token-a1"] = "<% $mcc.nobody %>"
+    parse(changed)
+    plugin(changed)["params"]["nobody"] = {"a1": 1, "b2": 1}
+    assert problems(changed) == (
+        f"{spelled}{PARAMS.removeprefix('extra')}.nobody: superfluous: no <% $mcc.nobody %> uses parameter nobody",
+    )
+    del plugin(changed)["params"]["nobody"]
+    extra[PLUGINS].append({"plugin": "ssh", "user": "<% $mcc.nobody %>"})
+    assert problems(changed) == (f"{spelled}.{PLUGINS}[2].user: missing: parameter nobody has no value for a1, b2",)
+
+
 def test_only_secrets_of_that_name_are_tokens() -> None:
     changed = document()
     changed["secrets"]["registry"] = "kept"

@@ -317,13 +317,14 @@ def test_missed_deletions_come_in_the_order_of_names() -> None:
 def test_pods_hear_of_their_workload_in_an_order_that_a_state_has() -> None:
     """Seed 1220: two pods of a Workload came to it in one order, and were in the log in the other."""
     orders = []
-    for order in ((0, 1, 2), (2, 1, 0)):
-        core = Ingest(OURS)
+    for order in ((0, 1, 2), (1, 2, 0)):
+        core, restarted = Ingest(OURS), Ingest(OURS)
         for number in order:
             core.observe(pod(f"p{number}", workloadRef={"name": f"w{number % 2}", "podGroup": "a"}))
-        told = (
-            core.observe(workload("w0", a=2)) + core.observe(workload("w1", a=2)) + core.missing(WORKLOAD.name, set())
-        )
+        told = core.observe(workload("w0", a=2)) + core.observe(workload("w1", a=2))
+        for number in order:
+            restarted.fold(core.pods[f"uid-p{number}"])
+        told += restarted.missing(WORKLOAD.name, set())
         orders.append([event.name for event in told if isinstance(event, ev.PodObserved)])
     assert orders == [["p0", "p2", "p1", "p0", "p2", "p1"]] * 2
 

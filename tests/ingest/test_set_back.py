@@ -19,7 +19,7 @@ from services.ingest.differ import Ingest
 from services.ingest.restored import FINISHED
 from services.state.validate import validate_state
 from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, workload
-from tests.ingest.test_restart import KINDS, OURS, Api, binds, observed
+from tests.ingest.test_restart import KINDS, KOORDINATORS, OURS, Api, binds, observed
 from tests.world import World
 
 
@@ -73,6 +73,18 @@ def test_a_write_of_the_binders_that_never_was_is_taken_back() -> None:
         assert names(again.observe(pod(version=version), listed=True)) == found
         again.synced()
         assert again.observe(pod(version=version), listed=True) == []
+
+
+def test_up_to_where_the_log_knew_a_pod_goes_back_too() -> None:
+    """Else a timeout's annotation that comes and goes before that version is caught up with is waited for."""
+    core, world = ingest(), World()
+    world.facts(*core.observe(pod(version=2, annotations=KOORDINATORS)), core.synced())
+    world.append("binder", [ev.ConditionsReported(reason="Why", pods=(("uid-p1", "9"),))], cause="outcome")
+    core = Ingest.of(world.state, OURS)
+    assert core.observe(pod(version=9, annotations=KOORDINATORS), listed=True) == []
+    core.synced()
+    assert names(core.observe(pod(version=5, annotations=KOORDINATORS), listed=True)) == ["PodObserved"]
+    assert names(core.observe(pod(version=7, annotations=KOORDINATORS), listed=True)) == ["PodObserved"]
 
 
 def test_a_version_that_is_no_number_takes_nothing_back() -> None:
