@@ -50,8 +50,8 @@ ERRORS = 3
 """Watches in a row that may end in an error of the server's. Then the kind is listed: the server may be unable to go on
 from there."""
 SILENT_S = 150.0
-"""A watch that ends later without a word costs a list. A server sends a bookmark of a quiet kind after two minutes, as
-its version moves, and ends watches after five; something between may end them sooner."""
+"""A watch that ends later without a word, however it ends, costs a list. A server sends a bookmark of a quiet kind after
+two minutes, as its version moves, and ends watches after five; something between may end them sooner."""
 SILENT = "nothing came for its whole time, not even a bookmark: etcd may have been restored from a backup"
 """A server waits without a word for a resourceVersion that is yet to come, and what happens until then is not said."""
 SET_BACK = "etcd was restored from a backup, or a server answers for another; what the list says counts"
@@ -241,9 +241,10 @@ class Reader:
                     seen_any = True
                     self._errors[kind.name] = 0
         except (Unreachable, Unreadable) as error:
-            if not seen_any:
+            if seen_any:
+                log.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
+            elif clock() - began_s <= SILENT_S:
                 raise
-            log.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
         except WatchEnded as ended:
             status = ended.status
             self._errors[kind.name] += 1
