@@ -35,6 +35,9 @@ _MERGE, _STRING, _VALUE, _TIME, _INTEGER, _FLOAT = (
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 """Where a document starts: nothing else may stand so at the beginning of a line."""
 _WORD = re.compile(r"\S")
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+_LONGEST_INTEGER = 20
+"""Characters of one of 64 bits."""
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 """What stands in front of a start, and belongs to it."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -123,7 +126,11 @@ class _ManifestLoader(_Loader):
     """Numbers as `kubectl` reads them: ``1e+06`` is one, as Helm writes a million, and ``1:30`` is none."""
 
     def construct_number(self, node: yaml.ScalarNode) -> Any:
-        return node.value if math.isinf(found := self.construct_yaml_float(node)) else _number(found)
+        return _number(node.value.replace("_", ""))
+
+    def construct_integer(self, node: yaml.ScalarNode) -> Any:
+        decimal = _DECIMAL.fullmatch(node.value)
+        return _integer(node.value.replace("_", "")) if decimal else self.construct_yaml_int(node)
 
 
 _Loader.yaml_implicit_resolvers = _without((_TIME, _VALUE))
@@ -134,12 +141,21 @@ for _tag, _pattern in (
 ):
     _ManifestLoader.add_implicit_resolver(_tag, re.compile(_pattern), list("-+.0123456789"))
 _ManifestLoader.add_constructor(_FLOAT, _ManifestLoader.construct_number)
+_ManifestLoader.add_constructor(_INTEGER, _ManifestLoader.construct_integer)
 
 
-def _number(found: float | str) -> float:
-    """Without a fraction it is an integer, as in the JSON that `kubectl` makes of it."""
-    value = float(found)
+def _number(text: str) -> float | str:
+    """Without a fraction it is an integer, as in the JSON that `kubectl` makes of it; what no float holds is a string."""
+    value = float(text)
+    if math.isinf(value):
+        return text
     return int(value) if value.is_integer() and abs(value) < 1 << 63 else value
+
+
+def _integer(text: str) -> float | str:
+    """Of more than 64 bits it is a float there, so that it costs its field and not the whole document."""
+    value = int(text) if len(text) <= _LONGEST_INTEGER else None
+    return value if value is not None and -(1 << 63) <= value < 1 << 64 else _number(text)
 
 
 def _sources(value: yaml.Node) -> Iterator[yaml.MappingNode]:
@@ -188,7 +204,7 @@ def load_all(text: str, behind: int = 0, loader: type[_Loader] = _Loader) -> lis
     """The documents, as JSON could say them: all keys are strings. `behind`: lines in front of the text, for what is said
     of a mistake. Raises NotYaml."""
     try:
-        found = _as_json(text, _number if loader is _ManifestLoader else float)
+        found = _as_json(text, *((_number, _integer) if loader is _ManifestLoader else (float, int)))
         if found is None:
             _check_levels(text)
             found = list(yaml.load_all(text, loader))
@@ -204,13 +220,17 @@ def load_all(text: str, behind: int = 0, loader: type[_Loader] = _Loader) -> lis
     return found
 
 
-def _as_json(text: str, number: Callable[[str], float]) -> list[Any] | None:
+def _as_json(
+    text: str, number: Callable[[str], float | str], integer: Callable[[str], float | str]
+) -> list[Any] | None:
     """The document of a text that is JSON, read many times faster; None: it has to be read as YAML, which says what is
     wrong with it."""
     if not text[:1_000].lstrip().startswith("{"):
         return None
     try:
-        found = json.loads(text, object_pairs_hook=_said_once, parse_float=number, parse_constant=_no_number)
+        found = json.loads(
+            text, object_pairs_hook=_said_once, parse_float=number, parse_int=integer, parse_constant=_no_number
+        )
         if _SURROGATE.search(text):
             json.dumps(found, ensure_ascii=False).encode()  # half a character is none
         return [found]
@@ -276,7 +296,8 @@ def _measure(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple
 
 
 def _check_scalar(value: Any) -> None:
-    if value is not None and type(value) not in (str, int, float, bool):
+    is_no_number = type(value) is float and not math.isfinite(value)
+    if is_no_number or (value is not None and type(value) not in (str, int, float, bool)):
         raise NotYaml(f"expected what JSON can say, found {type(value).__name__} {str(value)[:60]!r}")
     if type(value) is int and not -(1 << 63) <= value < 1 << 64:
         raise NotYaml(f"expected integers of 64 bits, found one of {value.bit_length()}")

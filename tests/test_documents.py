@@ -100,3 +100,28 @@ def test_numbers_of_manifests_are_those_of_kubectl() -> None:
     assert [(value, type(value)) for value in found] == [(value, type(value)) for value in NUMBERS.values()]
     assert list(load_each('{"a": 1e6, "b": 2.0, "c": 0.5}')) == [{"a": 1_000_000, "b": 2, "c": 0.5}]
     assert list(load_each('a: "1e3"\n=: !!str 1e3\n')) == [{"a": "1e3", "=": "1e3"}]
+
+
+@pytest.mark.parametrize("place", ['{{"a": [{}]}}', "a: [{}]"], ids=["JSON", "YAML"])
+@pytest.mark.parametrize(
+    ("number", "found"),
+    [
+        ("1" + "0" * 30, 1e30),
+        ("-9223372036854775809", -9.223372036854776e18),
+        ("18446744073709551615", 18446744073709551615),
+        ("18446744073709551616", 1.8446744073709552e19),
+        ("9" * 5_000, "9" * 5_000),
+        ("1e1000", "1e1000"),
+        ("-1.5e400", "-1.5e400"),
+    ],
+)
+def test_what_no_integer_or_float_holds_is_what_kubectl_makes_of_it(place: str, number: str, found: Any) -> None:
+    """An integer of more bits cost the whole document, perhaps a list of all nodes; a float that no double holds was
+    read as nothing at all, if it stood in JSON, and a gang had no minimum."""
+    assert list(load_each(place.format(number))) == [{"a": [found]}]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1e400}', "a: 1.0e+400", "a: .inf", "a: -.inf", "a: .nan"])
+def test_a_number_that_json_cannot_say_is_refused(text: str) -> None:
+    with pytest.raises(NotYaml, match=r"expected what JSON can say, found float '(-?inf|nan)'"):
+        load_all(text)

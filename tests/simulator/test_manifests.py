@@ -95,7 +95,7 @@ def test_a_document_that_is_not_yaml_costs_itself_only(tmp_path: Path) -> None:
         "# a comment\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
         " \napiVersion: v1\nkind: Node\nmetadata: [{name: b}\n",
         " {apiVersion: v1, kind: Node, metadata: {name: c, annotations: {x: '\n  ---'}}}\n",
-        f"\napiVersion: v1\nkind: Node\nmetadata: {{name: d}}\nx: {1 << 70}\n",
+        f"\napiVersion: v1\nkind: Node\nmetadata: {{name: d}}\nx: {1 << 70:#x}\n",
         "\n# nothing\n",
         "\r\nkind: Node\r\napiVersion: v1\r\nmetadata: {name: e}\r\n...\r\n",
         "\nx: 1\nx: 2\n",
