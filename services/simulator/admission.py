@@ -179,7 +179,7 @@ def default_pod_spec(spec: Object) -> None:
     spec.setdefault("securityContext", {})
     spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
-        resources = container.setdefault("resources", {})
+        resources = container["resources"] = container.get("resources") or {}
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
         container.setdefault("imagePullPolicy", _pull_policy(container.get("image") or ""))
@@ -214,7 +214,7 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
         spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("enableServiceLinks", True)
-    tolerations = spec.setdefault("tolerations", [])
+    tolerations = spec["tolerations"] = spec.get("tolerations") or []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})

@@ -17,6 +17,7 @@ from typing import Any
 from services.documents import NotYaml, Unreadable, load_each, read, taken
 from services.simulator.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITIES
 from services.simulator.forms import FORMS, misfit
+from services.simulator.nulls import without_nulls
 from services.simulator.operators import MAKES
 from services.simulator.workloads import MOST_PODS, generated_name, is_workload
 
@@ -58,11 +59,6 @@ EVERYWHERE = {
     *(("scheduling.k8s.io/v1", "PriorityClass", name) for name in SYSTEM_PRIORITIES),
 }
 """What each cluster has from its beginning."""
-ZEROS = {
-    **dict.fromkeys(("labels", "annotations", "matchLabels", "nodeSelector"), ""),
-    **dict.fromkeys(("requests", "limits", "overhead", "podFixed", "capacity", "allocatable"), "0"),
-}
-"""What a null in one of these maps means: of ``nodeSelector: {gpu: }`` a node must have the label, with nothing in it."""
 SUFFIXES = (".yaml", ".yml", ".json")
 """Of the files of a directory that are read."""
 STDIN = Path("-")
@@ -228,7 +224,7 @@ def _checked(obj: Object, where: str) -> Object:
     obj = obj | {"apiVersion": SERVED.get((obj["apiVersion"], obj["kind"]), obj["apiVersion"])}
     built_in = (obj["apiVersion"], obj["kind"]) in FORMS
     if built_in:
-        obj = _without_nulls(obj)
+        obj = without_nulls(obj)
     metadata = _metadata(obj.get("metadata"), where, named=True)
     where = f"{where} {metadata.get('name') or metadata['generateName']}"
     if obj["kind"] not in CLUSTER_SCOPED:
@@ -254,14 +250,6 @@ def _checked(obj: Object, where: str) -> Object:
     if said := misfit(obj["apiVersion"], obj["kind"], obj):
         raise ManifestError(f"{where}: {said}")
     return obj
-
-
-def _without_nulls(value: Any, zero: str | None = None) -> Any:
-    """For a built-in kind, null is the same as nothing; but in a map `zero`, which is there."""
-    if isinstance(value, dict):
-        found = {name: zero if part is None else _without_nulls(part, ZEROS.get(name)) for name, part in value.items()}
-        return {name: part for name, part in found.items() if part is not None}
-    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _metadata(metadata: Any, where: str, *, named: bool) -> Object:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from services.simulator.errors import ApiError
 from services.simulator.manifests import ManifestError, load_yaml, read_yaml
 from services.simulator.offline import served
 from tests import shared
@@ -161,6 +162,10 @@ def test_a_null_in_a_map_is_an_empty_value(tmp_path: Path) -> None:
     assert (pod["metadata"]["labels"], pod["spec"]["nodeSelector"]) == ({"b": ""}, {"gpu": ""})
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "0"}
     assert "affinity" not in pod["spec"]
+    limits = "spec: {limits: [{type: Pod, min: {cpu: 1}, max: {cpu: }}]}"
+    text = f"apiVersion: v1\nkind: LimitRange\nmetadata: {{name: l}}\n{limits}\n"
+    with pytest.raises(ApiError, match="min 1 is greater than max 0"):
+        served(load_yaml([write(tmp_path / "a.yaml", text)]))
 
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"

@@ -98,6 +98,18 @@ def test_a_count_that_is_none_is_refused_by_its_field(replicas: Any) -> None:
         list(operated([volcano_job(task("a", replicas))]))
 
 
+def test_null_in_a_template_is_nothing_in_its_pods() -> None:
+    """As Helm writes a value that nobody set. The job's pods were told that a 'NoneType' has no attribute 'get'."""
+    job = volcano_job(task("a", 1))
+    pod_spec = job["spec"]["tasks"][0]["template"]["spec"]
+    pod_spec |= {"hostNetwork": None, "tolerations": None, "nodeSelector": {"gpu": None}}
+    pod_spec["containers"][0]["resources"] = None
+    (made,) = of_kind(served([job]), "Pod")
+    assert made["spec"]["containers"][0]["resources"] == {}
+    assert made["spec"]["nodeSelector"] == {"gpu": ""}
+    assert "hostNetwork" not in made["spec"]
+
+
 def test_a_cron_job_runs_once_and_a_suspended_one_not() -> None:
     cron = {
         "apiVersion": "batch.volcano.sh/v1alpha1",

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from services.simulator.errors import ApiError
+from services.simulator.forms import FORMS
+from services.simulator.nulls import without_nulls
 from services.simulator.operators import jobset, kubeflow, volcano
 from services.simulator.operators.making import Make, Object, invalid
 from services.simulator.operators.pod_groups import grouped
@@ -57,4 +59,5 @@ def _with_made(obj: Object, given: Sequence[Object]) -> Iterator[Object]:
     make = MAKES.get((str(obj.get("apiVersion", "")).partition("/")[0], str(obj.get("kind", ""))))
     if make is not None:
         for made in make(obj, given):
-            yield from _with_made(made, given)
+            built_in = (made["apiVersion"], made["kind"]) in FORMS
+            yield from _with_made(without_nulls(made) if built_in else made, given)

@@ -26,6 +26,14 @@ async def test_create_fills_in_what_the_server_owns(client: Client) -> None:
     assert (read["kind"], read["apiVersion"]) == ("Pod", "v1")
 
 
+async def test_null_is_nothing_in_a_pod(client: Client) -> None:
+    body = pod("a", tolerations=None)
+    body["spec"]["containers"][0]["resources"] = None
+    made = (await client.post(client.pods, body)).ok(201)
+    assert made["spec"]["containers"][0]["resources"] == {}
+    assert len(made["spec"]["tolerations"]) == 2
+
+
 async def test_limits_become_requests(client: Client) -> None:
     limits = {"cpu": "2", "memory": "1Gi"}
     body = pod("a")
