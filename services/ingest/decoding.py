@@ -14,6 +14,7 @@ from events.dialects import POD_GROUPS, pod_group_kind
 from events.dialects import WORKLOAD as WORKLOAD_KIND
 from events.facts import DeclarationRejected
 from events.wire import UNDECODABLE
+from services import misfits
 from services.ingest import dialects
 from services.ingest.normalise import rejected
 from services.ingest.rejection import Rejection
@@ -117,7 +118,7 @@ class Kind(Generic[T]):
             return self._versioned(self._object.decode(raw))
         except UNDECODABLE as error:
             metadata = _metadata(bytes(raw))
-            return Malformed(metadata, rejected(self.name, metadata, _rejection(error)))
+            return Malformed(metadata, rejected(self.name, metadata, _rejection(error, raw)))
 
 
 def _metadata(raw: bytes) -> Metadata:
@@ -128,12 +129,15 @@ def _metadata(raw: bytes) -> Metadata:
         return Metadata()
 
 
-def _rejection(error: Exception) -> Rejection:
-    """From msgspec's words: ``Expected `int`, got `str` - at `$.spec.priority```."""
+def _rejection(error: Exception, raw: msgspec.Raw) -> Rejection:
     if not isinstance(error, msgspec.ValidationError):
         return Rejection("", "", f"JSON in UTF-8: {error}")
-    expected, _, path = str(error).partition(" - at `$")
-    return Rejection(path.strip(".`"), "", expected.removeprefix("Expected ").replace("`", ""))
+    path, said = misfits.told(error)
+    try:
+        path = misfits.with_key(path, said, msgspec.json.decode(raw))
+    except UNDECODABLE:
+        pass  # behind the misfit it is not even JSON
+    return Rejection(path, "", said.removeprefix("Expected "))
 
 
 def _pod_groups(api_version: str) -> Kind[PodGroup]:

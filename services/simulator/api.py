@@ -122,7 +122,8 @@ class Api:
         try:
             served = list(from_crd(crd))
         except msgspec.ValidationError as error:
-            raise errors.bad_request(f"CustomResourceDefinition: {error}") from error
+            name = crd["metadata"]["name"]
+            raise errors.bad_request(f"CustomResourceDefinition {name}: {error}") from error
         for resource in served:
             self._serve(resource)
         self._defined[crd["metadata"]["name"]] = served

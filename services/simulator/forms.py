@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from services import misfits
+
 Quantities = dict[str, Any]
 Labels = dict[str, str]
 Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
@@ -374,6 +376,6 @@ def misfit(api_version: str, kind: str, obj: dict[str, Any]) -> str:
     try:
         msgspec.convert(obj, FORMS.get((api_version, kind), Other))
     except msgspec.ValidationError as error:
-        said, _, path = str(error).partition(" - at `$")
-        return f"{path.strip('.`') or kind}: {said.replace('`', '').replace(' | null', '')}"
+        path, said = misfits.told(error)
+        return f"{misfits.with_key(path, said, obj) or kind}: {said.replace(' | null', '')}"
     return ""

@@ -264,7 +264,7 @@ def test_a_rejection_says_what_is_missing_and_names_what_has_no_namespace() -> N
     odd = pod("odd")
     odd["spec"]["containers"][0]["resources"]["requests"]["cpu"] = [1]
     (why,) = placed(node("n1"), odd)["rejected"]
-    assert why.endswith("resources.requests[...]: expected int | float | str, got array")
+    assert why.endswith("resources.requests[cpu]: expected int | float | str, got array")
 
 
 def test_objects_may_come_from_stdin() -> None:

@@ -69,3 +69,31 @@ def test_what_a_rejection_expects_is_said_without_the_decoders_marks() -> None:
     [malformed] = POD.page(encode({"metadata": {"resourceVersion": "1"}, "items": [odd]}))[1]
     assert isinstance(malformed, Malformed)
     assert (malformed.rejected.field, malformed.rejected.expected) == ("spec.priority", "int | null, got str")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "expected"),
+    [
+        (b'{"nodeSelector": {"zone": "a", "gpu": true}}', "spec.nodeSelector[gpu]", "str, got bool"),
+        (
+            b'{"containers": [{}, {"resources": {"requests": {"cpu": "1", "memory": []}}}]}',
+            "spec.containers[1].resources.requests[memory]",
+            "int | float | str, got array",
+        ),
+        (b'{"tolerations": [{"key": "a"}], "volumes": 1}', "spec.volumes", "array | null, got int"),
+        (
+            b'{"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}',
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference",
+            "a value",
+        ),
+        (b'{"nodeSelector": {"a": 1}, "nodeSelector": {}}', "spec.nodeSelector[...]", "str, got int"),
+        (b'{"nodeSelector": {"a": 1}, "nodeSelector": 7}', "spec.nodeSelector[...]", "str, got int"),
+    ],
+)
+def test_a_rejection_names_the_key_of_a_map_and_the_field_that_is_missing(
+    spec: bytes, field: str, expected: str
+) -> None:
+    """As it was: ``nodeSelector[...]``, and of what was missing "expected Object missing required field"."""
+    _, malformed = POD.line(b'{"type": "ADDED", "object": {"metadata": {"name": "p"}, "spec": ' + spec + b"}}")
+    assert isinstance(malformed, Malformed)
+    assert (malformed.rejected.field, malformed.rejected.expected) == (field, expected)

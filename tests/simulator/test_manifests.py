@@ -205,6 +205,10 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
             JOB + "spec: {template: {metadata: {labels: {a: 1}}}}",
             "spec.template: metadata.labels[a]: expected a string",
         ),
+        (
+            POD + "spec: {containers: [{name: c}], nodeSelector: {zone: a, gpu: true}}",
+            "Pod a: spec.nodeSelector[gpu]: Expected str, got bool",
+        ),
         (JOB + "spec: {template: {}}", "spec.template.spec.containers: expected a list of containers"),
         ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]", "document 1, items[0]: apiVersion"),
         (POD + "spec: {containers: [{name: c}]}\n---\nx: 1", "document 2: apiVersion"),
