@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from events.objects import Declaration, Membership
-from services.ingest.dialects.reading import annotation, gang_key, label, misnamed, of_annotation
+from services.ingest.dialects.reading import annotation, gang_key, label, misnamed, of_annotation, one_of
 from services.ingest.rejection import Rejection, integer, shown
 from services.kubernetes.objects import Metadata, Pod, PodGroup
 
@@ -127,10 +127,14 @@ def _named(value: object, field: str) -> Rejection | None:
 
 
 def _topology(value: object, of: str = "spec") -> Rejection | None:
-    """A hard constraint that nobody honours here must not be placed as if it were not there."""
-    if isinstance(value, dict) and value.get("mode", "hard") == "hard" and value:
-        return Rejection(f"{of}.networkTopology.mode", "hard", "no hard network topology: it is not supported yet")
-    return None
+    """A hard constraint that nobody honours here must not be placed as if it were not there. Without a mode it is one."""
+    if not isinstance(value, dict) or not value:
+        return None
+    mode, field = value.get("mode") or "hard", f"{of}.networkTopology.mode"
+    if mode == "hard":
+        return Rejection(field, "hard", "no hard network topology: it is not supported yet")
+    found = one_of(mode, field, ("hard", "soft"))
+    return found if isinstance(found, Rejection) else None
 
 
 def _subgroups(policies: object) -> Rejection | None:

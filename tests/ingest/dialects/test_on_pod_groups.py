@@ -100,6 +100,13 @@ def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[s
         (VOLCANO, {"minMember": 1, "queue": "q" * 254}, "spec.queue"),
         (VOLCANO, {"minMember": 1, "priorityClassName": {}}, "spec.priorityClassName"),
         (VOLCANO, {"minMember": 1, "networkTopology": {"mode": "hard"}}, "spec.networkTopology.mode"),
+        (VOLCANO, {"minMember": 1, "networkTopology": {"mode": "Hard"}}, "spec.networkTopology.mode"),
+        (
+            VOLCANO,
+            {"minMember": 1, "networkTopology": {"mode": None, "highestTierAllowed": 1}},
+            "spec.networkTopology.mode",
+        ),
+        (VOLCANO, {"minMember": 1, "networkTopology": {"mode": ["hard"]}}, "spec.networkTopology.mode"),
         (VOLCANO, {"minMember": 1, "subGroupPolicy": [{"subGroupSize": 2}]}, "spec.subGroupPolicy[0].subGroupSize"),
         (VOLCANO, {"minMember": 1, "subGroupPolicy": [{}, {"minSubGroups": 1}]}, "spec.subGroupPolicy[1].minSubGroups"),
         (
