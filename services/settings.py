@@ -38,6 +38,8 @@ PATTERNS = {
     Subject: "a subject of NATS without wildcards",
 }
 MOST_INTEGER = (1 << 63) - 1
+MOST_OFFSET_MS = 10**12
+"""Some 30 years; a time beyond 2^63 ns stands in no header, so that the commit is nobody's."""
 PerSecond = Annotated[float, Meta(gt=0, le=100_000)]
 
 
@@ -114,7 +116,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     body_keys_file: str = ""
     """The keys with which the federator keeps jobs' bodies: Fernet's, one a line; the first encrypts."""
 
-    clock_offset_ms: int = 0
+    clock_offset_ms: Annotated[int, Meta(ge=-MOST_OFFSET_MS, le=MOST_OFFSET_MS)] = 0
     """For tests of clocks that disagree, never for production: added to the clock by which this process times its
     commits and the log."""
 

@@ -69,6 +69,8 @@ def test_lists_are_separated_by_commas() -> None:
         ("MUSTER_SCHEDULER_NAMES", "a,,b", "expected some text, not ['a', '', 'b']"),
         ("MUSTER_HEALTH_PORT", "70000", "expected a whole number <= 65535, not '70000'"),
         ("MUSTER_CLOCK_OFFSET_MS", "soon", "expected a whole number, not 'soon'"),
+        # the process became active, and everybody set its commits aside
+        ("MUSTER_CLOCK_OFFSET_MS", "10000000000000", "expected a whole number <= 1000000000000, not '10000000000000'"),
         ("MUSTER_HOLDER", "\udcff", "expected text in UTF-8, not '\\udcff'"),
         ("MUSTER_NATS_PASSWORD", "\udcff", "expected text in UTF-8, not ***"),
         ("MUSTER_NATS_URL", "nats://u:hunter2\udcff@h:1", "expected text in UTF-8, not 'nats://h:1'"),
