@@ -57,7 +57,18 @@ HN_NODE: Shape = {
     "pods": 110,
 }
 """128 cores, 1 TiB of memory, 6 TiB of disk, two NICs, eight GPUs."""
+NODES = {"cn": CN_NODE, "hn": HN_NODE}
+"""By role."""
 
+
+REQUESTS = {
+    "cpu": ("cpu_request", 1000),
+    "memory": ("memory_request", 1024),
+    "ephemeral-storage": ("disk_request", 1024),
+    RDMA: ("rdma_request", 1),
+    GPU: ("gpu_request", 1),
+}
+"""Resource → dlrm's column, and how many of the resource's units one of the column's is."""
 
 MOST = 10**15
 """Of anything."""
@@ -121,7 +132,8 @@ def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster", gang_g
     """Nodes, then for each service its two PodGroups and their pods; whole services up to `limit` pods, at least one."""
     services: dict[str, list[Object]] = {}
     label = KOORDINATORS_LABEL if gang_groups else PODGROUP_LABEL
-    for row in _rows(path, ("instance_sn", "role", "app_name", "max_instance_per_node")):
+    columns = ("instance_sn", "role", "app_name", *(column for column, _ in REQUESTS.values()), "max_instance_per_node")
+    for row in _rows(path, columns):
         if row["role"] not in ("CN", "HN"):
             raise row.error("role", "CN or HN")
         services.setdefault(row["app_name"], []).append(_instance(row, scheduler, label))
@@ -131,7 +143,7 @@ def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster", gang_g
             break
         chosen.append(pods)
     everything = [pod for pods in chosen for pod in pods]
-    for role, shape in (("cn", CN_NODE), ("hn", HN_NODE)):
+    for role, shape in NODES.items():
         asked = [_shape(pod) for pod in everything if pod["spec"]["nodeSelector"][POOL] == role]
         for number in range(nodes_needed(asked, shape)):
             yield _node(f"{role}-{number:04}", shape, {POOL: role})
@@ -142,13 +154,11 @@ def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster", gang_g
 
 def _instance(row: _Row, scheduler: str, label: str) -> Object:
     role = row["role"].lower()
-    asked = {
-        "cpu": row.integer("cpu_request", 1000),
-        "memory": row.integer("memory_request", 1024),
-        "ephemeral-storage": row.integer("disk_request", 1024),
-        RDMA: row.integer("rdma_request"),
-        GPU: row.integer("gpu_request"),
-    }
+    node, asked = NODES[role], {}
+    for resource, (column, scale) in REQUESTS.items():
+        asked[resource] = row.integer(column, scale)
+        if asked[resource] > node.get(resource, 0):
+            raise row.error(column, f"at most {node.get(resource, 0) // scale}, as a whole node has")
     pod = _pod(row["instance_sn"].replace("_", "-"), "dlrm", {name: n for name, n in asked.items() if n}, scheduler)
     pod["metadata"]["labels"] = {label: f"{row['app_name'].replace('_', '-')}-{role}"}
     if row.integer("max_instance_per_node", negative=True) > 0:
@@ -179,7 +189,7 @@ def _pod_group(api_version: str, name: str, members: int, annotations: dict[str,
 
 
 def nodes_needed(asked: Iterable[Shape], node: Shape) -> int:
-    """How many nodes of a shape first fit decreasing takes. Raises TraceError where one pod fits no node."""
+    """How many nodes of a shape first fit decreasing takes. Each pod fits a node that is empty."""
     classes = Counter(tuple(sorted((*shape.items(), ("pods", 1)))) for shape in asked)
     largest_first = sorted(classes, key=lambda shape: (-max(n / node.get(name, 1) for name, n in shape), shape))
     free: list[Shape] = []
@@ -190,8 +200,6 @@ def nodes_needed(asked: Iterable[Shape], node: Shape) -> int:
             if place == len(free):
                 free.append(dict(node))
             room = min(free[place].get(name, 0) // n for name, n in shape)
-            if not room and free[place] == node:
-                raise TraceError(f"an instance asks {dict(shape)}, more than a whole node has: {node}")
             taken = min(left, room)
             for name, n in shape:
                 free[place][name] -= n * taken

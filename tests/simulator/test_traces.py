@@ -121,7 +121,15 @@ def test_a_limit_takes_whole_services_but_at_least_one(tmp_path: Path) -> None:
         (DLRM.replace("64,0,1,320.0", "64,0,1,much"), "line 5: memory_request: expected a number, found 'much'"),
         (DLRM.replace("64,0,1,320.0", "64,0,1,-3"), "line 5: memory_request: expected a number of at least 0"),
         (DLRM.replace("role,", "part,"), "the column role is missing"),
-        (DLRM.replace("CN,app_1,64", "CN,app_1,640"), "more than a whole node has"),
+        (DLRM.replace("gpu_request", "gpus"), "the column gpu_request is missing"),
+        (
+            DLRM.replace("CN,app_1,64", "CN,app_1,640"),
+            "line 5: cpu_request: expected at most 192, as a whole node has, found '640'",
+        ),
+        (
+            DLRM.replace("CN,app_1,64,0", "CN,app_1,64,1"),
+            "line 5: gpu_request: expected at most 0, as a whole node has",
+        ),
     ],
 )
 def test_a_bad_row_is_named(tmp_path: Path, broken: str, told: str) -> None:
