@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.federator.backends import MARKER, Owner
+from services.federator.backends import MARKER, Owner, protocol
 
 Mapped = dict[str, Any]
 
@@ -204,24 +204,25 @@ def _encoded(marker: Any) -> str:
 
 def _check(job: Mapped) -> None:
     """Raises Unsupported."""
-    wrong = []
     roles = job.get("taskRoles")
     if not isinstance(roles, dict) or not 0 < len(roles) <= MOST_ROLES:
-        wrong.append(f"taskRoles: expected 1 to {MOST_ROLES} task roles")
+        raise Unsupported(f"taskRoles: expected 1 to {MOST_ROLES} task roles")
+    if wrong := list(protocol.odd(job, roles)):
+        raise Unsupported("; ".join(wrong))
     if MARKER not in (job.get("extras") or {}):
         wrong.append(f"extras.{MARKER}: expected the owner's marker")
     if job.get("secrets"):
         wrong.append("secrets: not supported on Kubernetes")
     if job.get("jobRetryCount"):
         wrong.append("jobRetryCount: expected 0: a gang is not started again")
-    for role, spec in roles.items() if isinstance(roles, dict) else ():
+    for role, spec in roles.items():
         failed = (spec.get("completion") or {}).get("minFailedInstances")
         if failed not in (None, 1):
             wrong.append(
                 f"taskRoles.{role}.completion.minFailedInstances: expected 1: a gang ends with the first failure"
             )
-        if _image(job, spec) is None:
-            wrong.append(f"taskRoles.{role}.dockerImage: expected a dockerimage prerequisite")
+        if not (_image(job, spec) or {}).get("uri"):
+            wrong.append(f"taskRoles.{role}.dockerImage: expected a dockerimage prerequisite, with a uri")
         elif "auth" in (_image(job, spec) or {}):
             wrong.append(f"taskRoles.{role}.dockerImage: auth is not supported on Kubernetes")
     if wrong:

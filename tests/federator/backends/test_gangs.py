@@ -202,6 +202,54 @@ def test_what_a_gang_cannot_be_is_refused_by_its_field(change: dict[str, Any], s
     assert "hunter2" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("commands", "hunter2", "taskRoles.worker.commands: expected array, got str"),
+        ("commands", None, "taskRoles.worker.commands: expected array, got null"),
+        ("instances", 0, "taskRoles.worker.instances: expected int >= 1"),
+        ("instances", "2", "taskRoles.worker.instances: expected int, got str"),
+        ("resourcePerInstance", {"cpu": 1}, "taskRoles.worker.resourcePerInstance.memoryMB: expected a value"),
+        (
+            "resourcePerInstance",
+            {"cpu": [1], "memoryMB": 1},
+            "taskRoles.worker.resourcePerInstance.cpu: expected float",
+        ),
+        ("completion", 1, "taskRoles.worker.completion: expected object | null, got int"),
+    ],
+)
+def test_a_role_of_other_types_is_refused_by_its_field(field: str, value: Any, said: str) -> None:
+    """Commands in one string were a script of its letters; of the others was told that there was a TypeError."""
+    made = full()
+    made["taskRoles"]["worker"][field] = value
+    with pytest.raises(Unsupported) as error:
+        objects(made, Placing())
+    assert str(error.value).startswith(said)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"deployments": [{"name": "prod", "taskRoles": {"worker": {"preCommands": "x"}}}]},
+            "deployments[0].taskRoles",
+        ),
+        (
+            {"prerequisites": [{"type": "dockerimage", "name": "image"}]},
+            "taskRoles.worker.dockerImage: expected a dockerimage prerequisite, with a uri",
+        ),
+        ({"prerequisites": ["x"]}, "prerequisites[0]: expected object, got str"),
+        ({"taskRoles": {"worker": 7}}, "taskRoles.worker: expected object, got int"),
+        ({"extras": 7}, "extras: expected object | null, got int"),
+    ],
+)
+def test_a_job_of_other_types_is_refused_by_its_field(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(Unsupported) as error:
+        objects(full() | change, Placing())
+    assert str(error.value).startswith(said)
+
+
 @pytest.mark.parametrize("failed", [-1, 0, 2])
 def test_other_completions_are_refused(failed: int) -> None:
     made = full()
