@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from services import misfits
 from services.simulator import admission, errors, limit_ranges, patches, runtime_classes
 from services.simulator.resources import BUILT_IN, Resource, from_crd
 from services.simulator.store import Collection, Entry, Store, decode, encode
@@ -122,8 +123,8 @@ class Api:
         try:
             served = list(from_crd(crd))
         except msgspec.ValidationError as error:
-            name = crd["metadata"]["name"]
-            raise errors.bad_request(f"CustomResourceDefinition {name}: {error}") from error
+            name, (path, said) = crd["metadata"]["name"], misfits.told(error)
+            raise errors.bad_request(f"CustomResourceDefinition {name}: {path}: {said}") from error
         for resource in served:
             self._serve(resource)
         self._defined[crd["metadata"]["name"]] = served

@@ -119,3 +119,17 @@ def test_a_job_sets_pods_restart_on_failure_unless_it_says_more() -> None:
     found = placed(node("n1"), job_set)
     assert found["bound"] == {}
     assert "restartPolicy" in found["rejected"][0]
+
+
+def test_a_definition_that_is_none_is_named_with_its_field() -> None:
+    """As it was: ``CustomResourceDefinition: Expected …``, of whichever it was."""
+    about = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.x"},
+    }
+    spec = {"group": "x", "names": {"kind": "Foo", "plural": "foos"}, "versions": "v1"}
+    assert placed({**about, "spec": spec}, {**about, "spec": {**spec, "names": {"kind": "Foo"}}})["rejected"] == [
+        "CustomResourceDefinition foos.x: spec.versions: Expected array, got str",
+        "CustomResourceDefinition foos.x: spec.names.plural: Expected a value",
+    ]
