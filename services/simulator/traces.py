@@ -278,7 +278,7 @@ class _Row(dict[str, str]):
 
 def _rows(path: Path, columns: Iterable[str]) -> Iterator[_Row]:
     try:
-        file = path.open(newline="", encoding="utf-8")
+        file = path.open(newline="", encoding="utf-8-sig")  # spreadsheets put a mark before the first column
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from error
     with file:

@@ -85,7 +85,7 @@ def test_a_time_without_a_zone_is_utc_wherever_one_is(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "text", ["yesterday", "-1", "12:00", "1.5", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+23:59"]
+    "text", ["yesterday", "-1", "٣", "12:00", "1.5", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+23:59"]
 )
 def test_what_is_no_place_says_what_was_expected(text: str) -> None:
     with pytest.raises(BadPlace, match="expected a sequence, or a time such as"):

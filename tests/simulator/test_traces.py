@@ -114,6 +114,11 @@ def test_a_limit_takes_whole_services_but_at_least_one(tmp_path: Path) -> None:
         assert sum(obj["kind"] == "Pod" for obj in dlrm(path, limit)) == expected
 
 
+def test_the_mark_that_a_spreadsheet_puts_before_the_first_column_is_none_of_its_name(tmp_path: Path) -> None:
+    marked, plain = (write(tmp_path, f"dlrm{len(mark)}.csv", mark + DLRM) for mark in ("\ufeff", ""))
+    assert list(dlrm(marked)) == list(dlrm(plain))
+
+
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
