@@ -18,13 +18,14 @@ import msgspec
 import events as ev
 from events import dialects, envelope, subjects
 from events.envelope import Commit, Stored
-from services.state import membership, timeouts
+from services.state import membership
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
 from services.state.records import BOUND, PENDING, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current
+from tests.simulation.before import Before
 from tests.simulation.holds import Holds
 from tests.simulation.truth import is_ours
 from tests.state import naive
@@ -42,20 +43,6 @@ QUIET = frozenset({ev.Ticked, ev.Renewed, ev.ConditionsReported})
 """Half of all commits are nothing else; the records, of which they change next to none, are checked behind them."""
 VALIDATED = 5
 """Of all others every so many, and the end: what is wrong between records stays so."""
-
-
-class Before:
-    """What of the state a commit is judged by, as it was before it."""
-
-    def __init__(self, state: State, decides: bool) -> None:
-        self.epoch, self.owners = state.epoch, state.owners
-        gangs = state.gangs.items() if decides else ()
-        self.group_of = {key: gang.group for key, gang in gangs}
-        self.free = {key for key, gang in gangs if membership.rules_off(gang)}
-        self.timed_out = {key for key, gang in gangs if timeouts.gang_stands(state, gang)}
-        self.ticked_ns = {writer: clock.time_ns for writer, clock in state.clocks.items()}
-        self.held_since = {key: state.groups[key].held_since for key in state.holding}
-        self.binder_waits = "binder" in state.clocks and bool(state.clocks["binder"].armed)
 
 
 class Witness:
@@ -230,6 +217,9 @@ class Witness:
         for where in (was, now):
             if where and (where[0] or isinstance(event, ev.PodAssigned)):
                 self._begun.add(where[2])
+        gang_before = before.gangs.setdefault(uid, was[2] if was else "")
+        if isinstance(event, ev.PodAssigned):
+            self._begun.add(gang_before)  # whose it still was, whatever it says since, while it held room there
         gangs = (self.state.gangs.get(key) for key in (*was[2:], *now[2:]))
         groups = [gang.group for gang in gangs if gang is not None]  # formed since the last fact about the pod, perhaps
         for key in (*was, *now, *groups):
