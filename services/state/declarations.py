@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,11 +20,14 @@ from events import dialects
 from events.objects import Declaration, Membership
 from services.state import tallies
 from services.state.records import Gang
+from services.state.speakers import Speakers, declares, said
 
 if TYPE_CHECKING:
     from services.state.fold import State
 
 KOORDINATOR = "koordinator/v1alpha1"
+LOOKED_AT = 8
+"""Members, at most, that are looked at for one that declares something; of the others it is kept."""
 
 
 def pod_group_key(dialect: str, namespace: str, name: str) -> str:
@@ -55,7 +59,7 @@ def joined(state: State, gang: Gang, uid: str, membership: Membership) -> None:
 
 def left(state: State, gang: Gang, uid: str) -> None:
     """A member is gone, and out of `gang.members`."""
-    if gang.declarer and (gang.declarer == uid or _membership(state, gang, gang.declarer) is None):
+    if gang.declarer and (gang.declarer == uid or said(state, gang.key, gang.declarer) is None):
         gang.declarer = _next_declarer(state, gang)
     declare(state, gang)
 
@@ -74,8 +78,8 @@ def declare(state: State, gang: Gang) -> None:
 
 def _settle(state: State, gang: Gang) -> None:
     oldest = next(iter(gang.members), "")
-    speaker = _membership(state, gang, oldest)
-    own = speaker if gang.declarer == oldest else _membership(state, gang, gang.declarer)
+    speaker = said(state, gang.key, oldest)
+    own = speaker if gang.declarer == oldest else said(state, gang.key, gang.declarer)
     found = pod_groups(state, gang.key, speaker.dialect if speaker is not None else "")
     gang.pod_group = found[0] if found else ""
     if not found:
@@ -108,16 +112,14 @@ def _overlaid(pod_group: ev.PodGroupObserved, own: Membership | None, dialect: s
     return merged
 
 
-def _membership(state: State, gang: Gang, uid: str) -> Membership | None:
-    """What the pod says of this gang. One that was relabelled while it is placed counts, and says nothing any more."""
-    pod = state.pods.get(uid)
-    membership = pod.fact.gang if pod is not None else None
-    return membership if membership is not None and membership.gang == gang.key else None
-
-
 def _next_declarer(state: State, gang: Gang) -> str:
-    for uid in gang.members:
-        membership = _membership(state, gang, uid)
-        if membership is not None and membership.declared is not None:
+    """The oldest member that declares something; empty: none does."""
+    for uid in islice(gang.members, LOOKED_AT):
+        if declares(state, gang.key, uid):
             return uid
-    return ""
+    if len(gang.members) <= LOOKED_AT:
+        return ""
+    tally = state.tallies[gang.key]
+    if tally.speakers is None:
+        tally.speakers = Speakers({uid: declares(state, gang.key, uid) for uid in gang.members})
+    return tally.speakers.oldest

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from events.facts import PodObserved
 from services.state.records import BOUND, PENDING, SUCCEEDED, TERMINATING, Gang, Pod
+from services.state.speakers import Speakers, declares
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -37,6 +38,8 @@ class Tally:
     """Pending, not gated, without a claim."""
     overdue: int = 0
     """Pending, and among those that say that the gang timed out."""
+    speakers: Speakers | None = field(default=None, compare=False)
+    """Which of them declare something; None: nobody had to look for more than the first few (`declarations`)."""
 
     @property
     def running(self) -> int:
@@ -107,24 +110,31 @@ def joined(state: State, uid: str, pod: Pod) -> None:
     if tally is None:
         tally = state.tallies[pod.gang] = Tally()
     _add(tally, state, uid, pod, 1)
+    if tally.speakers is not None:
+        tally.speakers.put(uid, declared=declares(state, pod.gang, uid))
 
 
 def left(state: State, uid: str, pod: Pod, *, last: bool) -> None:
     """The pod is about to be no member of its gang any more; `last`: nor is anybody else."""
     if last:
         del state.tallies[pod.gang]
-    else:
-        _add(state.tallies[pod.gang], state, uid, pod, -1)
+        return
+    tally = state.tallies[pod.gang]
+    _add(tally, state, uid, pod, -1)
+    if tally.speakers is not None:
+        tally.speakers.drop(uid)
 
 
 def set_fact(state: State, uid: str, pod: Pod, fact: PodObserved) -> None:
-    """The pod was observed anew: it may be of another task or priority."""
+    """The pod was observed anew: it may be of another task or priority, or declare something else."""
     tally = state.tallies[pod.gang] if pod.gang else None
     if tally is not None:
         _add(tally, state, uid, pod, -1)
     pod.fact = fact
     if tally is not None:
         _add(tally, state, uid, pod, 1)
+        if tally.speakers is not None:
+            tally.speakers.put(uid, declared=declares(state, pod.gang, uid))
 
 
 def set_status(state: State, uid: str, pod: Pod, status: str) -> None:
