@@ -18,6 +18,7 @@ from services.state.fold import State
 from services.state.membership import census, lacks, members, rules_off
 from services.state.nodes import ClassInfo, Ints, NodeTable
 from services.state.records import Gang, Group
+from services.state.resources import NOWHERE
 
 GI = 1 << 30
 
@@ -88,11 +89,12 @@ def _offers(table: NodeTable) -> _Offers:
 
 
 def _lacking(table: NodeTable, info: ClassInfo, offered: Ints) -> str:
-    most, names = offered.max(axis=0).tolist(), table.columns
-    for column, amount in info.columns:
-        if amount > most[column]:
-            unit, has, asks = _as_people_write(names[column] or "", most[column], amount)
-            offers = f"{asks} {unit}; the most is {has}" if most[column] else unit
+    of_each = offered.max(axis=0).tolist()
+    for name in sorted(info.asked, key=table.resources.places.__getitem__):
+        most, amount = of_each[table.resources.columns.get(name, NOWHERE)], info.asked[name]
+        if amount > most:
+            unit, has, asks = _as_people_write(name, most, amount)
+            offers = f"{asks} {unit}; the most is {has}" if most else unit
             return f"No node that takes such a pod offers {offers}."
     return "No node that takes such a pod offers all that it asks for."
 

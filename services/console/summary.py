@@ -161,8 +161,8 @@ def overdrawn(state: State) -> dict[str, str]:
     held, offered = table.held, table.allocatable
     found: dict[str, str] = {}
     for row in np.flatnonzero((held > offered).any(axis=1) & table.present).tolist():
-        over = np.flatnonzero(held[row] > offered[row]).tolist()
-        said = [f"{held[row, column]} of {offered[row, column]} {table.columns[column]}" for column in over]
+        over = table.overdrawn(row).items()
+        said = [f"{taken} of {there} {name}" for name, (taken, there) in over]
         found[table.names[row]] = ", ".join(said)
     return dict(sorted(found.items()))
 

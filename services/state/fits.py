@@ -19,6 +19,7 @@ import numpy.typing as npt
 from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.state.masks import Rows
 from services.state.nodes import ClassInfo, Ints, Mask, NodeTable, Taints
+from services.state.resources import NOWHERE
 
 Filters = npt.NDArray[np.int8]
 
@@ -279,7 +280,8 @@ def sizes(table: NodeTable, classes: Sequence[ClassInfo]) -> list[tuple[int, str
     largest = table.allocatable.max(axis=0, initial=1)
 
     def share(info: ClassInfo) -> int:
-        return max(((amount << 20) // max(int(largest[column]), 1) for column, amount in info.columns), default=0)
+        shares = [(amount << 20) // max(int(largest[column]), 1) for column, amount in info.columns]
+        return max((*shares, *(amount << 20 for amount in info.unoffered.values())), default=0)
 
     return [(share(info), info.fact.digest) for info in classes]
 
@@ -395,12 +397,12 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -
     if ports is not None:
         count("node(s) didn't have free ports for the requested pod ports", left & ~ports)
         left &= ports
-    names = {column: name for name, column in table.resources.items()}
+    names = {column: name for name, column in table.resources.columns.items()}
     roomy = left.copy()
     for column, amount in info.columns:
-        word = RESOURCE_WORDS.get(names[column], f"Insufficient {names[column]}")
         short = left & (free[:, column] < amount)
-        count(word, short)
+        for name in info.unoffered if column == NOWHERE else (names[column],):
+            count(RESOURCE_WORDS.get(name, f"Insufficient {name}"), short)
         roomy &= ~short
     count("node(s) didn't match Pod's required features", roomy & (first == FEATURELESS))
     return dict(sorted(counts.items()))

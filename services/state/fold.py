@@ -159,8 +159,8 @@ class State:
 
     @property
     def resources(self) -> list[str | None]:
-        """What each of the table's columns is, kept so that a snapshot's arithmetic has the same shape; None: free."""
-        return self.table.columns
+        """Which resources there are, each at its place; None: it is free. Do not write to it."""
+        return self.table.resources.names
 
     @property
     def place(self) -> int:

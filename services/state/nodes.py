@@ -1,10 +1,14 @@
 """The table of nodes: room as one integer matrix, labels and taints as columns of codes.
 
-`allocatable`, `held` and `proposed` are ``rows × resources`` (int64, units as in `events.objects.Resources`; a column
-for each resource in the order of first mention). Everything here is derived from the records of the state: rows come and
-go with node facts and their order means nothing. Where an order is needed, `rank` gives one that depends on the nodes'
-names alone. Nothing here outlives what it describes: rows, class numbers and columns are reused when the node, the
-class, or all that offer or ask for the resource are gone.
+`allocatable`, `held` and `proposed` are ``rows × resources`` (int64, units as in `events.objects.Resources`). Everything
+here is derived from the records of the state: rows come and go with node facts and their order means nothing. Where an
+order is needed, `rank` gives one that depends on the nodes' names alone. Nothing here outlives what it describes: rows,
+class numbers and columns are reused when the node, the class, or all that offer or ask for the resource are gone.
+
+A resource gets a column when a node first offers it. Until then all are alike: nobody has any. So a pod that asks for one
+takes 1 in the column `NOWHERE` instead, of which each node has 0, whatever it is that the pod asks for there. Otherwise
+each resource that some pod invents would be a column of all nodes. What such pods hold nevertheless, for others may have
+put them on nodes, is counted in `unoffered`, and comes into the columns with these.
 
 A *label column* holds for each row the code of its value of one key (0: the label is absent), so that a selector is one
 look-up table over the distinct values and one gather over the rows. Taints work alike: one code for each distinct set;
@@ -16,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, cast
 
 import numpy as np
@@ -25,11 +29,11 @@ import numpy.typing as npt
 from events.facts import NodeObserved, SchedulingClassObserved
 from events.objects import Taint
 from services.state.masks import EVERY, Masks, Rows
+from services.state.resources import NOWHERE, Resources
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-BASE_RESOURCES = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes", "pods")
 Taints = tuple[bool, tuple[Taint, ...]]
 """Whether a node is unschedulable, and its taints."""
 UNTAINTED: Taints = (False, ())
@@ -68,15 +72,15 @@ class Constraint:
 class ClassInfo:
     """A scheduling class, ready for arithmetic."""
 
-    __slots__ = ("amounts", "columns", "constraint", "fact", "number", "ports")
+    __slots__ = ("amounts", "asked", "columns", "constraint", "fact", "number", "ports", "unoffered")
 
     def __init__(
-        self, fact: SchedulingClassObserved, amounts: dict[int, int], constraint: Constraint, number: int
+        self, fact: SchedulingClassObserved, columns: dict[str, int], constraint: Constraint, number: int
     ) -> None:
         self.fact = fact
-        self.amounts = amounts
-        """column → amount of what is asked for, in order of the columns; what is asked for is never 0."""
-        self.columns = list(amounts.items())
+        self.asked = {name: amount for name, amount in fact.requests.items() if amount}
+        """resource → amount; never 0."""
+        self.find_columns(columns)
         self.constraint = constraint
         """Classes with an equal constraint share it, and its masks."""
         self.number = number
@@ -86,6 +90,19 @@ class ClassInfo:
         for port in fact.host_ports:
             self.ports.setdefault((port.protocol, port.port), set()).add(port.host_ip)
 
+    def find_columns(self, of: dict[str, int]) -> None:
+        """Given the columns of resources that there are."""
+        self.columns = [(of[name], amount) for name, amount in self.asked.items() if name in of]
+        """(column, amount), in order of the columns."""
+        self.unoffered: dict[str, int] = {}
+        """What is asked for and has no column."""
+        if len(self.columns) < len(self.asked):
+            self.unoffered = {name: amount for name, amount in self.asked.items() if name not in of}
+            self.columns.append((NOWHERE, 1))
+        self.columns.sort()
+        self.amounts = dict(self.columns)
+        """column → amount."""
+
 
 class NodeTable:
     """Rows for the nodes that have a fact. `size` rows are in use; some of them may be empty (not `present`)."""
@@ -94,20 +111,22 @@ class NodeTable:
     """For requirements on labels, ever: measures the work, for slicing."""
 
     def __init__(self) -> None:
-        self.resources: dict[str, int] = {name: column for column, name in enumerate(BASE_RESOURCES)}
+        self.resources = Resources()
         self.rows: dict[str, int] = {}
         self.facts: list[NodeObserved | None] = []
         self.names: list[str] = []
         """The node of each row; an empty row keeps its last."""
         self.size = 0
-        self.allocatable: Ints = np.zeros((0, len(BASE_RESOURCES)), np.int64)
-        self.requests: Ints = np.zeros((1, len(BASE_RESOURCES)), np.int64)
+        self.allocatable: Ints = np.zeros((0, self.resources.width), np.int64)
+        self.requests: Ints = np.zeros((1, self.resources.width), np.int64)
         """What one pod of each class asks for: classes (by `ClassInfo.number`) × resources."""
-        self._claimed: Ints = np.zeros((2, 0, len(BASE_RESOURCES)), np.int64)
+        self._claimed: Ints = np.zeros((2, 0, self.resources.width), np.int64)
         """What claims take, as far as it is counted: held and proposed × rows × resources."""
         self._pending: list[int] = []
         """Claims that are not counted yet: `HELD` or `PROPOSED`, row, number of the class (negative: it gives room back);
         and so on. They are counted when somebody looks, many in one step."""
+        self.unoffered: dict[int, dict[tuple[int, ClassInfo], int]] = {}
+        """row → (`HELD` or `PROPOSED`, class) → claims, of classes that ask for something without a column."""
         self._recounted: list[npt.NDArray[np.int64]] | None = None
         """Rows that were counted anew since `recounted` was asked last; None: too many, or all."""
         self.present: Mask = np.zeros(0, np.bool_)
@@ -123,8 +142,6 @@ class NodeTable:
         self._free_numbers: list[int] = []
         self._dropped: list[int] = []
         """Numbers of classes that are gone, and that claims which are not counted yet may name."""
-        self._askers: list[int] = [0] * len(BASE_RESOURCES)
-        """For each column how many classes ask for it."""
         self.constraints: dict[tuple[Any, ...], Constraint] = {}
         """By what they say."""
         self.filtered = Masks(1)
@@ -200,7 +217,7 @@ class NodeTable:
                 insort(self._order, _name_hash(fact.name))
         before, self.facts[row] = self.facts[row], fact
         self.names[row] = fact.name
-        self.allocatable[row] = self._vector(fact.allocatable)
+        self._offer(row, fact.allocatable)
         self.present[row] = True
         self._keys.update(fact.labels.keys())
         if before is not None:
@@ -219,6 +236,7 @@ class NodeTable:
         before, self.facts[row] = self.facts[row], None
         self.allocatable[row] = 0
         self._counted()[:, row] = 0
+        self.unoffered.pop(row, None)
         self.present[row] = False
         self.shape_codes[row] = self.taint_codes[row] = 0  # codes of what is gone mean something else one day
         held = self.ports.pop(row, {})
@@ -268,60 +286,70 @@ class NodeTable:
 
     # ------------------------------------------------------------------------------------------------------- resources
 
-    @property
-    def columns(self) -> list[str | None]:
-        """The resource of each column; None: it is free."""
-        names: list[str | None] = [None] * self.allocatable.shape[1]
-        for name, column in self.resources.items():
-            names[column] = name
-        return names
+    def _offer(self, row: int, allocatable: dict[str, int]) -> None:
+        """The row's node has this, and nothing else."""
+        offered = {name: amount for name, amount in allocatable.items() if amount}
+        self.resources.mention(offered)
+        if missing := offered.keys() - self.resources.columns.keys():
+            self._make_columns(missing)
+        self.allocatable[row] = 0
+        for name, amount in offered.items():
+            self.allocatable[row, self.resources.columns[name]] = amount
 
-    def set_columns(self, names: list[str | None]) -> None:
-        """Of an empty table: each resource gets the column that it had. Raises LookupError."""
-        if names[: len(BASE_RESOURCES)] != list(BASE_RESOURCES):
-            raise LookupError(f"columns are {names[: len(BASE_RESOURCES)]}")
-        self.resources = {name: column for column, name in enumerate(names) if name is not None}
-        self._widen(len(names) - self.allocatable.shape[1])
+    def _make_columns(self, names: Set[str]) -> None:
+        """For resources that have none. The table is copied once."""
+        self._counted()  # of classes as they are before
+        self.resources.make_columns(sorted(names))
+        if more := self.resources.width - self.allocatable.shape[1]:
+            self.allocatable = _padded(self.allocatable, 0, more)
+            self.requests = _padded(self.requests, 0, more)
+            self._claimed = _padded(self._claimed, 0, 0, more)
+        if any(map(self.resources.is_asked, names)):
+            self._move_into_columns(names)
 
-    def _make_columns(self, names: Iterable[str]) -> None:
-        """For those of these resources that have none: the columns that are free, then more. The table is copied once."""
-        missing = [name for name in names if name not in self.resources]
-        if not missing:
-            return
-        free = [column for column, name in enumerate(self.columns) if name is None]
-        width, more = self.allocatable.shape[1], max(0, len(missing) - len(free))
-        if more:
-            self._widen(more)
-        self.resources.update(zip(missing, (*free, *range(width, width + more)), strict=False))
-        self.cache.clear()
+    def _move_into_columns(self, names: Set[str]) -> None:
+        """Classes asked for these resources before they had columns, and claims of theirs may be counted."""
+        more: dict[ClassInfo, Ints] = {}
+        for info in self.classes.values():
+            if not names.isdisjoint(info.unoffered):
+                before = self.requests[info.number].copy()
+                info.find_columns(self.resources.columns)
+                self.requests[info.number] = 0
+                self._set_requests(info)
+                more[info] = self.requests[info.number] - before
+        for row, claims in tuple(self.unoffered.items()):
+            for (kind, info), pods in tuple(claims.items()):
+                if info in more:
+                    self._claimed[kind, row] += pods * more[info]
+                    if not info.unoffered:
+                        self._count_unoffered(row, kind, info, -pods)
 
-    def _widen(self, columns: int) -> None:
-        self.allocatable = _padded(self.allocatable, 0, columns)
-        self.requests = _padded(self.requests, 0, columns)
-        self._claimed = _padded(self._claimed, 0, 0, columns)
-        self._askers += [0] * columns
+    def _set_requests(self, info: ClassInfo) -> None:
+        for column, amount in info.columns:
+            self.requests[info.number, column] = amount
 
     def _vacate(self, names: Iterable[str]) -> None:
-        """Free the columns of those of these resources that nobody offers or asks for any more: they hold nothing."""
-        for name in names:
-            column = self.resources.get(name, 0)
-            if column < len(BASE_RESOURCES) or self._askers[column] or self.allocatable[:, column].any():
-                continue
-            del self.resources[name]
+        """Free places and columns of those of these resources that nobody offers or asks for any more: they hold
+        nothing."""
+        for name in filter(self.resources.is_idle, names):
+            column = self.resources.columns.get(name)
+            if column is None or not self.allocatable[:, column].any():
+                self.resources.drop(name)
 
-    def _vector(self, amounts: dict[str, int]) -> Ints:
-        """The amounts by column; what is 0 needs none."""
-        self._make_columns(name for name, amount in amounts.items() if amount)
-        vector = np.zeros(self.allocatable.shape[1], np.int64)
-        for name, amount in amounts.items():
-            if amount:
-                vector[self.resources[name]] = amount
-        return vector
+    def overdrawn(self, row: int) -> dict[str, tuple[int, int]]:
+        """Resource → what permitted, bound, nominated and held claims take there, and what the node offers, if that is
+        less; in the order of their places."""
+        resources = self.resources
+        offered = {name: int(self.allocatable[row, column]) for name, column in resources.columns.items()}
+        held = Counter({name: int(self.held[row, column]) for name, column in resources.columns.items()})
+        for (kind, info), pods in self.unoffered.get(row, {}).items():
+            if kind == HELD:
+                held.update({name: pods * amount for name, amount in info.unoffered.items()})
+        over = sorted((name for name in held if held[name] > offered.get(name, 0)), key=resources.places.__getitem__)
+        return {name: (held[name], offered.get(name, 0)) for name in over}
 
     def add_class(self, fact: SchedulingClassObserved) -> None:
         """Give a class its number and columns; classes that constrain nodes alike share one constraint."""
-        self._make_columns(name for name, amount in fact.requests.items() if amount)
-        asked = sorted((self.resources[name], amount) for name, amount in fact.requests.items() if amount)
         said = (
             tuple(sorted(fact.node_selector.items())),
             fact.required_affinity,
@@ -335,23 +363,17 @@ class NodeTable:
         if not self._free_numbers:
             self._free_dropped()
         number = self._free_numbers.pop() if self._free_numbers else len(self.classes) + 1
-        self.classes[fact.digest] = ClassInfo(fact, dict(asked), constraint, number)
+        info = self.classes[fact.digest] = ClassInfo(fact, self.resources.columns, constraint, number)
         if number == len(self.requests):
             self.requests = _padded(self.requests, number, 0)
-        for column, amount in asked:
-            self.requests[number, column] = amount
-            self._askers[column] += 1
+        self.resources.ask(info.asked)
+        self._set_requests(info)
 
     def drop_class(self, digest: str) -> None:
         """Forget a class of which there is no claim any more, and the masks that no other shares with it."""
         info = self.classes.pop(digest)
         self._dropped.append(info.number)
-        askers, asked = self._askers, True
-        for column, _ in info.columns:
-            askers[column] -= 1
-            asked = asked and askers[column] > 0
-        if not asked:
-            self._vacate(info.fact.requests)
+        self._vacate(self.resources.unask(info.asked))
         constraint = info.constraint
         constraint.classes -= 1
         if not constraint.classes:
@@ -369,17 +391,31 @@ class NodeTable:
 
     def claim(self, row: int, info: ClassInfo, sign: int, proposed: bool) -> None:
         """Count one more (`sign` 1) or one fewer (-1) pod of the class on the row."""
-        self._pending += (PROPOSED if proposed else HELD, row, sign * info.number)
+        kind = PROPOSED if proposed else HELD
+        self._pending += (kind, row, sign * info.number)
         if len(self._pending) > PENDING:
             self._counted()
+        if info.unoffered:
+            self._count_unoffered(row, kind, info, sign)
         if info.fact.host_ports and not proposed:
             self._count_ports(row, info, sign)
 
     def accept(self, row: int, info: ClassInfo) -> None:
         """Count a proposed claim as held from now on."""
         self._pending += (PROPOSED, row, -info.number, HELD, row, info.number)
+        if info.unoffered:
+            self._count_unoffered(row, PROPOSED, info, -1)
+            self._count_unoffered(row, HELD, info, 1)
         if info.fact.host_ports:
             self._count_ports(row, info, 1)
+
+    def _count_unoffered(self, row: int, kind: int, info: ClassInfo, pods: int) -> None:
+        claims = self.unoffered.setdefault(row, {})
+        claims[kind, info] = claims.get((kind, info), 0) + pods
+        if not claims[kind, info]:
+            del claims[kind, info]
+        if not claims:
+            del self.unoffered[row]
 
     def _count_ports(self, row: int, info: ClassInfo, sign: int) -> None:
         held = self.ports.setdefault(row, {})

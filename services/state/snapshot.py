@@ -36,6 +36,7 @@ from services.state.records import (
     RoomRequest,
     SchedulingClass,
 )
+from services.state.resources import Resources
 
 
 class Snapshot(msgspec.Struct):
@@ -134,7 +135,7 @@ def _derive(state: State, found: dict[str, Any]) -> Generator[None, None, None]:
         for named in named_by(gang):
             state.named.setdefault(named, {})[key] = None
     table = state.table
-    table.set_columns(found.pop("resources"))
+    table.resources = Resources(found.pop("resources"))
     for one in state.classes.values():
         table.add_class(one.fact)
     for number, node in enumerate(state.nodes.values(), 1):

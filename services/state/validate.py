@@ -26,7 +26,7 @@ from services.state.fold import State
 from services.state.form import SNAPSHOTS_KEPT
 from services.state.membership import unplaced
 from services.state.naming import component, named_by
-from services.state.nodes import Ints, NodeTable
+from services.state.nodes import ClassInfo, Ints, NodeTable
 from services.state.nominations import replacement_key
 from services.state.partitions import partition_of
 from services.state.records import (
@@ -83,15 +83,20 @@ def _table_counts_the_claims(state: State) -> None:
     table, nodes = state.table, state.nodes
     held: list[tuple[int, int]] = []
     proposed: list[tuple[int, int]] = []
+    unoffered: dict[int, dict[tuple[int, ClassInfo], int]] = {}
     for uid, claim in state.claims.items():
         if uid not in nodes[claim.node].claims:
             raise Violated(f"claim {uid} is not listed by node {claim.node}")
         row = table.rows.get(claim.node)
         if row is not None:
-            number = table.classes[claim.scheduling_class].number
-            (proposed if claim.stage == PROPOSED else held).append((row, number))
+            info, kind = table.classes[claim.scheduling_class], int(claim.stage == PROPOSED)
+            (held, proposed)[kind].append((row, info.number))
+            if info.unoffered:
+                there = unoffered.setdefault(row, {})
+                there[kind, info] = there.get((kind, info), 0) + 1
     require(_adds_up(table, held, table.held), "the table's held room is not the sum of the claims")
     require(_adds_up(table, proposed, table.proposed), "the table's proposed room is not the sum of the claims")
+    require(unoffered == table.unoffered, "the table's claims of what no node has are others")
     require(
         _ports(state) == {row: held for row, held in table.ports.items() if held},
         "the table's ports are not the claims'",

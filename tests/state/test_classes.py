@@ -17,7 +17,8 @@ from services.planner.placement import Room
 from services.state import masks, snapshot
 from services.state.deadlines import SWEPT_AFTER
 from services.state.fold import State
-from services.state.nodes import BASE_RESOURCES, LABELS_KEPT, SPARE, NodeTable
+from services.state.nodes import LABELS_KEPT, SPARE, NodeTable
+from services.state.resources import BASE_RESOURCES
 from services.state.validate import validate_state
 from tests import facts
 from tests.facts import scheduling_class
@@ -272,7 +273,8 @@ def test_a_table_that_forgot_places_as_one_that_never_knew(steps: list[Any], sco
             assert kept == fresh
             rows.claims += (claims := [(name, digest) for name, _ in kept[:1]])
             rows.count(claims, 1)
-        assert set(rows.table.resources) == rows.resources() | set(BASE_RESOURCES)
+        assert set(rows.table.resources.places) == rows.resources() | set(BASE_RESOURCES)
+        assert rows.table.resources.columns.keys() <= rows.table.resources.places.keys()
 
 
 def test_a_class_in_anothers_place_has_neither_its_masks_nor_what_it_takes() -> None:
@@ -317,14 +319,13 @@ def test_claims_that_are_not_counted_yet_are_of_the_class_that_was(offered: str)
         info = table.classes[f"c{number}"]
         assert info.number == 1
         table.claim(row, info, 1, False)
-        asked = {name: int(table.held[row, column]) for name, column in table.resources.items() if column != 1}
-        assert {name: taken for name, taken in asked.items() if taken} == {
-            name: taken for name, taken in info.fact.requests.items() if taken
-        }
+        by_column = {column: taken for column, taken in enumerate(table.held[row].tolist()) if taken}
+        assert by_column == info.amounts
         table.claim(row, info, -1, False)
         table.drop_class(f"c{number}")
     assert not table.held.any()
-    assert table.columns[4:] == [offered, None][: 1 + (offered == "nic")]
+    assert table.resources.names[4:] == [offered, None][: 1 + (offered == "nic")]
+    assert not table.unoffered
 
 
 def test_a_class_beside_another_has_masks_of_its_own() -> None:
@@ -409,7 +410,8 @@ def test_a_year_of_jobs_of_their_own_kind_leaves_nothing() -> None:
     state, table = world.state, world.state.table
     assert {name: len(getattr(state, name)) for name in empty} == empty
     assert len(table.requests) <= 16
-    assert len(table.columns) <= 12
+    assert len(table.resources.names) <= 12
+    assert table.allocatable.shape[1] <= 12
     assert len(table.constraints) == len(table.filtered) == len(table.preferences) == 0
     assert len(table._labels) <= LABELS_KEPT
     assert len(table.taint_sets) <= SPARE + 8

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import events as ev
 from events.objects import HostPort, Taint, Toleration
 from services.state import fits, nodes
-from services.state.nodes import BASE_RESOURCES, NodeTable
+from services.state.nodes import NodeTable
+from services.state.resources import BASE_RESOURCES
 from tests.facts import node, scheduling_class
 from tests.world import GI, World
 
@@ -303,18 +304,16 @@ def test_memory_is_bytes() -> None:
     assert world.state.table.allocatable[0, 1] == 3 * GI
 
 
-def test_the_table_is_copied_once_for_all_resources_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And they get the columns that they would get one by one: first those that are free again."""
-    widened = []
-    widen = NodeTable._widen
-    monkeypatch.setattr(NodeTable, "_widen", lambda table, columns: widened.append(columns) or widen(table, columns))
+def test_resources_get_the_first_places_that_are_free_again() -> None:
+    """Whichever became free first."""
     table = NodeTable()
-    table.add_class(scheduling_class("before", {"a/1": 1, "a/2": 1, "a/3": 1}))
+    for at in (1, 2, 3):
+        table.add_class(scheduling_class(f"of {at}", {f"a/{at}": 1}))
     table.put(node("n0", {"a/2": 1}))
-    table.drop_class("before")
+    for at in (3, 2, 1):
+        table.drop_class(f"of {at}")
     table.add_class(scheduling_class("many", {f"b/{at}": 1 for at in range(5)}))
-    assert table.columns[len(BASE_RESOURCES) :] == ["b/0", "a/2", "b/1", "b/2", "b/3", "b/4"]
-    assert widened == [3, 3]
+    assert table.resources.names[len(BASE_RESOURCES) :] == ["b/0", "a/2", "b/1", "b/2", "b/3", "b/4"]
 
 
 def test_a_label_that_no_node_has_is_looked_for_on_none(monkeypatch: pytest.MonkeyPatch) -> None:

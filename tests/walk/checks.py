@@ -12,8 +12,8 @@ from services.state import membership, snapshot
 from services.state.deadlines import STANDS
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.nodes import BASE_RESOURCES
 from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED, SUCCEEDED
+from services.state.resources import BASE_RESOURCES
 from tests.walk.cluster import Cluster
 from tests.world import World
 
@@ -69,8 +69,16 @@ def check_empty(state: State) -> None:
     assert not state.tallies
     assert not state.kept_for
     table = state.table
-    assert list(table.resources) == list(BASE_RESOURCES)
-    for left in (table.rows, table.classes, table.constraints, table.ports, table.holders, table.cache):
+    assert list(table.resources.places) == list(table.resources.columns) == list(BASE_RESOURCES)
+    for left in (
+        table.rows,
+        table.classes,
+        table.constraints,
+        table.ports,
+        table.holders,
+        table.unoffered,
+        table.cache,
+    ):
         assert not left
     assert len(table.filtered) == len(table.preferences) == 0
     for amounts in (table.held, table.proposed, table.allocatable):

@@ -299,9 +299,9 @@ def test_host_ports_are_kept_as_well() -> None:
     table = world.state.table
     kept = ReservedRoom(table, [Reservation("default/train", 1, 0, (ClassRoom(digest, {"n0": 1}),))])
     row = table.rows["n0"]
-    assert kept.keeps(row, table.classes[other], [1 << 40] * len(table.resources))
-    assert not kept.keeps(row, table.classes[world.scheduling_class()], [1 << 40] * len(table.resources))
-    assert not kept.keeps(table.rows["n1"], table.classes[other], [1 << 40] * len(table.resources))
+    assert kept.keeps(row, table.classes[other], [1 << 40] * table.resources.width)
+    assert not kept.keeps(row, table.classes[world.scheduling_class()], [1 << 40] * table.resources.width)
+    assert not kept.keeps(table.rows["n1"], table.classes[other], [1 << 40] * table.resources.width)
 
 
 # ----------------------------------------------------------------------------------------------- planners meet it, too
