@@ -11,24 +11,33 @@ from typing import TYPE_CHECKING
 from services.state import groups
 from services.state.naming import component, named_by
 from services.state.partitions import partition_of
-from services.state.records import AWAITING, Gang, Group
+from services.state.records import AWAITING, Group
 
 if TYPE_CHECKING:
     from services.state.fold import State
 
 
 def regroup(state: State) -> None:
-    """Form the groups anew of all gangs that wait for it, where nothing of these groups is proposed or held."""
+    """Form the groups anew of all gangs that wait for it, where nothing of these groups is proposed or held.
+
+    Of gangs whose groups may change each other the first answers for all: thousands may name each other in one commit.
+    """
+    formed: set[str] = set()
+    frozen: set[str] = set()
     for key in list(state.regrouping):
         gang = state.gangs.get(key)
-        if gang is None or _regrouped(state, gang):
-            del state.regrouping[key]
+        if gang is not None and key not in formed:
+            if key in frozen or _frozen(state.groups.get(gang.group)):
+                continue
+            touched = _touched(state, key)
+            if not _regrouped(state, touched):
+                frozen.update(touched)
+                continue
+            formed.update(touched)
+        del state.regrouping[key]
 
 
-def _regrouped(state: State, gang: Gang) -> bool:
-    if _frozen(state.groups.get(gang.group)):
-        return False
-    touched = _touched(state, gang.key)
+def _regrouped(state: State, touched: dict[str, tuple[str, ...]]) -> bool:
     before = {group.key: group for key in touched if (group := state.groups.get(state.gangs[key].group)) is not None}
     if any(_frozen(group) for group in before.values()):
         return False

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import events as ev
 from events.objects import Declaration
@@ -77,6 +78,37 @@ def test_a_gang_of_a_large_group_comes_and_goes_without_all_names_being_gone_thr
     assert snapshot.digest(state) == snapshot.digest(world.state)
     assert [len(group.gangs) for group in state.groups.values()] == [gangs]
     assert state.gangs.looks < 40 * gangs
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_of_gangs_that_name_each_other_in_one_commit_the_names_are_gone_through_once(frozen: bool) -> None:
+    """Each names all but one: so they are not found to belong together at one look."""
+    world = World()
+    world.node("n0", cpu=1)
+    keys = [f"default/g{number:02}" for number in range(40)]
+    if frozen:
+        world.koordinator(keys[0], 2, 2, {"mode": "NonStrict"})
+        world.settle()
+        assert world.state.groups[keys[0]].held
+    for key in keys[1:]:
+        world.koordinator(key, 1, 1, {})
+    again = []
+    for number, key in enumerate(keys):
+        names = tuple(one for one in keys if one != keys[number - 1])
+        pods = (
+            [world.state.pods[uid].fact for uid in world.state.gangs[key].members] if key in world.state.gangs else []
+        )
+        for fact in pods:
+            assert fact.gang is not None
+            assert fact.gang.declared is not None
+            said = replace(fact.gang.declared, groups=names, said=(*fact.gang.declared.said, "groups"))
+            again.append(replace(fact, resource_version=world.version(), gang=replace(fact.gang, declared=said)))
+    state = snapshot.decode(snapshot.encode(world.state))
+    state.gangs = Counting(state.gangs)
+    world.facts(*again)
+    state.apply_stored(world.log.commits[-1])
+    assert bool(state.regrouping) == frozen
+    assert state.gangs.looks < 10 * len(keys) ** 2
 
 
 def test_a_fact_about_a_gang_that_many_name_asks_each_for_one_gang_that_it_waits_for(
