@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import events as ev
 from events.objects import Declaration
-from services.state import membership, snapshot
+from services.state import groups, membership, snapshot
 from services.state.fold import State
 from services.state.naming import component
 from services.state.records import Gang
@@ -136,3 +136,25 @@ def test_a_fact_about_a_gang_that_many_name_asks_each_for_one_gang_that_it_waits
     world.koordinator("default/c", 1, 1, {})
     world.settle()
     assert len(world.bound()) == len(running) + many + 1
+
+
+def test_those_that_name_a_gang_hear_once_in_a_commit_that_it_runs_or_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, many = World(), 20
+    world.node("n0", cpu=100, memory_gi=100)
+    for number in range(many):
+        world.koordinator(key := f"default/b{number:02}", 1, 1, {"groups": (key, "default/a")})
+    world.koordinator("default/a", 3, 2, {"match_policy": "waiting-and-running"})
+    world.plan()
+    assert {cohort.reason for cohort in world.state.cohorts.values()} == {"WaitingForGang"}
+    woken: list[str] = []
+    wake = groups.wake
+    monkeypatch.setattr(groups, "wake", lambda state, group, uid="": woken.append(group.key) or wake(state, group, uid))
+    facts = [world.state.pods[uid].fact for uid in world.state.gangs["default/a"].members]
+    world.facts(*(replace(fact, resource_version=world.version(), priority=1) for fact in facts))
+    assert len(woken) == many + len(facts)
+    woken.clear()
+    on_node = [replace(fact, resource_version=world.version(), status="bound", node="n0") for fact in facts]
+    world.facts(*on_node)
+    assert woken.count("default/b00") == 2
+    world.settle()
+    assert len(world.bound()) == many + len(facts)
