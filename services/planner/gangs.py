@@ -238,11 +238,13 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
     detail = f"{name_of(group)}: {best} of the {needed} pods that must start together have a node."
     detail += schedule_cycle.unfinished(cycle.state, group)
     if needs and not taken:
-        detail += _ask_for_room(cycle, group, parts, needs, orders)
+        detail += yield from _ask_for_room(cycle, group, parts, needs, orders)
     return Refusal("InsufficientRoom", detail, needed, best, why)
 
 
-def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], orders: list[list[int]]) -> str:
+def _ask_for_room(
+    cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], orders: list[list[int]]
+) -> Generator[None, None, str]:
     """Ask for room to be reserved if the group starves; what the refusal is to say about it, else empty."""
     state, policy = cycle.state, cycle.policy
     if cycle.silent or not (starves(state, policy, group) and may_ask(state, policy, group, len(cycle.requests))):
@@ -250,7 +252,7 @@ def _ask_for_room(cycle: Cycle, group: Group, parts: list[Part], needs: list[Nee
     found = node_choice.prospect(state, group, cycle.room, cycle.requests)
     of = [(part.info, len(part.uids)) for part in parts]
     asked = [(need.parts, need.pods) for need in needs]
-    room = node_choice.choose(state.table, found, of, asked, orders, cycle.seed(group))
+    room = yield from node_choice.choose(state.table, found, of, asked, orders, cycle.seed(group))
     if room is None:
         return node_choice.HOPELESS
     request = RoomRequested(group=group.key, room=room)

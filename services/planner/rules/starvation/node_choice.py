@@ -17,7 +17,7 @@ is told so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -130,11 +130,13 @@ def choose(
     needs: Sequence[Need],
     orders: Sequence[Sequence[int]],
     seed: int,
-) -> tuple[ClassRoom, ...] | None:
-    """Room for all that the gangs of a group need, parts in one of the orders; None: it would never fit."""
-    for limit in (found.soon, found.ever):
+) -> Generator[None, None, tuple[ClassRoom, ...] | None]:
+    """Room for all that the gangs of a group need, parts in one of the orders; None: it would never fit. In slices."""
+    nobody_higher = np.array_equal(found.soon, found.ever)
+    for limit in (found.soon,) if nobody_higher else (found.soon, found.ever):
         for order in orders:
-            chosen = _place(table, found._replace(ever=limit.copy(), now=found.now.copy()), parts, needs, order, seed)
+            left = found._replace(ever=limit.copy(), now=found.now.copy())
+            chosen = yield from _place(table, left, parts, needs, order, seed)
             if chosen is not None:
                 return tuple(ClassRoom(digest, dict(sorted(nodes.items()))) for digest, nodes in chosen.items())
     return None
@@ -147,14 +149,14 @@ def _place(
     needs: Sequence[Need],
     order: Sequence[int],
     seed: int,
-) -> dict[str, dict[str, int]] | None:
+) -> Generator[None, None, dict[str, dict[str, int]] | None]:
     """class → node → pods; None when a need is not met. What is placed is taken off what there is `ever` and `now`."""
     limit, now = found.ever, found.now
     chosen: dict[str, dict[str, int]] = {}
     used = [0] * len(parts)
     for of_need, needed in needs:
-        left = max(0, needed - sum(used[index] for index in of_need))
-        for index in (index for index in order if index in of_need):
+        left, meant = max(0, needed - sum(used[index] for index in of_need)), set(of_need)
+        for index in (index for index in order if index in meant):
             info, pods = parts[index]
             within = _where_ports_are(info, limit, found.opened)
             for row, count in nearest(table, info, within, now, min(pods - used[index], left), seed):
@@ -165,6 +167,7 @@ def _place(
                 for column, amount in info.columns:
                     limit[row, column] -= count * amount
                     now[row, column] -= count * amount
+            yield
         if left > 0:
             return None
     return chosen
