@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
+from services.binder import judge
 from services.planner import attempt, core, limits, placement
 from services.state import commits, masks, nodes
 
@@ -39,6 +40,7 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (core, "SLICE_ROWS", 0),
     (attempt, "SLICE_PARTS", 1),
     (commits, "SLICE_UNITS", 1),
+    (judge, "SLICE_CLASSES", 1),
 )
 """What is remembered so that it need not be computed again, or gathered so that it is counted at once, is next to
 nothing: (where, name, how much). Nobody may decide otherwise for that."""

@@ -56,8 +56,9 @@ def _verdicts(state: State) -> Generator[None, None, list[BinderEvent]]:
     return (yield from commits.fitting_in_slices(_units(state, state.policy)))
 
 
-def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
-    """All that there is to decide, unit by unit. A unit depends on those before it, and on none behind it."""
+def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent] | None]:
+    """All that there is to decide, unit by unit. A unit depends on those before it, and on none behind it. None: a pause
+    in what takes long."""
     assigned = assign_partitions(state)
     if assigned is not None:
         yield (assigned,)
@@ -68,7 +69,11 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
         yield (kept,)
     judge = Judge(state, bench)
     verdicts: list[Verdict] = []
-    for proposal, verdict in _judge(state, policy, judge):
+    for judged_one in _judge(state, policy, judge):
+        if judged_one is None:
+            yield None
+            continue
+        proposal, verdict = judged_one
         if _is_too_large(state, proposal, verdict):
             yield [refusal(proposal, Fault("TooLarge", "", ""))]
             return  # the bench counts its room as taken: what follows is judged by the next decision
@@ -81,22 +86,23 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent]]:
     yield from _reserve(state, policy, verdicts, judged)
     said = list[BinderEvent](verdicts)
     for about_holds in _waiting(state, judge, judged):
-        said += about_holds
+        said += about_holds or ()
         yield about_holds
-    yield _unlock(state, said)
+    yield (yield from _unlock(state, said))
 
 
 RULES: dict[int, Callable[[State], Generator[None, None, list[BinderEvent]]]] = {FIRST_VERSION: _verdicts}
 """Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 
-def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposal, list[Verdict]]]:
+def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposal, list[Verdict]] | None]:
     """Proposals in log order, as many as have `Policy.cycle_pods` pods (at least one)."""
     pods = 0
     for proposal in state.proposals.values():
         if pods >= policy.cycle_pods:
             break
-        yield proposal, judge.judge(proposal)
+        verdict = yield from judge.judge(proposal)
+        yield proposal, verdict
         pods += _pods(proposal)
 
 
@@ -135,13 +141,13 @@ def _reserve(
     yield from answer_requests(state, policy, ends)
 
 
-def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[BinderEvent]]:
+def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[BinderEvent] | None]:
     """Held groups that this decision did not judge: permits for those that lack nothing any more, and releases of those
     that cannot, or may not, wait any longer."""
     for key in state.holding:
         if key not in judged:
             group = state.groups[key]
-            permit = judge.permit_held(group) if group.phase != AWAITING else None
+            permit = (yield from judge.permit_held(group)) if group.phase != AWAITING else None
             release = None if permit is not None else unreserve(state, group)
             if permit is not None:
                 yield [permit]
@@ -149,7 +155,7 @@ def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[Bind
                 yield [*timed_out(state, group, release)]
 
 
-def _unlock(state: State, decided: list[BinderEvent]) -> list[BinderEvent]:
+def _unlock(state: State, decided: list[BinderEvent]) -> Generator[None, None, list[BinderEvent]]:
     """One of the groups that block each other gives its room back; those that this decision judges do not count."""
     said = {event.group for event in decided if isinstance(event, ABOUT_HOLDS)}
-    return [*deadlock.release(state, said)]
+    return [*(yield from deadlock.release(state, said))]

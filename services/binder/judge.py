@@ -3,12 +3,14 @@
 Judging changes the bench, never the state. If a proposal is refused although since its basis nothing touched its node,
 in the log or on the bench, and no fact came about its group, planner and binder disagree about the same room: a bug,
 and reported as one.
+
+In slices: each pod of a gang may be of another class, which is compared with every node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
@@ -37,6 +39,10 @@ Verdict = (
 )
 
 
+SLICE_CLASSES = 64
+"""Compared with the nodes between two yields: some milliseconds, 20 ms at 50,000 nodes."""
+
+
 class Judge:
     """The verdicts of one decision."""
 
@@ -47,10 +53,12 @@ class Judge:
         """What is reserved for others than the group that is being judged; None: nothing."""
         self._reserved_for: dict[tuple[str, ...], ReservedRoom] = {}
         """By the groups for which it is."""
+        self._compared = 0
+        """Classes that were compared with the nodes."""
 
     # ------------------------------------------------------------------------------------------------------- proposals
 
-    def judge(self, proposal: Proposal) -> list[Verdict]:
+    def judge(self, proposal: Proposal) -> Generator[None, None, list[Verdict]]:
         """The events of the verdict: what becomes of the proposal, and of room that was kept for its group."""
         group = self.state.groups.get(proposal.group)
         place = Place(proposal.sequence, proposal.index)
@@ -61,12 +69,12 @@ class Judge:
         self._reserved = self._kept_from(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
         nominated = self._spend_group_nomination(group)
-        good, broken = self._held_again(group)
+        good, broken = yield from self._held_again(group)
         required, optional = proposal.required, proposal.optional
         if optional and not quorum.reached(self.state, group, (*good, *required)):
             loose, together = quorum.split_loose(self.state, group, optional)
             required, optional = (*required, *together), tuple(loose)
-        accepted, dropped, fault = self._take_what_stands(proposal, required, optional)
+        accepted, dropped, fault = yield from self._take_what_stands(proposal, required, optional)
         if fault is not None and not accepted and (required or not quorum.reached(self.state, group, good)):
             for nomination in spent:
                 self.bench.take_again(nomination)
@@ -74,24 +82,25 @@ class Judge:
                 self.bench.take_again(claim)
             refused = self._refuse(group, proposal, place, fault)
             others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
-            return refused + self._nominate(group, proposal, required if others_were_faster else (), nominated)
+            standing = required if others_were_faster else ()
+            return refused + (yield from self._nominate(group, proposal, standing, nominated))
         return self._taken(group, spent) + self._permit(group, place, good, accepted, dropped, broken)
 
     def _take_what_stands(
         self, proposal: Proposal, required: tuple[NodeAssignment, ...], optional: tuple[NodeAssignment, ...]
-    ) -> tuple[list[NodeAssignment], list[str], Fault | None]:
+    ) -> Generator[None, None, tuple[list[NodeAssignment], list[str], Fault | None]]:
         """(assignments that stand, UIDs of optional pods that cannot, the first fault).
 
         Required assignments stand together: if one cannot, nothing is accepted. Optional pods are tried one by one.
         """
-        fault = self._accept(proposal, required)
+        fault = yield from self._accept(proposal, required)
         if fault is not None:
             return [], [], fault
         accepted, dropped = list(required), []
         for assignment in optional:
             for uid in assignment.pods:
                 alone = NodeAssignment(assignment.node, (uid,))
-                lacks = self._accept(proposal, (alone,))
+                lacks = yield from self._accept(proposal, (alone,))
                 if lacks is None:
                     accepted.append(alone)
                 else:
@@ -142,7 +151,7 @@ class Judge:
             verdicts.append(ev.GangHeld(group=group.key, proposal=place, waiting_ms=waiting_ms))
         return verdicts
 
-    def permit_held(self, group: Group) -> ev.GangPermitted | None:
+    def permit_held(self, group: Group) -> Generator[None, None, ev.GangPermitted | None]:
         """Permit for what waits, where no proposal has to come any more: a minimum was lowered, or others run now. None
         for a gang that has timed out, and holds its room until all of its pods are named or the planner says so."""
         if timeouts.stands(self.state, group):
@@ -151,7 +160,7 @@ class Judge:
         everybody = quorum.reached(self.state, group, held)
         if not everybody and not quorum.split_free(self.state, group, held)[0]:
             return None
-        good, broken = self._held_again(group)
+        good, broken = yield from self._held_again(group)
         if not everybody or not quorum.reached(self.state, group, good):
             good = quorum.split_free(self.state, group, good)[0]
         if not good:
@@ -161,7 +170,7 @@ class Judge:
         lost = tuple(claim.uid for claim in broken)
         return ev.GangPermitted(group=group.key, proposals=(), bindings=self._bindings(good), dropped=lost)
 
-    def _held_again(self, group: Group) -> tuple[list[NodeAssignment], list[Claim]]:
+    def _held_again(self, group: Group) -> Generator[None, None, tuple[list[NodeAssignment], list[Claim]]]:
         """Held assignments that still stand, and the claims of the rest, whose room is given back on the bench.
 
         Judged by the state at this place (design, rule 4): node there, untainted, large enough; pod there, ungated.
@@ -171,6 +180,7 @@ class Judge:
         for uid in group.held:
             claim = self.state.claims[uid]
             info = self.state.table.classes[claim.scheduling_class]
+            yield from self._pause()
             if (
                 self._pod_fault(uid, claim.node, HELD, claim.proposal)
                 or not self._node_takes(claim.node, info)
@@ -191,7 +201,9 @@ class Judge:
 
     # ----------------------------------------------------------------------------------------------------- assignments
 
-    def _accept(self, proposal: Proposal, assignments: tuple[NodeAssignment, ...]) -> Fault | None:
+    def _accept(
+        self, proposal: Proposal, assignments: tuple[NodeAssignment, ...]
+    ) -> Generator[None, None, Fault | None]:
         """Take the room of all of them, or none and say why."""
         claims, table = self.state.claims, self.state.table
         wanted: Wanted = {}
@@ -211,6 +223,7 @@ class Judge:
                 of_class[row] = of_class.get(row, 0) + 1
         for digest, of_class in wanted.items():
             info = table.classes[digest]
+            yield from self._pause()
             filtered = fits.filtered(table, info)
             for row in of_class:
                 if filtered[row]:
@@ -218,6 +231,12 @@ class Judge:
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
         return self.bench.take(wanted, self._reserved)
+
+    def _pause(self) -> Generator[None, None, None]:
+        """Before a class is compared: a yield if enough were in this slice."""
+        self._compared += 1
+        if self._compared % SLICE_CLASSES == 0:
+            yield
 
     def _kept_from(self, group: Group) -> ReservedRoom | None:
         """The room that is reserved for others and that the group must leave alone."""
@@ -284,15 +303,18 @@ class Judge:
 
     def _nominate(
         self, group: Group, proposal: Proposal, required: Iterable[NodeAssignment], before: list[Claim]
-    ) -> list[Verdict]:
+    ) -> Generator[None, None, list[Verdict]]:
         """Fairness between shards: a gang that others were faster than, time and again, gets what still stands of its
         proposal nominated. Until then, and when nothing stands, it has what was nominated `before`."""
         policy = self.state.policy
         if policy and group.gangs and 0 < policy.nominate_after_refusals <= group.conflicts + 1:
-            standing = tuple(one for one in required if self._accept(proposal, (one,)) is None)
+            standing = []
+            for one in required:
+                if (yield from self._accept(proposal, (one,))) is None:
+                    standing.append(one)
             if standing:
                 waiting_ms = policy.nomination_hold_ms
-                return [ev.GroupNominated(group=group.key, assignments=standing, waiting_ms=waiting_ms)]
+                return [ev.GroupNominated(group=group.key, assignments=tuple(standing), waiting_ms=waiting_ms)]
         for claim in before:
             self.bench.take_again(claim)
         return []

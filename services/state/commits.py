@@ -33,12 +33,15 @@ def size(events: Sequence[Event]) -> int:
     return len(encode_events(events))
 
 
-def fitting_in_slices(units: Iterable[Sequence[E]]) -> Generator[None, None, list[E]]:
+def fitting_in_slices(units: Iterable[Sequence[E] | None]) -> Generator[None, None, list[E]]:
     """The events of as many units as one commit takes, but at least of the first. Further units are not computed; there
-    is a yield now and then."""
+    is a yield now and then, and wherever a unit that takes long pauses (None)."""
     decided: list[E] = []
     left = DECISION_BYTES
     for number, unit in enumerate(units, 1):
+        if unit is None:
+            yield
+            continue
         left -= size(unit)
         if decided and left < 0:
             break

@@ -11,6 +11,7 @@ import events as ev
 from events.objects import HostPort, Taint
 from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
+from services.binder import judge
 from services.state import commits
 from services.state.partitions import PARTITIONS, partition_of
 from tests.world import World, of_type
@@ -62,6 +63,18 @@ def test_slices_do_not_change_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum(1 for _ in decision()) >= 5
     assert len(permitted(sliced)) == len(refusals(sliced)) == 5
     assert sliced == binder.decide_now(world.state)
+
+
+def test_a_gang_whose_pods_are_of_a_class_each_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 20,000 such pods kept a binder of 5,000 nodes from its lease for a second, one of 50,000 nodes for ten."""
+    monkeypatch.setattr(judge, "SLICE_CLASSES", 1)
+    world, pods = World(), 20
+    world.node("n0", cpu=300)
+    for number in range(pods):
+        world.pod(f"p{number}", "train", minimum=pods, cpu=1 + number)
+    world.plan()
+    assert sum(1 for _ in binder.decide(world.state)) >= pods
+    assert [type(event) for event in world.judge()] == [ev.GangPermitted]
 
 
 def two_shards(world: World) -> tuple[str, str]:

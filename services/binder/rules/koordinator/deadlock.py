@@ -20,9 +20,10 @@ answer that is wrong costs a hold, never more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 
 import numpy as np
+import numpy.typing as npt
 
 from events import DeadlockFound, GangReleased
 from services.state import cohorts, commits, fits, membership, queueing, reservations
@@ -36,8 +37,9 @@ NAMED = 10_000
 """Holders that are named as blocked, from the head of the line: 3 MB of keys at most."""
 
 
-def release(state: State, given_back: Collection[str]) -> list[DeadlockFound | GangReleased]:
-    """The room that is given back now so that others get theirs. `given_back`: groups that lose their hold already."""
+def release(state: State, given_back: Collection[str]) -> Generator[None, None, list[DeadlockFound | GangReleased]]:
+    """The room that is given back now so that others get theirs, found in slices. `given_back`: groups that lose their
+    hold already."""
     holders = [group for key in state.holding if key not in given_back and _waits(state, group := state.groups[key])]
     if len(holders) < 2:
         return []
@@ -48,7 +50,7 @@ def release(state: State, given_back: Collection[str]) -> list[DeadlockFound | G
         _count_held(state, group, free, 1)
     for group in line[:-1][:ASKED]:
         _count_held(state, group, free, -1)
-        if _fits(state, group, free.copy()):
+        if (yield from _fits(state, group, free.copy())):
             others = tuple(group.key for group in line[:-1][:NAMED])
             given_back = tuple(last.held)[: commits.PODS_NAMED]
             found = DeadlockFound(group=last.key, blocked=others)
@@ -78,30 +80,31 @@ def _count_held(state: State, group: Group, free: Ints, sign: int) -> None:
             free[row] += sign * table.requests[table.classes[claim.scheduling_class].number]
 
 
-def _fits(state: State, group: Group, free: Ints) -> bool:
+def _fits(state: State, group: Group, free: Ints) -> Generator[None, None, bool]:
     """Whether what each gang of the group lacks has a place in `free`, which is used up, beside what is reserved."""
     table = state.table
     for one in reservations.against(state, group):
         for digest, node, pods in reservations.rooms(one):
             if node in table.rows:
                 free[table.rows[node]] -= pods * table.requests[table.classes[digest].number]
+    rows = np.argsort(table.rank(), kind="stable")
     for key in group.gangs:
         gang = state.gangs[key]
         lacks = membership.lacks(state, gang)
         placeable = membership.census(state, gang.members).placeable
         for _, digest in sorted(fits.sizes(table, [table.classes[digest] for digest in placeable]), reverse=True):
-            lacks -= _fill(state, table.classes[digest], min(lacks, len(placeable[digest])), free)
+            lacks -= _fill(state, table.classes[digest], min(lacks, len(placeable[digest])), free, rows)
+            yield
         if lacks > 0:
             return False
     return True
 
 
-def _fill(state: State, info: ClassInfo, pods: int, free: Ints) -> int:
-    """Take the room of up to so many pods, node after node in the order of `rank`; of how many."""
+def _fill(state: State, info: ClassInfo, pods: int, free: Ints, rows: npt.NDArray[np.intp]) -> int:
+    """Take the room of up to so many pods, node after node in this order; of how many."""
     if pods <= 0:
         return 0
     most = 1 if info.fact.host_ports else pods
-    rows = np.argsort(state.table.rank(), kind="stable")
     deep = np.where(fits.feasible(state.table, info), np.minimum(fits.capacity(free, info), most), 0)[rows]
     counts = np.clip(pods - (np.cumsum(deep) - deep), 0, deep)
     for column, amount in info.columns:
