@@ -315,8 +315,9 @@ class World:
         done = list(self.state.permitted)
         for uid in done:
             claim = self.state.claims[uid]
+            namespace = self.state.pods[uid].fact.namespace
             self.append(
-                "binder", [ev.PodBound(uid=uid, namespace="default", name=uid, node=claim.node)], cause="outcome"
+                "binder", [ev.PodBound(uid=uid, namespace=namespace, name=uid, node=claim.node)], cause="outcome"
             )
             self.assigned(uid, claim.node)
         return done

@@ -25,11 +25,11 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     await told(writer)
     assert not outcomes
     assert (client.conditions, list(writer.conditions.pods)) == ([], ["waits"])
-    client.elsewhere, before = "4712", writer.conditions.pods.copy()
+    client.elsewhere, before = "4712", list(writer.conditions.pods)
     assert [await write.make() for write in list(writer.conditions.due(10))] == [2], (
         "the write that was refused, and the look"
     )
-    assert writer.conditions.pods == before
+    assert list(writer.conditions.pods) == before
     await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
     assert (client.conditions, list(writer.conditions.pods)) == (["waits"], [])
     assert not outcomes
@@ -102,15 +102,15 @@ async def test_a_condition_whose_write_had_no_answer_is_not_taken_for_the_one_be
     world.append("binder", outcomes, cause="outcome")
     first = world.state.cohorts[world.state.groups["pod/default/waits"].cohort]
     condition, first.condition = first.condition, "InsufficientRoom: node(s) were unschedulable"
-    writer.conditions.pods["waits"] = None
+    writer.conditions.pods.put("waits")
     client.away = True
     await told(writer)
     client.away, first.condition = False, condition
-    writer.conditions.pods["waits"] = None
+    writer.conditions.pods.put("waits")
     await told(writer)
     assert client.conditions == ["waits", "waits"]
     assert ["lastProbeTime" in said for said in client.said] == [False, True]
-    writer.conditions.pods["waits"] = None
+    writer.conditions.pods.put("waits")
     await told(writer)
     assert client.conditions == ["waits", "waits"]
 
@@ -158,7 +158,7 @@ async def test_a_word_of_which_the_log_hears_late_is_taken_back_if_it_is_not_tru
     condition = cohort.condition
     for reason in ("InsufficientRoom: node(s) were unschedulable", condition):
         cohort.condition = cohort.message = reason
-        reader.writer.conditions.pods["waits"] = None
+        reader.writer.conditions.pods.put("waits")
         await reader.round(logged=False)
     for _ in range(2):
         await reader.round()

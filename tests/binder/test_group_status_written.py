@@ -31,7 +31,7 @@ async def test_a_status_whose_write_had_no_answer_is_not_taken_for_the_one_befor
                     gang.key, world.state.pod_groups[gang.pod_group], {"phase": "Unknown"}, {}
                 )
         else:
-            writer.pod_groups.gangs[gang.key] = None
+            writer.pod_groups.gangs.put(gang.key)
             await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
     assert client.phases == ["Running", "Running"]
 
@@ -119,7 +119,7 @@ async def test_no_more_is_written_at_a_time_than_may_be_and_the_oldest_first() -
     writer, _ = behind(world, Client())
     notice(writer, world)
     for name in ("a", "b", "c"):
-        writer.events.waiting.append(scheduled(ev.PodBound(uid=name, namespace="default", name=name, node="n0"), 1))
+        writer.events.add(scheduled(ev.PodBound(uid=name, namespace="default", name=name, node="n0"), 1))
     for due in (writer.pod_groups.due, writer.conditions.due, writer.events.due):
         assert len(list(due(2))) == 2
     assert (list(writer.pod_groups.gangs), list(writer.conditions.pods)) == (["default/c"], ["c-0"])

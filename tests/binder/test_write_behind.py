@@ -35,6 +35,28 @@ async def test_a_burst_of_events_keeps_no_pod_from_hearing_why_it_waits(world: W
     assert [type(outcome) for outcome in outcomes] == [ev.ConditionsReported]
 
 
+async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pods of one were bound, or wait, others hear with the next round; and lose no events."""
+    monkeypatch.setattr(kubernetes_events, "EVENTS_KEPT", 40)
+    client, world = Client(), World()
+    world.node("n0", cpu=100, memory_gi=100)
+    for number in range(60):
+        world.pod(f"bound{number}", namespace="many")
+    world.pod("bound", namespace="others")
+    world.settle()
+    for number in range(60):
+        world.pod(f"waits{number}", cpu=200, namespace="many")
+    world.pod("waits", cpu=200, namespace="others")
+    world.plan()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    for queue in (writer.events, writer.conditions):
+        await writer.rounds.round(Rate(1.0), queue.due)
+    assert len(client.conditions) == 50
+    assert client.events[1] == "bound"
+    assert client.conditions[1] == "waits"
+
+
 async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: World) -> None:
     """The simulator of faults found it, seed 462: the write begins a turn of the loop after it was chosen."""
     client = Client()
@@ -208,7 +230,7 @@ async def test_one_pod_of_a_group_gets_an_event_for_each_thing_that_it_waits_for
     for reason in ("", "InsufficientRoom: Insufficient cpu", "", "InsufficientRoom: Insufficient cpu"):
         if reason:
             next(iter(world.state.cohorts.values())).condition = reason
-        reader.writer.conditions.pods.update(dict.fromkeys(("train-0", "train-1")))
+        reader.writer.conditions.pods.put("train-0", "train-1")
         await reader.round()
     assert reader.client.conditions == ["train-0", "train-1"] * 2
     assert reader.client.events == ["train-0"] * 2
@@ -230,8 +252,9 @@ async def test_what_was_told_to_groups_is_remembered_within_bounds(
     reader = Reader(world)
     for name in ("a-0", "b-0", "a-1", "b-1"):
         reader.notice()
-        reader.writer.conditions.pods.clear()
-        reader.writer.conditions.pods[name] = None
+        while reader.writer.conditions.pods:
+            reader.writer.conditions.pods.take()
+        reader.writer.conditions.pods.put(name)
         await reader.round(logged=False)
     assert reader.client.events == told
     assert len(reader.writer.conditions.told) <= kept + 1

@@ -258,7 +258,7 @@ MORE: dict[str, Plant] = {
     "old word on a PodGroup": Plant(
         "a PodGroup's status that was refused for somebody else's write is left as it stands",
         "services.binder.service.pod_groups",
-        (("            put(self.gangs, key)  # seen now, written in the next round: as a condition is\n", ""),),
+        (("            self.gangs.put(key)  # seen now, written in the next round: as a condition is\n", ""),),
         first=WIDER_FROM,
     ),
     "part of a timeout": Plant(

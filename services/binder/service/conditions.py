@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import partial
 
 import events as ev
 from services.binder.report import Condition, condition, failed_scheduling
 from services.binder.service.kubernetes_events import KubernetesEvents
-from services.binder.service.rounds import Queue, Rate, Rounds, Write, put
+from services.binder.service.rounds import Queue, Rate, Rounds, Write
 from services.decider import Decider
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict
@@ -27,7 +26,7 @@ class Conditions:
     def __init__(self, decider: Decider, client: Client, events: KubernetesEvents, rounds: Rounds, rate: Rate) -> None:
         self._decider, self._client, self._events, self._rounds = decider, client, events, rounds
         self.rate = rate
-        self.pods: Queue = OrderedDict()
+        self.pods = Queue(self._namespace_of)
         self._in_doubt: set[str] = set()
         """Pods whose condition may differ from the log's: a write had no answer, or was an earlier process's, and may
         still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
@@ -39,8 +38,12 @@ class Conditions:
         self._reported: dict[str, dict[str, str]] = {}
         """Reason → UID → resourceVersion: what was written since the last report."""
 
+    def _namespace_of(self, uid: str) -> str:
+        pod = self._decider.state.pods.get(uid)
+        return pod.fact.namespace if pod is not None else ""
+
     def note(self, uids: Iterable[str]) -> None:
-        self.pods.update(dict.fromkeys(uids))
+        self.pods.put(*uids)
 
     def note_group(self, group: Group) -> None:
         self.note(membership.members(self._decider.state, group))
@@ -63,13 +66,13 @@ class Conditions:
     def due(self, most: int) -> Iterator[Write]:
         """Conditions that the log does not know as written yet."""
         while self.pods and most > 0:
-            uid, _ = self.pods.popitem(last=False)
+            uid = self.pods.take()
             due = condition(self._decider.state, uid, in_doubt=uid in self._in_doubt)
             if due is None:
                 self._versions.pop(uid, None)
             else:
                 most -= 1
-                yield Write(partial(self._write, uid, due), partial(put, self.pods, uid))
+                yield Write(partial(self._write, uid, due), partial(self.pods.put, uid))
 
     async def _write(self, uid: str, due: Condition) -> int:
         """The condition, and FailedScheduling for one waiting pod of a group and reason."""
@@ -92,7 +95,7 @@ class Conditions:
             seen = await self._client.get_pod(fact.namespace, fact.name)
             if seen is not None and seen.metadata.uid == uid and not seen.spec.node_name:
                 self._versions[uid] = seen.metadata.resource_version
-                put(self.pods, uid)
+                self.pods.put(uid)
             return 2
         self._in_doubt.discard(uid)
         self._reported.setdefault(due.said, {})[uid] = version

@@ -1,17 +1,17 @@
-"""Kubernetes events, as ``kubectl describe`` shows them. Of a burst the oldest may be lost."""
+"""Kubernetes events, as ``kubectl describe`` shows them. Of a namespace's burst the oldest may be lost."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from functools import partial
 
 from services.binder.report import KubernetesEvent
-from services.binder.service.rounds import Rate, Write
+from services.binder.service.rounds import Queue, Rate, Write
 from services.kubernetes.client import Client, Regarding
 
 EVENTS_KEPT = 20_000
+"""Of one namespace."""
 
 
 class KubernetesEvents:
@@ -20,14 +20,15 @@ class KubernetesEvents:
     def __init__(self, client: Client, holder: str, rate: Rate) -> None:
         """`holder` names this process in them."""
         self._client, self._holder, self.rate = client, holder, rate
-        self.waiting: deque[KubernetesEvent] = deque(maxlen=EVENTS_KEPT)
+        self.waiting = Queue[KubernetesEvent](_namespace_of, most=EVENTS_KEPT)
 
     def add(self, event: KubernetesEvent) -> None:
-        self.waiting.append(event)
+        self.waiting.put(event)
 
     def due(self, most: int) -> Iterator[Write]:
-        for _ in range(min(most, len(self.waiting))):
-            yield self.write(self.waiting.popleft())
+        while self.waiting and most > 0:
+            most -= 1
+            yield self.write(self.waiting.take())
 
     def write(self, event: KubernetesEvent) -> Write:
         return Write(partial(self._write, event), partial(self.add, event), lasting=False)
@@ -47,3 +48,7 @@ class KubernetesEvents:
 
     def report(self) -> None:
         """The log does not know of them."""
+
+
+def _namespace_of(event: KubernetesEvent) -> str:
+    return event.regarding[2]

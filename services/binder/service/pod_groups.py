@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import events as ev
 from events import dialects
 from services.binder.group_status import group_status, where_ended
-from services.binder.service.rounds import Queue, Rate, Write, put
+from services.binder.service.rounds import Queue, Rate, Write
 from services.decider import Decider
 from services.kubernetes.client import Client
 from services.kubernetes.errors import Conflict
@@ -26,7 +25,7 @@ class PodGroups:
 
     def __init__(self, decider: Decider, client: Client, rate: Rate) -> None:
         self._decider, self.rate = decider, rate
-        self.gangs: Queue = OrderedDict()
+        self.gangs = Queue(_namespace_of)
         self._touched: dict[str, None] = {}
         """Gangs whose pods changed since the last round."""
         self._gang_of: dict[str, str] = {}
@@ -36,7 +35,7 @@ class PodGroups:
         self._statuses = GroupStatusWriter(client)
 
     def note(self, gangs: Iterable[str]) -> None:
-        self.gangs.update(dict.fromkeys(gangs))
+        self.gangs.put(*gangs)
 
     def note_pod(self, uid: str) -> None:
         """The gang of a pod, and the one that it left. Who has finished and is removed still counts as it did."""
@@ -68,7 +67,7 @@ class PodGroups:
             self._statuses.keep({fact.uid for fact in state.pod_groups.values()})
         self._note_touched()
         while self.gangs and most > 0:
-            key, _ = self.gangs.popitem(last=False)
+            key = self.gangs.take()
             gang = state.gangs.get(key)
             if gang is None or not gang.pod_group:
                 self._written.pop(key, None)
@@ -79,7 +78,7 @@ class PodGroups:
                 most -= 1
                 fact = state.pod_groups[gang.pod_group]
                 write = partial(self._write, key, fact, status, where)
-                yield Write(write, partial(put, self.gangs, key))
+                yield Write(write, partial(self.gangs.put, key))
 
     async def _write(
         self,
@@ -94,10 +93,14 @@ class PodGroups:
         try:
             requests, written = await self._statuses.write(resource, *about, status, where=where)
         except Conflict:
-            put(self.gangs, key)  # seen now, written in the next round: as a condition is
+            self.gangs.put(key)  # seen now, written in the next round: as a condition is
             return 2
         self._written[key] = (fact.uid, written)
         return requests
 
     def report(self) -> None:
         """The log hears of it by ingest, as of everybody's."""
+
+
+def _namespace_of(gang: str) -> str:
+    return dialects.name_of(gang)[0]

@@ -8,12 +8,11 @@ read before it is written.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import events as ev
-from services.binder.service.rounds import Queue, Rate, Rounds, Write, put
+from services.binder.service.rounds import Queue, Rate, Rounds, Write
 from services.decider import Decider
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict, Unreachable
@@ -34,11 +33,11 @@ class RejectedPods:
         """`overwrites` hears of each pod whose condition is written from here."""
         self._decider, self._client, self._rounds = decider, client, rounds
         self.rate, self._overwrites = rate, overwrites
-        self.waiting: Queue = OrderedDict()
+        self.waiting = Queue(_namespace_of)
 
     def note(self, event: ev.DeclarationRejected) -> None:
         if event.kind == KIND:
-            put(self.waiting, f"{KIND}/{event.namespace}/{event.name}")
+            self.waiting.put(f"{KIND}/{event.namespace}/{event.name}")
 
     def resume(self) -> None:
         for rejection in self._decider.state.rejections.values():
@@ -48,12 +47,12 @@ class RejectedPods:
         """Those that no node is known of."""
         state = self._decider.state
         while self.waiting and most > 0:
-            key, _ = self.waiting.popitem(last=False)
+            key = self.waiting.take()
             rejection = state.rejections.get(key)
             pod = state.pods.get(rejection.uid) if rejection is not None else None
             if rejection is not None and (pod is None or not pod.node):
                 most -= 2
-                yield Write(partial(self._write, key, rejection), partial(put, self.waiting, key))
+                yield Write(partial(self._write, key, rejection), partial(self.waiting.put, key))
 
     async def _write(self, key: str, rejection: ev.DeclarationRejected) -> int:
         try:
@@ -65,7 +64,7 @@ class RejectedPods:
         if pod is None or not _waits(pod, rejection.uid) or self._decider.state.rejections.get(key) != rejection:
             return 1
         if pod.spec.scheduling_gates:  # its condition says so; no fact will say that they are gone
-            self._rounds.refused.append(partial(put, self.waiting, key))
+            self._rounds.refused.append(partial(self.waiting.put, key))
             return 1
         said = {"type": "PodScheduled", "status": "False", "reason": REASON, "message": rejected(rejection)}
         if all(condition.type != "PodScheduled" for condition in pod.status.conditions or ()):
@@ -77,7 +76,7 @@ class RejectedPods:
         try:
             await self._client.patch_pod_status(*names, version, {"conditions": [said]})
         except Conflict:
-            put(self.waiting, key)
+            self.waiting.put(key)
         return 2
 
     def report(self) -> None:
@@ -88,3 +87,7 @@ def _waits(pod: Pod, uid: str) -> bool:
     """Whether it is still that pod, and may come onto a node."""
     metadata = pod.metadata
     return metadata.uid == uid and not pod.spec.node_name and metadata.deletion_timestamp is None
+
+
+def _namespace_of(key: str) -> str:
+    return key.split("/")[1]

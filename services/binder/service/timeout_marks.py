@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import partial
 
 import events as ev
 from events import dialects
-from services.binder.service.rounds import Queue, Rate, Rounds, Write, put
+from services.binder.service.rounds import Queue, Rate, Rounds, Write
 from services.decider import Decider
 from services.kubernetes.annotation import annotate
 from services.kubernetes.client import Client
@@ -21,15 +20,19 @@ class TimeoutMarks:
 
     def __init__(self, decider: Decider, client: Client, rounds: Rounds, rate: Rate) -> None:
         self._decider, self._client, self._rounds, self.rate = decider, client, rounds, rate
-        self.pods: Queue = OrderedDict()
+        self.pods = Queue(self._namespace_of)
         self.doubtful: set[str] = set()
         """Pods with an attempt that may still land: it had no answer, or was an earlier process's."""
         self._marked: dict[str, str] = {}
         self._renewed: dict[str, str] = {}
         """UID → resourceVersion: what became of marks since the last report."""
 
+    def _namespace_of(self, uid: str) -> str:
+        pod = self._decider.state.pods.get(uid)
+        return pod.fact.namespace if pod is not None else ""
+
     def note(self, uids: Iterable[str]) -> None:
-        self.pods.update(dict.fromkeys(uids))
+        self.pods.put(*uids)
 
     def note_gone(self, uid: str) -> None:
         self.doubtful.discard(uid)
@@ -42,11 +45,11 @@ class TimeoutMarks:
         """Intents that are not settled."""
         state = self._decider.state
         while self.pods and most > 0:
-            uid, _ = self.pods.popitem(last=False)
+            uid = self.pods.take()
             mark, pod = state.marks.get(uid), state.pods.get(uid)
             if mark is not None and pod is not None and not mark.written:
                 most -= 1
-                yield Write(partial(self._write, uid, pod, mark.resource_version), partial(put, self.pods, uid))
+                yield Write(partial(self._write, uid, pod, mark.resource_version), partial(self.pods.put, uid))
 
     async def _write(self, uid: str, pod: Pod, resource_version: str) -> int:
         """One attempt. What is in doubt is tried again in the next round, unchanged."""
@@ -58,10 +61,10 @@ class TimeoutMarks:
         found = await annotate(self._client, namespace, name, uid, resource_version, said)
         if found.outcome == "in_doubt":
             self.doubtful.add(uid)
-            put(self.pods, uid)
+            self.pods.put(uid)
             return 1
         if found.outcome == "refused" and uid in self.doubtful:  # that is no answer to the attempt that may still land
-            self._rounds.failed.append(partial(put, self.pods, uid))
+            self._rounds.failed.append(partial(self.pods.put, uid))
             return 1
         self.doubtful.discard(uid)
         if found.outcome == "written":

@@ -39,8 +39,7 @@ DEFAULT_RATES = Rates()
 
 
 class WriteBehind:
-    """Five queues, each with rounds of its own: a request without an answer holds up its own alone. None but that of
-    Kubernetes events, of which a burst may lose the oldest, has duplicates."""
+    """Five queues, each with rounds of its own: a request without an answer holds up its own alone."""
 
     def __init__(
         self, decider: Decider, client: Client, *, holder: str, busy: Callable[[], bool], rates: Rates
