@@ -126,6 +126,21 @@ async def test_no_more_is_written_at_a_time_than_may_be_and_the_oldest_first() -
     assert [event.regarding[3] for event in writer.events.waiting] == ["c"]
 
 
+async def test_where_all_gangs_of_a_group_change_each_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,000 gangs that name each other would be 16 million looks, in one go."""
+    world = World()
+    keys = tuple(f"default/g{number:02}" for number in range(20))
+    for key in keys:
+        world.koordinator(key, 1, 1, {"groups": keys})
+    assert len(world.state.groups) == 1
+    writer, _ = behind(world, Client())
+    notice(writer, world)
+    noted: list[str] = []
+    monkeypatch.setattr(writer.pod_groups.gangs, "put", lambda *of: noted.extend(of))
+    list(writer.pod_groups.due(1))
+    assert sorted(noted) == sorted(keys)
+
+
 async def test_a_gang_without_a_pod_group_or_without_anything_to_say_gets_no_status() -> None:
     world = World()
     world.gang("train", 2, 2)

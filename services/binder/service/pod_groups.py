@@ -52,12 +52,15 @@ class PodGroups:
 
     def _note_touched(self) -> None:
         """Gangs whose pods changed, and those of their groups: what one waited for stands in the status of each."""
-        state = self._decider.state
+        state, groups = self._decider.state, dict[str, None]()
         for key in self._touched:
             gang = state.gangs.get(key)
-            group = state.groups.get(gang.group) if gang is not None else None
-            others = group.gangs if group is not None else state.named.get(key, ())  # that name one which is gone
-            self.note((key, *others))
+            if gang is not None and gang.group in state.groups:
+                groups[gang.group] = None
+            else:
+                self.note((key, *state.named.get(key, ())))  # those that name one which is gone
+        for group in groups:
+            self.note(state.groups[group].gangs)
         self._touched.clear()
 
     def due(self, most: int) -> Iterator[Write]:
