@@ -76,9 +76,11 @@ def of_container(resources: Object, field: str) -> Iterator[Cause]:
 def _asked(resources: Object, field: str, rule: Callable[[str], str]) -> Iterator[Cause]:
     """`rule`: which resources there may be."""
     for part in ("limits", "requests"):
-        for name, quantity in (resources.get(part) or {}).items():
+        asked = resources.get(part) or {}
+        sound = readable(asked)
+        for name, quantity in asked.items():
             yield from spelt(rule, name, f"{field}.{part}[{name}]")
-            if name in readable(resources[part]):
+            if name in sound:
                 yield from _whole(name, quantity, f"{field}.{part}[{name}]")
             elif part == "limits":
                 yield invalid(f"{field}.{part}[{name}]", str(quantity), "must be a quantity")

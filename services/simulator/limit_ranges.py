@@ -63,13 +63,13 @@ def _bounds(item: Object, field: str) -> Iterator[Cause]:
     for bound in OF_ONE:
         if kind == POD and item.get(bound):
             yield forbidden(f"{field}.{bound}", "may not be specified when `type` is 'Pod'")
+    bounds = {bound: readable(item.get(bound)) for bound in BOUNDS}
     for bound in BOUNDS:
         for name, amount in (item.get(bound) or {}).items():
             rule = asks.resource_name if kind in (CONTAINER, POD) else names.key
             yield from spelt(rule, name, f"{field}.{bound}[{name}]")
-            if name not in readable(item[bound]):
+            if name not in bounds[bound]:
                 yield invalid(f"{field}.{bound}[{name}]", str(amount), "must be a quantity")
-    bounds = {bound: readable(item.get(bound)) for bound in BOUNDS}
     for less, more, place in ORDERED:
         for name, amount in bounds[less].items():
             if name in bounds[more] and milli(amount) > milli(bounds[more][name]):
