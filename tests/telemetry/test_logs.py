@@ -75,6 +75,14 @@ def test_text_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} feed WARNING set aside place=17\n", line)
 
 
+def test_text_escapes_what_a_terminal_would_act_on(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod", style="text")
+    logging.warning("written behind, and refused: %s\nand more", "403 Forbidden: no\x1b[2J", extra={"name_": "a\x07"})
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith(r"403 Forbidden: no\x1b[2J")
+    assert second == r"and more name_=a\x07"
+
+
 def test_text_where_it_is_asked_for_with_an_exception_below(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("feed", "prod", style="text")
     try:
