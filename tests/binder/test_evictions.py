@@ -83,6 +83,15 @@ async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_e
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
 
 
+async def test_of_thousands_that_a_budget_keeps_waiting_each_waits_for_longer(pauses: list[float]) -> None:
+    """A gang of 20,000 pods would be 4,000 requests a second, for as long as the budget stands."""
+    async with Evicting("p0", answers=[ApiError("evict", 429, "TooManyRequests", BUDGET)] * 12) as evicting:
+        evicting.effects._evicting.update(f"other{number}" for number in range(3_999))
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert pauses[5:] == [3.2, 6.4, 12.8, 20.0, 20.0, 20.0, 20.0]
+
+
 async def test_an_eviction_that_comes_to_nothing_is_warned_of(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

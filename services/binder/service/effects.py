@@ -31,6 +31,9 @@ LOAD, LULL_S = 50, 1.0
 REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
+EVICTED_PER_S = 200
+"""Evictions that are repeated: of more than a thousand that a disruption budget keeps waiting each waits for longer. A
+gang may have 50,000 pods, and a budget may refuse for ever."""
 REPEATED = 1_024
 """Bindings that are repeated at a time: about 200 a second once each of them waits for the longest time. While so many
 are in doubt, others wait as well: then it is no webhook of one namespace, but the API server that does not answer."""
@@ -256,7 +259,7 @@ class Effects:
                 self._report(found)
                 break
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+            pause_s = min(pause_s * 2, max(LONGEST_RETRY_S, len(self._evicting) / EVICTED_PER_S))
         self._doubtful_evictions.discard(uid)
         self._evicting.discard(uid)
 
