@@ -2,6 +2,9 @@
 
 An answer is JSON. A request that is refused is answered with the protocol's own headers (``Nats-Service-Error-Code`` and
 ``Nats-Service-Error``), so that every client knows it for what it is.
+
+Who asks names the subject of the answer, and the server has it published with the service's own permissions. So nothing
+is answered, or done, where that subject is the server's or Muster's: an answer would purge a bucket, or stand in the log.
 """
 
 from __future__ import annotations
@@ -10,10 +13,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import Service, ServiceConfig
 
@@ -27,6 +33,8 @@ Handler = Callable[[bytes], Awaitable[Any]]
 WITHIN_S = 30.0
 MOST_SAID = 1 << 16
 """Characters of why a request is refused: what is told may quote it, and an answer must fit into a message."""
+MEANINGFUL = ("$", "muster")
+"""How those subjects begin onto which a message does something: JetStream's, and Muster's own."""
 _logger = logging.getLogger(__name__)
 
 
@@ -43,7 +51,8 @@ async def served(
     connection: Connection, name: str, version: str, description: str, prefix: str, handlers: Mapping[str, Handler]
 ) -> AsyncIterator[None]:
     """Answers ``<prefix>.<verb>`` with the handler of each verb, until it is left. Raises Unavailable."""
-    service = Service(connection.client, ServiceConfig(name=name, version=version, description=description))
+    hearing = cast(Client, _Hearing(connection.client))
+    service = Service(hearing, ServiceConfig(name=name, version=version, description=description))
     try:
         try:
             await service.start()
@@ -75,6 +84,23 @@ async def ask(connection: Connection, prefix: str, verb: str, request: Any, with
         return msgspec.json.decode(message.data)
     except UNDECODABLE as error:
         raise Unanswered(f"{subject}: expected JSON: {error}") from error
+
+
+class _Hearing:
+    """The client as a service uses it, deaf to whoever would have the answer put where it means something."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def subscribe(self, subject: str, queue: str = "", *, cb: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        async def heard(message: Msg) -> None:
+            if not message.reply.startswith(MEANINGFUL):
+                await cb(message)
+
+        return await self._client.subscribe(subject, queue=queue, cb=heard)
 
 
 def _answering(handler: Handler) -> Callable[[Request], Awaitable[None]]:

@@ -24,8 +24,8 @@ passwords.
 What the server cannot prevent: a user who may make consumers can have them deliver what they read to another subject of
 the account. Such a message is no commit (its header is missing, or names another writer), but it costs the subject's
 writer a conflict. A federation that reads a log over a leaf node may do that as well. Who asks the federator names the
-subject of the answer, which may be any in the federation's account: the same holds there. Untrusted subscribers of the
-feed belong in an account of their own.
+subject of the answer, and it is published with the federator's permissions: so the federator answers onto no subject of
+the server's or of Muster's (`events.micro`). Untrusted subscribers of the feed belong in an account of their own.
 
 ``python -m events.permissions CLUSTER [SHARD ...]`` prints the text; the server reads passwords from its environment.
 """

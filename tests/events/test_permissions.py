@@ -339,6 +339,33 @@ async def test_jobs_asks_and_hears_its_own_answers_only(guarded: EmbeddedServer)
         assert "_inbox_jobs.x.y" in str(federator.last_error).lower()
 
 
+async def test_jobs_has_no_answer_put_where_it_does_something(guarded: EmbeddedServer) -> None:
+    """As it was, each of these answers purged what the federator keeps, or stood in its log, and ended it."""
+    prefix, bodies = subjects.jobs(subjects.FEDERATION), object_store.bodies_bucket(subjects.FEDERATION)
+    subject = subjects.subject(subjects.FEDERATION, "federator")
+    purge = f"$JS.API.STREAM.PURGE.{object_store.stream_of(bodies)}"
+    async with (
+        connected(guarded, "federator") as federator,
+        answering(federator),
+        connected(guarded, "jobs") as client,
+    ):
+        signed_in = {"user": "federator", "password": "of federator"}
+        log = await JetStreamLog.open(guarded.url, subjects.FEDERATION, **signed_in)
+        end = await log.end()
+        bucket = object_store.Bucket(federator, bodies)
+        await bucket.put("x", b"a body")
+        for asked in (f"{prefix}.submit", "$SRV.PING", f"$SRV.STATS.{subjects.FEDERATOR_SERVICE}"):
+            for answer_to in (purge, subject):
+                await client.client.publish(asked, b"{}", reply=answer_to)
+        assert await micro.ask(client, prefix, "submit", {}) == {}, "they were heard"
+        await client.request("$SRV.PING", b"")
+        kept = await bucket.find("x")
+        assert kept is not None
+        assert await log.end() == end
+        await bucket.delete(kept)
+        await log.close()
+
+
 async def test_nobody_of_a_cluster_reaches_the_federator(guarded: EmbeddedServer) -> None:
     """Not even who may do everything in the cluster's account."""
     async with (
