@@ -57,6 +57,9 @@ JOBS = f"{MARKER}.jobs"
 DECIDES = f"{MARKER}.decides"
 """The annotation of a Job whose success is the run's."""
 MOST_ROLES = 100
+MOST_SCRIPT = 1 << 19
+"""Characters of a task role's commands, with what they refer to: a parameter repeated fills the memory. Linux takes a
+quarter of it as one argument."""
 LONGEST = 52
 """Of a Job's name: its pods' names and hostnames have their index behind it, and 63 characters."""
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -277,7 +280,17 @@ def _script(job: Mapped, role: str, spec: Mapped) -> str:
     for field in ("data", "script", "output"):
         known[field] = _prerequisite(job, field, spec.get(field)) or {}
     script = "\n".join(command.strip() for command in commands)
-    return _REFERENCE.sub(lambda found: _looked_up(known.get(found[1]), found[2], found[0]), script)
+    left = MOST_SCRIPT - len(script)
+
+    def filled(found: re.Match[str]) -> str:
+        nonlocal left
+        value = _looked_up(known.get(found[1]), found[2], found[0])
+        left -= len(value) - len(found[0])
+        if left < 0:
+            raise Unsupported(f"taskRoles.{role}.commands: expected at most {MOST_SCRIPT} characters, all written out")
+        return value
+
+    return _REFERENCE.sub(filled, script)
 
 
 def _looked_up(value: Any, path: str, otherwise: str) -> str:

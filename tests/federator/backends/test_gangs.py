@@ -258,6 +258,18 @@ def test_other_completions_are_refused(failed: int) -> None:
         objects(made, Placing())
 
 
+def test_parameters_that_fill_the_memory_are_refused() -> None:
+    """As it was: a job of 256 KiB became gigabytes, and the federator that was killed for it tried again at its start."""
+    made = job("train", instances=1)
+    made["parameters"] = {"long": "x" * 1_000}
+    spec = made["taskRoles"]["worker"]
+    spec["commands"] = ["<% $parameters.long %>" * 500]
+    assert len(objects(made, Placing()).first["spec"]["template"]["spec"]["containers"][0]["command"][2]) == 500_000
+    spec["commands"] = ["<% $parameters.long %>" * 5_000]
+    with pytest.raises(Unsupported, match=r"taskRoles\.worker\.commands: expected at most 524288 characters"):
+        objects(made, Placing())
+
+
 def test_names_on_kubernetes_are_short_lower_case_and_distinct() -> None:
     assert kubernetes_name("train-v100") == "train-v100"
     odd = ["Train_V100", "train-V100", "train-v100-", "-", "_", "a" * 53, "A" * 255, "train--v100_"]
