@@ -55,6 +55,8 @@ MOST_CHARACTERS = 1 << 19
 until it fills the memory."""
 MOST_TOLD = 100
 """Problems of one job that are told one by one."""
+MOST_FOUND = 10_000
+"""Problems of one job that are looked for: each place of each parameter may have one for each cluster."""
 LONGEST_TOLD = 1_000
 """Characters of one of them: names that stand in a job may be longer."""
 
@@ -75,6 +77,15 @@ class InvalidJob(ValueError):
         told = map(_fitting, problems[:MOST_TOLD])
         self.problems = (*told, *([f"and {more} more"] if more > 0 else ()))
         super().__init__("; ".join(self.problems))
+
+
+class _Problems(list[str]):
+    """What is wrong so far. Raises InvalidJob where that is enough."""
+
+    def append(self, problem: str) -> None:
+        super().append(problem)
+        if len(self) >= MOST_FOUND:
+            raise InvalidJob(self)
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +154,7 @@ def parse(document: Any) -> MultiClusterJob:
     """The job that a document, as `services.documents` reads it, describes. Raises InvalidJob with all that is wrong."""
     if not isinstance(document, dict):
         raise InvalidJob([f"expected a mapping, found {_kind(document)}"])
-    problems: list[str] = []
+    problems = _Problems()
     if document.get("protocolVersion") != PROTOCOL:
         problems.append(f"protocolVersion: expected {PROTOCOL!r}, found {_said(document.get('protocolVersion'))}")
     name = document.get("name")
@@ -173,10 +184,14 @@ def parse(document: Any) -> MultiClusterJob:
 
 def _too_long(document: Mapped, parameters: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a cluster's own job would be; with the longest value of each parameter, whichever cluster's that is."""
-    longest = {
-        name: max(MOST_CHARACTERS - _left(value, {}, MOST_CHARACTERS) for value in values.values())
-        for name, values in parameters.items()
-    }
+    measured: dict[int, int] = {}  # by identity: anchors repeat a value
+
+    def length(value: Any) -> int:
+        if id(value) not in measured:
+            measured[id(value)] = MOST_CHARACTERS - _left(value, {}, MOST_CHARACTERS)
+        return measured[id(value)]
+
+    longest = {name: max(map(length, values.values())) for name, values in parameters.items()}
     left = MOST_CHARACTERS
     for key, value in document.items():
         kept = value
@@ -187,18 +202,20 @@ def _too_long(document: Mapped, parameters: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _left(value: Any, longest: Mapping[str, int], left: int) -> int:
-    """Of so many characters, when this is written out; below 0: not all of it was looked at."""
+    """Of so many characters, when this is written out, each part in a line of its own; below 0: not all of it was looked
+    at."""
     if left < 0:
         return left
     match value:
         case str():
-            return left - len(value) - sum(longest.get(name, 0) for name in PLACEHOLDER.findall(value))
+            placed = PLACEHOLDER.findall(value) if longest else ()
+            return left - len(value) - sum(longest.get(name, 0) for name in placed)
         case dict():
             for key, part in value.items():
-                left = _left(part, longest, left - len(key))
+                left = _left(part, longest, left - len(key) - 3)
         case list():
             for part in value:
-                left = _left(part, longest, left - 1)
+                left = _left(part, longest, left - 3)
         case _:
             left -= 4
     return left
@@ -312,8 +329,9 @@ def _parameters(
     if not isinstance(given, dict):
         problems.append(f"{shown(path)}: expected a mapping, found {_kind(given)}")
         return {}
-    aliases = [choice.alias for choice in clusters]
+    aliases = {choice.alias: None for choice in clusters}
     uses = _uses(document, problems)
+    seen: dict[int, Any] = {}
     for name, values in given.items():
         here = (*path, name)
         if not _NAME.fullmatch(name):
@@ -332,7 +350,7 @@ def _parameters(
             if alias not in values:
                 problems.append(f"{shown(here)}: missing: parameter {name} has no value for {alias}")
             elif name in uses:
-                _check_value(name, alias, values[alias], uses[name], problems)
+                _check_value(name, alias, values[alias], uses[name], seen, problems)
     for name, places in uses.items():
         if name not in given:
             for_whom = ", ".join(aliases)
@@ -340,14 +358,21 @@ def _parameters(
     return dict(given)
 
 
-def _check_value(name: str, alias: str, value: Any, places: Sequence[tuple[Path, bool]], problems: list[str]) -> None:
+def _check_value(
+    name: str,
+    alias: str,
+    value: Any,
+    places: Sequence[tuple[Path, bool]],
+    seen: dict[int, Any],
+    problems: list[str],
+) -> None:
     if value is None or isinstance(value, dict | list):
         for path, whole in places:
             if not whole:
                 problems.append(
                     f"{shown(path)}: parameter {name} stands within a text, and its value for {alias} is {_kind(value)}"
                 )
-    if any(PLACEHOLDER.search(text) for _, text in scalars(value)):
+    if any(PLACEHOLDER.search(text) for _, text in scalars(value, seen=seen)):
         problems.append(f"parameter {name}: its value for {alias} has a placeholder of its own")
 
 
@@ -384,18 +409,23 @@ def without_tokens(document: Mapped) -> Mapped:
     return {key: kept if key == "secrets" else value for key, value in document.items() if key != "secrets" or kept}
 
 
-def scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every text in a document, with its path; a key that has a placeholder as its own."""
+def scalars(value: Any, path: Path = (), seen: dict[int, Any] | None = None) -> Iterator[tuple[Path, str]]:
+    """Every text in a document, with its path; a key that has a placeholder as its own. What anchors repeat comes once,
+    where it stands first: written out, a job of some lines may have millions. `seen`: by identity, what has come."""
+    seen = {} if seen is None else seen
+    if not isinstance(value, str | list | dict) or id(value) in seen:
+        return
+    seen[id(value)] = value
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, list):
         for index, part in enumerate(value):
-            yield from scalars(part, (*path, index))
-    elif isinstance(value, dict):
+            yield from scalars(part, (*path, index), seen)
+    else:
         for key, part in value.items():
             if _MENTION.search(key):
                 yield (*path, key), key
-            yield from scalars(part, (*path, key))
+            yield from scalars(part, (*path, key), seen)
 
 
 # ----------------------------------------------------------------------------------------------------------- wording

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.federator.mcc import LONGEST_TOLD, PLUGINS, InvalidJob, load, parse
+from services.federator.mcc import LONGEST_TOLD, PLUGINS, InvalidJob, load, parse, scalars
 from tests.federator.jobs import EXAMPLE, document, plugin
 
 PLUGIN = "extra.com.microsoft.pai.runtimeplugin[1].parameters"
@@ -352,6 +352,32 @@ def test_a_little_text_does_not_become_a_lot() -> None:
     assert problems({**document(), "anchored": [row] * 30}) == (
         "expected less than 524288 characters, anchors and parameters written out",
     )
+
+
+def test_what_anchors_repeat_is_looked_at_once() -> None:
+    """As it was: of a job of some KB the federator looked at a million texts, each as long as it liked."""
+    text = "x<% $mcc.gpuNum %>"
+    assert [*scalars({"a": [[text] * 100] * 100, "b": text, "c": "y"})] == [(("a", 0, 0), text), (("c",), "y")]
+    aliases = [f"c{number}" for number in range(100)]
+    changed = {**document(), "more": [[text] * 100] * 100}
+    of = plugin(changed)
+    of["clusters"] = {alias: {"uri": "https://pai.example", "user": "alice"} for alias in aliases}
+    of["params"] = {"gpuNum": dict.fromkeys(aliases), "storageConfigs": dict.fromkeys(aliases, 1)}
+    told = problems(changed)
+    assert told[1] == "more[0][0]: parameter gpuNum stands within a text, and its value for c0 is nothing"
+    assert told[-1] == "and 100 more"
+
+
+def test_not_more_problems_are_looked_for_than_there_is_memory() -> None:
+    """As they were: half a million of them, of which a hundred are told."""
+    changed = document()
+    plugin(changed)["params"] |= {f"p{number}": {} for number in range(100_000)}
+    assert problems(changed)[-1] == "and 9900 more"
+
+
+def test_parts_count_as_they_are_written() -> None:
+    """As it was: of 10 KB came YAML of 2.5 MB, which took seconds to write for each cluster, and was refused."""
+    assert len(problems({**document(), "more": [[[]] * 1_000] * 200})) == 1
 
 
 @pytest.mark.parametrize("spelled", ["extra", "extras"])
