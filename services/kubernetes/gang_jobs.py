@@ -25,6 +25,11 @@ PODS = Resource("pods", "/api/v1/pods")
 JOB_NAME = "batch.kubernetes.io/job-name"
 """The label by which a Job's controller marks its pods."""
 PAGE = 1_000
+MOST_ANSWERED_BYTES = 256 * 1024 * 1024
+"""A page of as many Jobs is some megabytes. What goes on behind it is not read: whoever has several clusters has all of
+their answers in the same memory."""
+MOST_LISTED = 250_000
+"""Objects of one list: what goes on page after page has no end."""
 S = TypeVar("S")
 
 
@@ -115,7 +120,7 @@ class GangJobs(Transport):
     """Jobs of one namespace. Effects are tried once; reads are repeated."""
 
     def __init__(self, access: Access, namespace: str, *, timeout_s: float = 30.0) -> None:
-        super().__init__(access, connections=16, timeout_s=timeout_s)
+        super().__init__(access, connections=16, timeout_s=timeout_s, most_bytes=MOST_ANSWERED_BYTES)
         self._namespace = namespace
         self._reading = retrying(3)
 
@@ -183,6 +188,8 @@ class GangJobs(Transport):
             if not page.metadata.resource_version:  # what has none looks like an empty list, and all runs like gone
                 raise Unreachable(request, UNREADABLE, "expected a list of objects, with a resourceVersion", sent=True)
             found += page.items or []
+            if len(found) > MOST_LISTED:
+                raise Unreachable(request, UNREADABLE, f"expected at most {MOST_LISTED} objects", sent=True)
             token = page.metadata.continue_
             if not token:
                 return found, answer.date

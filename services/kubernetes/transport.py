@@ -132,8 +132,12 @@ class Transport:
     go on.
     """
 
-    def __init__(self, access: Access, *, connections: int = 128, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, access: Access, *, connections: int = 128, timeout_s: float = 30.0, most_bytes: int | None = None
+    ) -> None:
+        """`most_bytes`: of an answer, where others are not to suffer for a server that sends one without an end."""
         self._access = access
+        self._most_bytes = most_bytes
         self._timeout_s = timeout_s
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30.0, socket_factory=_socket),
@@ -199,7 +203,8 @@ class Transport:
                 ) as response,
             ):
                 date = response.headers.get("Date", "")
-                answer = Answer(response.status, await response.read(), _retry_after_s(response), date)
+                body = await _whole(response, self._most_bytes)
+                answer = Answer(response.status, body, _retry_after_s(response), date)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             telemetry.REQUESTS.add(1, verb=verb, status="unreachable")
             raise _unreachable(request, error) from error
@@ -265,6 +270,18 @@ class Transport:
                 self._options["ssl"] = self._access.ssl_context()
             changes = self._access.refreshed or self._access.ssl_context is not None
             self._fresh_until = loop.time() + TOKEN_LIFE_S if changes else float("inf")
+
+
+async def _whole(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
+    """The body. Raises ClientPayloadError where it is longer."""
+    if most_bytes is None:
+        return await response.read()
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most_bytes:
+            raise aiohttp.ClientPayloadError(f"HTTP {response.status} with more than {most_bytes} bytes")
+    return bytes(body)
 
 
 def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from services.kubernetes import gang_jobs
 from services.kubernetes.access import direct
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.gang_jobs import GangJobs, GangPod, Job, pointer
@@ -163,3 +164,19 @@ def test_a_pod_has_started_when_its_last_container_has(states: list[Any] | None,
     statuses = None if states is None else [{"state": state} for state in states]
     pod = msgspec.convert({"metadata": {}, "status": {"containerStatuses": statuses}}, GangPod, strict=False)
     assert (pod.started_ms, pod.job, pod.is_over) == (started_ms, "", False)
+
+
+async def test_what_would_fill_the_memory_is_not_read_to_its_end(
+    server: Server, jobs: GangJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: an answer without an end was read for half a minute, and pages without an end for ever."""
+    monkeypatch.setattr(gang_jobs, "MOST_LISTED", 10)
+    page = {"metadata": {"resourceVersion": "1", "continue": "more"}, "items": [{"metadata": {"name": "a"}}] * 4}
+    server.answers += [page, page, page]
+    with pytest.raises(Unreachable, match="expected at most 10 objects"):
+        await jobs.jobs("a=b")
+    monkeypatch.setattr(gang_jobs, "MOST_ANSWERED_BYTES", 1_000)
+    async with GangJobs(direct(server.url), "training") as bounded:
+        server.answers += [b" " * 1_001] * 3
+        with pytest.raises(Unreachable, match="HTTP 200 with more than 1000 bytes"):
+            await bounded.pods("a=b")

@@ -69,9 +69,16 @@ MOST_BYTES = 100 * 1024
 """What the server takes as a body."""
 MOST_LISTED = 50_000
 """What it lists in one page."""
+MOST_JOBS = 10 * MOST_LISTED
+"""Of all pages: more than the limits of a server as it is shipped let anybody list in time."""
 MOST_ANSWERED_BYTES = 128 * 1024 * 1024
 """A page of as many jobs is a quarter of this. What goes on behind it, as something on the way may for ever, is not read:
 the other clusters' places are in the same memory."""
+MOST_OBJECTS = 10 * MOST_LISTED
+"""Of one page, where each job is a few: what is nothing but brackets takes many times its bytes when it is read."""
+MOST_CONFIGURED_BYTES = 10 * MOST_BYTES
+"""Of a job's configuration: as the server keeps it, it may be longer than what was taken. YAML is read slowly, and
+everybody waits for it."""
 LONGEST_WINDOW_MS = 3_600_000
 """That of submissions. Who asks for a longer wait is not believed."""
 MOMENT_MS = 1_000
@@ -209,6 +216,8 @@ class OpenPai:
             heard = await self._read("list", f"?{urlencode(asked)}")
             if not isinstance(heard, _Answer):
                 return heard
+            if heard.body.count(b"{") > MOST_OBJECTS:
+                return Silent(reason=f"expected a page of at most {self._page} jobs")
             try:
                 jobs = _decode_list(heard.body)
             except UNDECODABLE as error:
@@ -217,6 +226,8 @@ class OpenPai:
                 seen.add((job.username, job.name))
                 if job.username == self._user:
                     runs[job.name] = _run(job.name, job)
+            if len(seen) > MOST_JOBS:
+                return Silent(reason=f"expected at most {MOST_JOBS} jobs")
             clock_ms = heard.clock_ms
             offset += len(jobs)
             if len(jobs) < self._page:
@@ -234,6 +245,8 @@ class OpenPai:
         config = await self._read("config", f"{path}/config")
         if isinstance(config, Silent):
             return config
+        if len(config.body) > MOST_CONFIGURED_BYTES:
+            return Silent(reason=f"expected a configuration of at most {MOST_CONFIGURED_BYTES} bytes")
         try:
             detail = _decode_detail(heard.body)
         except UNDECODABLE as error:

@@ -158,6 +158,22 @@ async def test_a_list_that_cannot_be_read_is_silence(backend: Backend, body: byt
     assert isinstance(await backend.describe(NAME), Silent)
 
 
+async def test_what_would_fill_the_memory_is_silence(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: pages of new jobs were asked for without an end, a page of the smallest rows took 2 GB, and a
+    configuration of 128 MB was read as YAML while everybody waited, the lease too."""
+    monkeypatch.setattr(openpai, "MOST_JOBS", 10)
+    backend._page = 1
+    rows = [ROW | {"username": "bob", "name": f"job-{number}"} for number in range(12)]
+    answer(backend, *(_Answer(200, msgspec.json.encode([row]), 0) for row in rows))
+    assert await backend.observe() == Silent(reason="expected at most 10 jobs")
+    monkeypatch.setattr(openpai, "MOST_OBJECTS", 10)
+    answer(backend, _Answer(200, msgspec.json.encode(rows), 0))
+    assert await backend.observe() == Silent(reason="expected a page of at most 1 jobs")
+    long = _Answer(200, CONFIG.body + b"\n" * openpai.MOST_CONFIGURED_BYTES, 0)
+    answer(backend, DETAIL, long)
+    assert await backend.describe(NAME) == Silent(reason="expected a configuration of at most 1024000 bytes")
+
+
 async def test_of_others_runs_none_is_listed(backend: Backend) -> None:
     """Also by a server that does not know the filter, and has a job of that name of several users."""
     backend._page = 1
