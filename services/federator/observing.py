@@ -7,6 +7,7 @@ a guard time or of an extra time. So the log has no heartbeats, and every deadli
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 
 from events import ClusterObserved, ClusterSilent, RemainsFound, StrayFound, Ticked
 from events.federation import RunSeen
@@ -15,6 +16,9 @@ from services.federator.records import ENDED, NOTHING, NS_PER_MS, Cluster, Key, 
 from services.federator.rules import gone, guard, priority
 from services.federator.state import State
 from services.state.clock import JUMP_NS
+
+MOST_STRAYS = 1_000
+"""A cluster that invents some has the log grow by so many for each list that clears them, and the state no further."""
 
 
 def ticked(state: State, clock_ns: int) -> Ticked:
@@ -77,14 +81,15 @@ def silent(state: State, account: str, reason: str, *, before_ns: int) -> Cluste
     return ClusterSilent(account=account, reason=reason, asked_ns=before_ns)
 
 
-def remains(state: State, federation: str, listing: Listing) -> list[RemainsFound]:
+def remains(state: State, account: str, federation: str, listing: Listing) -> list[RemainsFound]:
     """Submissions that came late: held runs of ours that are neither the run that the log knows nor one it waits for; one
-    of each place at a time. A run that was accepted and has ended is none, as an older list may still show it held."""
+    of each place at a time. A run that was accepted and has ended is none, as an older list may still show it held. What
+    is said of a place on another cluster is not believed: there it would be cleared."""
     found: dict[Key, RemainsFound] = {}
     for held in listing.held:
         owner = held.owner
         place = state.place(owner.job, owner.cluster) if owner is not None and owner.federation == federation else None
-        if owner is None or place is None or place.remains != NOTHING:
+        if owner is None or place is None or place.account != account or place.remains != NOTHING:
             continue
         waited_for = not (place.is_there or place.phase == ENDED)
         meant = held.run.uid == place.uid and not place.given_up
@@ -97,16 +102,19 @@ def remains(state: State, federation: str, listing: Listing) -> list[RemainsFoun
 
 def strays(state: State, account: str, federation: str, listing: Listing) -> list[StrayFound]:
     """R22: the same for jobs that are forgotten. Whether they may be cleared only a later list says: this one may have
-    been asked for before the job was forgotten."""
+    been asked for before the job was forgotten. No more than `MOST_STRAYS` are to be cleared of one cluster."""
     known = state.strays.get(account, {})
-    return [
-        StrayFound(account=account, job=owner.job, cluster=owner.cluster, name=held.run.name, uid=held.run.uid)
+    found = {
+        held.run.uid: StrayFound(
+            account=account, job=owner.job, cluster=owner.cluster, name=held.run.name, uid=held.run.uid
+        )
         for held in listing.held
         if (owner := held.owner) is not None
         and owner.federation == federation
         and state.is_forgotten(owner.job)
         and held.run.uid not in known
-    ]
+    }
+    return list(islice(found.values(), max(0, MOST_STRAYS - len(known))))
 
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:

@@ -7,14 +7,14 @@ its name stays taken. Every change says which object it means, by UID or by what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from services.kubernetes.access import Access
 from services.kubernetes.errors import NotFound, Unreachable
-from services.kubernetes.objects import Identified, Int32, Listed, Metadata, Object, Time
+from services.kubernetes.objects import Int32, Listed, Metadata, Object, Time
 from services.kubernetes.resources import Resource
 from services.kubernetes.transport import JSON, UNREADABLE, Answer, Transport, decoded, retrying
 
@@ -30,12 +30,25 @@ MOST_ANSWERED_BYTES = 256 * 1024 * 1024
 their answers in the same memory."""
 MOST_LISTED = 250_000
 """Objects of one list: what goes on page after page has no end."""
+Word = Annotated[str, msgspec.Meta(max_length=253)]
+"""As long as Kubernetes' names are."""
 S = TypeVar("S")
 
 
 def pointer(path: Sequence[str]) -> str:
     """As JSON Patch writes it."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+class JobMetadata(Metadata):
+    """Whoever made the Job keeps both words, for ever in a log."""
+
+    name: Word = ""
+    uid: Word = ""
+
+
+class _Made(Object):
+    metadata: JobMetadata
 
 
 class JobSpec(Object):
@@ -53,7 +66,7 @@ class JobStatus(Object):
 
 
 class Job(Object):
-    metadata: Metadata
+    metadata: JobMetadata
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
     status: JobStatus = msgspec.field(default_factory=JobStatus)
 
@@ -113,7 +126,7 @@ class GangPod(Object):
 _job_decoder = msgspec.json.Decoder(Job)
 _jobs_decoder = msgspec.json.Decoder(Listed[Job])
 _pods_decoder = msgspec.json.Decoder(Listed[GangPod])
-_identified_decoder = msgspec.json.Decoder(Identified)
+_made_decoder = msgspec.json.Decoder(_Made)
 
 
 class GangJobs(Transport):
@@ -131,7 +144,7 @@ class GangJobs(Transport):
         written meanwhile; ApiError."""
         request = f"create {resource.name} {self._namespace}/{body['metadata']['name']}"
         answer = await self.send(request, "POST", self._path(resource), msgspec.json.encode(body))
-        return decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.uid
+        return decoded(_made_decoder, request, answer.raise_for(request).body).metadata.uid
 
     async def suspend(self, name: str, uid: str, annotations: Mapping[str, str]) -> None:
         """End a Job's pods, if it is still this one. Raises Conflict where it is another, NotFound, ApiError."""

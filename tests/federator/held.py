@@ -172,7 +172,7 @@ class HoldingProcess(Process):
     def looked(self, asked: tuple[str, int], answer: Any) -> None:
         if isinstance(answer, Listing):
             self.clear_strays(asked[0], answer)
-            remains = observing.remains(self.state, "fed", answer)
+            remains = observing.remains(self.state, asked[0], "fed", answer)
             strays = observing.strays(self.state, asked[0], "fed", answer)
             self.world.count["late submission found"] += len(remains)
             self.world.count["late submission of a forgotten job"] += len(strays)

@@ -127,7 +127,7 @@ def test_r22_what_comes_late_while_it_is_known_is_cleared_first(monkeypatch: pyt
     world = equal()
     world.at(1, a="failed", b="failed")
     assert list(world.state.over) == [JOB]
-    world.append(*observing.remains(world.state, "fed", late(JOB)))
+    world.append(*observing.remains(world.state, ACCOUNT, "fed", late(JOB)))
     assert not world.state.over
     world.append(ev.RemainsCleared(job=JOB, cluster="a", uid="late"))
     assert list(world.state.over) == [JOB]
@@ -206,6 +206,20 @@ def test_r22_what_comes_late_of_a_forgotten_job_is_found_by_its_marker_and_clear
     assert observing.strays(world.state, ACCOUNT, "fed", late(JOB)) == []
     world.append(ev.StrayCleared(account=ACCOUNT, job=JOB, cluster="a", uid="late"))
     assert world.state.strays == {}
+    assert not world.state.ignored
+
+
+def test_r22_a_cluster_that_invents_what_came_late_is_heard_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: a list of a hundred thousand was a commit that no server takes, and ended the federator."""
+    monkeypatch.setattr(observing, "MOST_STRAYS", 3)
+    world = forgetting()
+    (one,) = late(JOB).held
+    runs = [msgspec.structs.replace(one.run, uid=uid) for uid in ("x", "x", "y", "z", "zz")]
+    many = msgspec.structs.replace(late(JOB), held=tuple(Described(run=run, owner=one.owner) for run in runs))
+    found = observing.strays(world.state, ACCOUNT, "fed", many)
+    assert [stray.uid for stray in found] == ["x", "y", "z"]
+    world.append(*found)
+    assert observing.strays(world.state, ACCOUNT, "fed", many) == []
     assert not world.state.ignored
 
 

@@ -132,4 +132,4 @@ def test_what_another_federation_holds_is_left_alone() -> None:
         for who in ("other", "fed")
     ]
     listing = Listing(runs=(), clock_ms=0, held=(Described(run=run(held=True), owner=None), *late))
-    assert [remains.uid for remains in observing.remains(world.state, "fed", listing)] == ["fed"]
+    assert [remains.uid for remains in observing.remains(world.state, ACCOUNT, "fed", listing)] == ["fed"]

@@ -8,9 +8,11 @@ import events as ev
 from services.federator import core, observing
 from services.federator.backends import Accepted, Described, InDoubt, Listing, NotSent, Owner, Refused, Run
 from services.federator.core import name_described
+from services.federator.records import account_of
 from tests.federator.world import Federation, equal, of_type, placed, stops
 
 OURS = Owner(federation="fed", job="u1", cluster="a")
+ACCOUNT = account_of("a", "a")
 
 # -------------------------------------------------------------------------------------- R16, R17: doubt and names
 
@@ -343,13 +345,22 @@ def test_of_what_comes_late_one_after_the_other_is_cleared() -> None:
     world.append(ev.JobCancelled(job="u1"))
     world.answer("a", Accepted(uid="x", held=True))
     world.decide()
-    found = observing.remains(world.state, "fed", held("a", "y", "z"))
+    found = observing.remains(world.state, ACCOUNT, "fed", held("a", "y", "z"))
     assert [remains.uid for remains in found] == ["y"]
     world.append(*found)
-    assert observing.remains(world.state, "fed", held("a", "y", "z")) == []
+    assert observing.remains(world.state, ACCOUNT, "fed", held("a", "y", "z")) == []
     world.append(ev.RemainsCleared(job="u1", cluster="a", uid="y"))
-    assert [remains.uid for remains in observing.remains(world.state, "fed", held("a", "z"))] == ["z"]
+    assert [remains.uid for remains in observing.remains(world.state, ACCOUNT, "fed", held("a", "z"))] == ["z"]
     assert not world.state.ignored
+
+
+def test_what_a_cluster_says_of_a_run_on_another_is_not_believed() -> None:
+    """As it was: one that lied had runs of other clusters cleared, there and with the federator's rights."""
+    world = Federation(a=50, b=50)
+    world.accept(identified=True)
+    lie = held("a", "uid of somebody's run")
+    assert observing.remains(world.state, account_of("b", "b"), "fed", lie) == []
+    assert len(observing.remains(world.state, ACCOUNT, "fed", lie)) == 1
 
 
 def test_a_list_from_before_a_release_does_not_clear_a_winner_that_ended() -> None:
@@ -359,8 +370,8 @@ def test_a_list_from_before_a_release_does_not_clear_a_winner_that_ended() -> No
         world.answer(alias, Accepted(uid=f"uid of {alias}", held=True))
     world.append(ev.RunReleased(job="u1", cluster="a"))
     assert placed(world.at(0.1, a="succeeded", b="waiting")) == [("a", "Succeeded")]
-    assert observing.remains(world.state, "fed", held("a", "uid of a")) == []
-    (late,) = observing.remains(world.state, "fed", held("a", "another"))
+    assert observing.remains(world.state, ACCOUNT, "fed", held("a", "uid of a")) == []
+    (late,) = observing.remains(world.state, ACCOUNT, "fed", held("a", "another"))
     assert late.uid == "another"
 
 
@@ -369,5 +380,5 @@ def test_r21_what_is_held_still_where_it_was_given_up_is_cleared() -> None:
     world.answer("a", Accepted(uid="uid of a", held=True))
     world.silent("a")
     world.give_up("a")
-    (late,) = observing.remains(world.state, "fed", held("a", "uid of a"))
+    (late,) = observing.remains(world.state, ACCOUNT, "fed", held("a", "uid of a"))
     assert late.uid == "uid of a"

@@ -180,3 +180,13 @@ async def test_what_would_fill_the_memory_is_not_read_to_its_end(
         server.answers += [b" " * 1_001] * 3
         with pytest.raises(Unreachable, match="HTTP 200 with more than 1000 bytes"):
             await bounded.pods("a=b")
+
+
+async def test_words_that_no_log_could_keep_are_no_answer(server: Server, jobs: GangJobs) -> None:
+    """As it was: a UID of 8 MB was accepted, no commit took it, and the federator ended."""
+    server.answers.append({"metadata": {"uid": "u" * 254}})
+    with pytest.raises(Unreachable, match="expected an object"):
+        await jobs.create(gang_jobs.JOBS, {"metadata": {"name": "train"}})
+    server.answers += [{"metadata": {"name": "train", "uid": "u" * 254}}] * 3
+    with pytest.raises(Unreachable, match="expected an object"):
+        await jobs.get_job("train")

@@ -22,7 +22,7 @@ What the federator relies on, and a backend must ensure:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -37,14 +37,19 @@ TERMINAL = frozenset((SUCCEEDED, FAILED, STOPPED, GONE))
 """Nothing of such a run uses the cluster any more, and nothing of it will again."""
 
 
+LONGEST_WORD = 255
+"""Characters of a word that a cluster says and the log keeps."""
+Word = Annotated[str, msgspec.Meta(max_length=LONGEST_WORD)]
+
+
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """Whose a run is. A run without exactly this marker is foreign and never touched."""
 
-    federation: str
+    federation: Word
     """The name of the federation's log."""
-    job: str
+    job: Word
     """The UID of the federated job."""
-    cluster: str
+    cluster: Word
     """The alias."""
 
 

@@ -27,6 +27,7 @@ from typing import NamedTuple
 from services.documents import load_all
 from services.federator.backends import (
     FAILED,
+    LONGEST_WORD,
     RUNNING,
     STOPPED,
     STOPPING,
@@ -248,7 +249,7 @@ def _first(job: Job) -> str:
 
 def _name(metadata: Metadata) -> str:
     whole = (metadata.annotations or {}).get(gangs.NAME, "")
-    return whole if gangs.kubernetes_name(whole) == metadata.name else metadata.name
+    return whole if len(whole) <= LONGEST_WORD and gangs.kubernetes_name(whole) == metadata.name else metadata.name
 
 
 def _run(name: str, found: Found) -> Run:

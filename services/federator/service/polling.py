@@ -132,7 +132,7 @@ class Polling:
         """Submissions that nobody waits for any more."""
         state, federation = self._state, self._decider.log.cluster
         return [
-            *observing.remains(state, federation, listing),
+            *observing.remains(state, account, federation, listing),
             *observing.strays(state, account, federation, listing),
         ]
 

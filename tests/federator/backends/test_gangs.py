@@ -258,6 +258,13 @@ def test_other_completions_are_refused(failed: int) -> None:
         objects(made, Placing())
 
 
+def test_a_marker_that_no_log_could_keep_is_nobodys() -> None:
+    marked = {NAME: "train", MARKER: msgspec.json.encode(OWNER).decode()}
+    assert owner(marked, "train") == OWNER
+    long = msgspec.structs.replace(OWNER, job="x" * 256)
+    assert owner(marked | {MARKER: msgspec.json.encode(long).decode()}, "train") is None
+
+
 def test_parameters_that_fill_the_memory_are_refused() -> None:
     """As it was: a job of 256 KiB became gigabytes, and the federator that was killed for it tried again at its start."""
     made = job("train", instances=1)

@@ -138,3 +138,5 @@ def test_a_run_has_the_name_that_its_job_was_made_for_and_no_other() -> None:
     made = gangs.kubernetes_name("Train_V100")
     named = runs(job(name=made, claims="Train_V100"), job(name="mine", claims="train"), job(name="plain"))
     assert [one.name for one in named] == ["Train_V100", "mine", "plain"]
+    long = "x" * 1_000
+    assert [one.name for one in runs(job(name=gangs.kubernetes_name(long), claims=long))] != [long], "a log keeps it"
