@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from itertools import islice
 
+import msgspec
+
 from events import (
     Event,
     JobCancelled,
@@ -42,6 +44,8 @@ from services.federator.state import State
 
 JOBS = 200
 """Jobs of one commit."""
+MOST_ALIAS_BYTES = 255
+"""Of an alias as the log writes it: so many jobs of a hundred clusters must fit into one commit, whatever is said."""
 
 
 class KeptUp(Exception):
@@ -68,6 +72,11 @@ def uid_of(state: State, drawn: str) -> str:
 def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
     """The event that accepts a job. `uid` is new (`uid_of`); `digest` names its body. Raises InvalidJob."""
     problems = job.token_problems()
+    problems += [
+        f"clusters.{choice.alias}: expected an alias of at most {MOST_ALIAS_BYTES} bytes, as JSON has it"
+        for choice in job.clusters
+        if len(msgspec.json.encode(choice.alias)) - 2 > MOST_ALIAS_BYTES
+    ]
     if job.name in state.names:
         problems.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
     if problems:

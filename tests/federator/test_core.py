@@ -1,0 +1,42 @@
+"""What a request adds to the log."""
+
+from __future__ import annotations
+
+import pytest
+
+import events as ev
+from events import envelope
+from events.log import MAX_COMMIT_BYTES
+from services.federator import core
+from services.federator.mcc import MOST_CLUSTERS, InvalidJob, MultiClusterJob, parse
+from services.federator.state import State
+from tests.federator.jobs import document, plugin
+
+
+def named(name: str, alias: str) -> MultiClusterJob:
+    """A job for as many clusters as there may be, with aliases that end so."""
+    made = document()
+    del made["secrets"]
+    aliases = [f"{number:02}{alias}" for number in range(MOST_CLUSTERS)]
+    made["name"] = name
+    plugin(made)["clusters"] = {key: {"uri": "https://pai.example", "user": "alice"} for key in aliases}
+    plugin(made)["params"] = {name: dict.fromkeys(aliases, 1) for name in ("gpuNum", "storageConfigs")}
+    return parse(made)
+
+
+@pytest.mark.parametrize(("letter", "most"), [("x", 240), ("\U0001f600", 63), ("\x01", 42), ('"', 126)])
+def test_what_is_said_of_as_many_jobs_as_are_decided_at_once_fits_into_a_commit(letter: str, most: int) -> None:
+    """As it was: of aliases of 255 such letters it was 30 MB, which no log takes. The federator ended, and the next one
+    had the same to say."""
+    state = State()
+    for number in range(core.JOBS):
+        said = core.federated(state, named(f"job-{number}", letter * most), f"{'o' * 16}.{number:016}", "d" * 64)
+        state.apply(state.sequence + 1, [said])
+    for uid in state.jobs:
+        state.apply(state.sequence + 1, [ev.JobCancelled(job=uid)])
+    decided = core.decide(state)
+    assert len(decided) == core.JOBS * MOST_CLUSTERS
+    assert len(envelope.encode_events(decided)) < MAX_COMMIT_BYTES
+    if letter != "x":
+        with pytest.raises(InvalidJob, match="expected an alias of at most 255 bytes, as JSON has it"):
+            core.federated(state, named("longer", letter * (most + 1)), "o.1", "")
