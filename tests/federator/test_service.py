@@ -13,6 +13,7 @@ import pytest
 import events as ev
 from events.micro import Unfit
 from services.federator import observing, requests
+from services.federator.clusters import Limits
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED
 from services.federator.service import effects, polling
@@ -55,6 +56,28 @@ async def test_log_time_goes_on_between_two_lists(field: Field, monkeypatch: pyt
     await field.federate("train", a=0)
     await field.settled("train")
     assert field.job("train").winner == "a"
+
+
+async def test_what_a_limit_leaves_no_room_for_is_not_prepared(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: each job was written as YAML, and read again, only to hear that, and nobody else had a turn before all
+    had heard it. Thirty of 90 KB held the federator up for good."""
+    prepared = 0
+
+    def counted(special: dict[str, Any]) -> str:
+        nonlocal prepared
+        prepared += 1
+        return to_yaml(special)
+
+    monkeypatch.setattr(effects, "to_yaml", counted)
+    monkeypatch.setattr(fields, "NO_LIMITS", Limits(submissions_per_hour=1))
+    field.cluster("a", waiting_ms=600_000)
+    await field.start()
+    for number in range(50):
+        await field.federate(f"train-{number}", a=0)
+    (agenda,) = field.federator.effects.agendas.values()
+    await field.until(lambda: len(agenda.tries) == 49, "all but one to have been tried")
+    assert prepared <= effects.WORKERS + 1
+    assert 3_500 < agenda.submits_from_s - asyncio.get_running_loop().time() <= 3_600
 
 
 async def test_intent_is_in_the_log_before_anything_is_submitted_or_stopped(field: Field) -> None:

@@ -128,6 +128,8 @@ class NotSent(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing can have reached the cluster: connection refused, no address, the client's own limit, no credentials."""
 
     reason: str
+    retry_after_ms: int = 0
+    """Until the client's own limit leaves room."""
 
 
 class InDoubt(msgspec.Struct, frozen=True, kw_only=True):

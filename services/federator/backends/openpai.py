@@ -279,12 +279,13 @@ class OpenPai:
         return heard
 
     async def _once(self, kind: str, method: str, path: str, body: bytes | None, media_type: str) -> _Heard:
-        if wait_ms := self._wait_ms(kind):
-            return NotSent(reason=f"the limit of requests ({kind}) leaves no room for {wait_ms} ms")
         try:
             token = await self._token.read()
         except NoSecret as error:
             return NotSent(reason=str(error))
+        if wait_ms := self._wait_ms(kind):  # behind the last wait: what was asked meanwhile counts
+            reason = f"the limit of requests ({kind}) leaves no room for {wait_ms} ms"
+            return NotSent(reason=reason, retry_after_ms=wait_ms)
         headers = {"Authorization": f"Bearer {token}", "User-Agent": "muster"}
         if media_type:
             headers["Content-Type"] = media_type

@@ -26,7 +26,7 @@ class Agenda:
     tries: dict[Key, int] = field(default_factory=dict)
     grown: asyncio.Event = field(default_factory=asyncio.Event)
     submits_from_s: float = float("-inf")
-    """No submission before that: the cluster said so."""
+    """No submission before that: the cluster, or the client's own limit, said so."""
     numbers: itertools.count[int] = field(default_factory=itertools.count)
     locks: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 

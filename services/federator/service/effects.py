@@ -51,6 +51,7 @@ class Effects:
         self._decider = decider
         self._reaches = reaches
         self._bodies = bodies
+        self._preparing = asyncio.Lock()
         self._tried: set[Key] = set()
         """Where an attempt of this process may have come to something."""
         self._outcomes: list[tuple[Key, Callable[[], Event | None]]] = []
@@ -136,10 +137,11 @@ class Effects:
         if isinstance(answer, Taken):
             return await self._identify(key, backend)
         await self._settle(key, lambda: core.submission_answered(job, place, answer, key in self._tried))
-        if not isinstance(answer, Limited):
+        if not isinstance(answer, Limited | NotSent):
             return 0.0
-        agenda.submits_from_s = loop.time() + answer.retry_after_ms / 1000
-        return answer.retry_after_ms / 1000
+        pause_s = answer.retry_after_ms / 1000
+        agenda.submits_from_s = max(agenda.submits_from_s, loop.time() + pause_s)
+        return pause_s
 
     async def _identify(self, key: Key, backend: Backend) -> float:
         """Whose the job of our name is."""
@@ -210,6 +212,12 @@ class Effects:
         return [event for key, outcome in gathered if self._state.intends(key) and (event := outcome()) is not None]
 
     async def _special(self, job: Job, place: Place) -> Submission:
+        """Raises BodyGone, InvalidJob. YAML is written slowly: between two jobs everybody else has their turn."""
+        async with self._preparing:
+            await asyncio.sleep(0)
+            return await self._prepared(job, place)
+
+    async def _prepared(self, job: Job, place: Place) -> Submission:
         """Raises BodyGone, InvalidJob."""
         parsed = self._parsed.get(job.digest) or mcc.load((await self._bodies.read(job.digest)).decode())
         self._parsed[job.digest] = parsed
