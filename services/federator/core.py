@@ -77,6 +77,11 @@ def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobF
         for choice in job.clusters
         if len(msgspec.json.encode(choice.alias)) - 2 > MOST_ALIAS_BYTES
     ]
+    problems += [
+        f"clusters.{choice.alias!a}: expected an alias and a GPU type without control characters: people read them"
+        for choice in job.clusters
+        if not (choice.alias + choice.gpu_type).isprintable()
+    ]
     if job.name in state.names:
         problems.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
     if problems:

@@ -311,7 +311,7 @@ def _failed(error: ApiError) -> Refused | Limited | NotSent | InDoubt:
     if error.retryable or error.code == 409 or not 300 <= error.code < 500:
         return InDoubt(reason=cut(str(error)))
     code = error.reason or f"HTTP {error.code}"
-    return Refused(code=code, message=cut(str(error)), of_content=error.code in (400, 413, 422))
+    return Refused(code=cut(code), message=cut(str(error)), of_content=error.code in (400, 413, 422))
 
 
 def _silent(error: ApiError) -> Silent:

@@ -11,8 +11,10 @@ MOST_SAID = 500
 
 
 def cut(text: str) -> str:
-    """The beginning, in one line. Of what is megabytes nothing else is looked at: every word would become an object."""
-    return " ".join(text[: 100 * MOST_SAID].split())[:MOST_SAID]
+    """The beginning, in one line, and without what a terminal would obey. Of what is megabytes nothing else is looked at:
+    every word would become an object."""
+    line = " ".join(text[: 100 * MOST_SAID].split())[:MOST_SAID]
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
 def clock_ms(date: str) -> int:

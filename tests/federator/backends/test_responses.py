@@ -55,6 +55,7 @@ def test_a_number_that_is_none(said: str, meant: int) -> None:
 def test_of_a_message_the_beginning_is_kept_in_one_line() -> None:
     assert cut(" no\n\troom \r\n") == "no room"
     assert cut("x" * 501) == "x" * 500
+    assert cut("no\x1b[31m\x9broom\u202e") == "no\ufffd[31m\ufffdroom\ufffd", "as it was, terminals obeyed"
     assert cut("no room" + " " * 50_000 + "here") == "no room", "as it was, each word of megabytes became an object"
 
 
