@@ -26,6 +26,8 @@ MOST_REPEATED = 1_000_000
 """Values that anchors may add to those that are written."""
 MOST_BYTES = 1 << 28
 """Of one file: what has no end, as ``/dev/zero``, must not fill the memory."""
+LONGEST_INTEGER = 1_000
+"""Characters. YAML 1.1 has numbers to the base of 60, which PyYAML reads in the square of their length."""
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
@@ -101,6 +103,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 raise NotYaml("merges of merges that are too large")
         super().flatten_mapping(node)
 
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > LONGEST_INTEGER:
+            raise NotYaml(f"expected integers of 64 bits, found one of {len(node.value)} characters")
+        return int(self.construct_yaml_int(node))
+
     def _name_keys(self, node: yaml.MappingNode) -> None:
         """A key that comes twice is a mistake, as for OpenPAI. `kubectl` takes the last, perhaps not what was meant."""
         seen = set()
@@ -134,6 +141,7 @@ class _ManifestLoader(_Loader):
 
 
 _Loader.yaml_implicit_resolvers = _without((_TIME, _VALUE))
+_Loader.add_constructor(_INTEGER, _Loader.construct_integer)
 _ManifestLoader.yaml_implicit_resolvers = _without((_TIME, _VALUE, _INTEGER, _FLOAT))
 for _tag, _pattern in (
     (_INTEGER, r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"),

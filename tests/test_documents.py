@@ -94,6 +94,15 @@ NUMBERS = {
 """As sigs.k8s.io/yaml reads them, which `kubectl` uses."""
 
 
+def test_a_long_number_to_the_base_of_60_is_not_reckoned_out() -> None:
+    """As it was: one of 256 KiB took seconds, in which the federator did nothing else."""
+    assert load_all("1:30") == [90]
+    with pytest.raises(NotYaml, match="expected integers of 64 bits, found one of 1001 characters"):
+        load_all("-1" + ":59" * 333)
+    with pytest.raises(NotYaml, match=r"expected integers of 64 bits, found one of \d+$"):
+        load_all("1" + ":59" * 333)
+
+
 def test_numbers_of_manifests_are_those_of_kubectl() -> None:
     """Helm writes ``value: 1e+06`` of a million, which was a string; ``window: 1:30`` was 90, ``- =`` no YAML."""
     (found,) = load_each("\n".join(f"- {text}" for text in NUMBERS))
