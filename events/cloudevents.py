@@ -133,6 +133,8 @@ def pattern_subject(cluster: str, pattern: str) -> str:
             "a dot within a name is written %2E"
         )
     for position, part in enumerate(tokens):
+        if len(part) > MAX_TOKEN:  # the server ends the connection of whoever asks for it
+            raise PatternError(f"pattern {pattern[:60]!r}…: no part is longer than {MAX_TOKEN} characters")
         if part == ">" and position != len(tokens) - 1:
             raise PatternError(f"pattern {pattern!r}: '>' stands for all that follows and must be last")
         if part not in ("*", ">") and not re.fullmatch(r"(?:[A-Za-z0-9_~-]|%[0-9A-F]{2})+", part):

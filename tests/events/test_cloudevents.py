@@ -86,6 +86,10 @@ def test_a_pattern_becomes_the_subject_filter_of_the_feed(pattern: str, filtered
         ("nonsense", "no event type 'nonsense'"),
         ("", "'' is neither"),
         ("GangPermitted..x", "'' is neither"),
+        (
+            "GangPermitted." + "x" * 760,
+            "…: no part is longer than 759 characters",
+        ),  # the connection was reset for half a minute
         ("GangPermitted.default.model.v2", "a dot within a name is written %2E"),
         (">.default", "must be last"),
         ("GangPermitted.de*", "try 'de%2A'"),
