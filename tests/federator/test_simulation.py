@@ -1,5 +1,7 @@
 """Seeded histories: nothing is violated, and whatever rule is broken on purpose, they find it."""
 
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -54,6 +56,17 @@ def test_nothing_is_violated(first: int) -> None:
     assert set(faults) == FAULTS
 
 
+def test_many_run_in_processes_that_are_spawned() -> None:
+    """As Python 3.14 starts them. They import no package's ``__main__``: the pool waited for ever."""
+    spawned = (
+        "import multiprocessing, runpy; multiprocessing.set_start_method('spawn'); "
+        "runpy.run_module('tests.federator.simulation', run_name='__main__', alter_sys=True)"
+    )
+    command = [sys.executable, "-c", spawned, "--seeds", "2", "--workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1].startswith("2 histories from 0")
+
+
 def test_a_history_that_an_exception_ends_is_one_that_fails_and_says_which() -> None:
     """It ended the run of all, and nobody knew by which seed."""
 
@@ -69,7 +82,7 @@ def test_a_failing_seed_is_told_with_what_replays_it(
 ) -> None:
     name = next(iter(plants.PLANTS))
     monkeypatch.setattr("sys.argv", ["simulation", "--seeds", "1", "--from", "7", "--plant", name, "--workers", "1"])
-    monkeypatch.setattr(command, "_work", told)
+    monkeypatch.setattr(command, "work", told)
     assert command.main() == 1
     lines = capsys.readouterr().out.splitlines()
     again = f"replay it: python -m tests.federator.simulation --replay 7 --plant '{name}'"

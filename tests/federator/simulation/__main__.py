@@ -8,32 +8,8 @@ import sys
 import time
 from collections import Counter
 
-from tests.federator.held import HeldWorld
-from tests.federator.served import HeldServed, Served
-from tests.federator.simulation import World, ended, run
-
-WORLDS: dict[str, type[World]] = {
-    "core": World,
-    "held": HeldWorld,
-    "service": Served,
-    "held-service": HeldServed,
-}
-
-
-def _work(given: tuple[int, int, str, str]) -> tuple[list[tuple[int, str]], Counter[str]]:
-    first, seeds, plant, world = given
-    count: Counter[str] = Counter()
-    failed = []
-    if plant:
-        from tests.federator import plants
-
-        plants.PLANTS[plant]()
-    for seed in range(first, first + seeds):
-        violation, faults = run(seed, WORLDS[world])
-        count += faults
-        if violation:
-            failed.append((seed, violation))
-    return failed, count
+from tests.federator.simulation import ended
+from tests.federator.simulation.portions import WORLDS, work
 
 
 def main() -> int:
@@ -56,7 +32,7 @@ def main() -> int:
     failed: list[tuple[int, str]] = []
     count: Counter[str] = Counter()
     with multiprocessing.Pool(given.workers) as pool:
-        for found, faults in pool.imap_unordered(_work, portions):
+        for found, faults in pool.imap_unordered(work, portions):
             failed += found
             count += faults
     for name, number in sorted(count.items()):
