@@ -53,9 +53,9 @@ from services.planner import core as planner
 from services.planner.placement import Room
 from services.start import state_at
 from services.state import cohorts, membership
+from services.state.class_info import ClassInfo
 from services.state.clock import tick
 from services.state.fold import State
-from services.state.nodes import ClassInfo
 from services.state.partitions import PARTITIONS
 from services.state.records import Group, Proposal
 from tests.facts import node, pod, scheduling_class

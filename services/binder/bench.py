@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from services.binder.reserved import ReservedRoom
 from services.state import fits
+from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import ClassInfo, Ints
+from services.state.nodes import Ints
 from services.state.records import Claim, Nomination
 
 Wanted = dict[str, dict[int, int]]

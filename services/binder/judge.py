@@ -19,8 +19,8 @@ from services.binder.bench import Bench, Fault, Wanted
 from services.binder.reserved import ReservedRoom
 from services.binder.rules.coscheduling import permit
 from services.state import fits, nominations, reservations, timeouts
+from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import ClassInfo
 from services.state.nominations import claim_key, only_task
 from services.state.records import HELD, PENDING, PROPOSED, Claim, Group, Nomination, Proposal
 from services.state.tallies import task_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from services.state import fits, reservations
-from services.state.nodes import ClassInfo, NodeTable
+from services.state.class_info import ClassInfo
+from services.state.nodes import NodeTable
 from services.state.records import Reservation
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from services.state import tallies
+from services.state.class_info import ClassInfo
 from services.state.fits import capacity, feasible
 from services.state.fold import State
 from services.state.membership import census, lacks, members, rules_off
-from services.state.nodes import ClassInfo, Ints, NodeTable
+from services.state.nodes import Ints, NodeTable
 from services.state.records import Gang, Group
 from services.state.resources import NOWHERE
 

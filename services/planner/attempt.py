@@ -14,7 +14,7 @@ from events.objects import NodeAssignment
 from services.planner import limits
 from services.planner.placement import Placed, split
 from services.state import commits
-from services.state.nodes import ClassInfo
+from services.state.class_info import ClassInfo
 from services.state.records import Group
 from services.state.slices import at_once
 

@@ -28,8 +28,8 @@ from services.planner.reserved import ReservedRoom
 from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.planner.sharing import cycle_queue, own_nodes
 from services.state import commits, reasons, reservations
+from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import ClassInfo
 from services.state.records import Group
 from services.state.slices import at_once
 

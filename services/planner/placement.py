@@ -24,7 +24,8 @@ import numpy.typing as npt
 from services.planner.ports import Ports
 from services.planner.rules.node_score import SCORES
 from services.state import fits, masks
-from services.state.nodes import ClassInfo, Ints, Mask, NodeTable, Taints
+from services.state.class_info import ClassInfo
+from services.state.nodes import Ints, Mask, NodeTable, Taints
 from services.state.resources import BASE_RESOURCES
 
 CPU, MEMORY, _, PODS = range(len(BASE_RESOURCES))

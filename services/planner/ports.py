@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from services.state import fits
-from services.state.nodes import ClassInfo, Mask, NodeTable
+from services.state.class_info import ClassInfo
+from services.state.nodes import Mask, NodeTable
 
 Rows = npt.NDArray[np.intp]
 Port = tuple[str, int]

@@ -10,8 +10,9 @@ import numpy as np
 
 from services.planner.placement import Placed, Room
 from services.state import fits, reservations
+from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import ClassInfo, Ints
+from services.state.nodes import Ints
 from services.state.records import Group, Reservation
 
 

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
+from services.state.class_info import ClassInfo
 from services.state.masks import Rows
-from services.state.nodes import ClassInfo, Ints, Mask, NodeTable, Taints
+from services.state.nodes import Ints, Mask, NodeTable, Taints
 from services.state.resources import NOWHERE
 
 Filters = npt.NDArray[np.int8]

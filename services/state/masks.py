@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from services.state.nodes import ClassInfo, Constraint, NodeTable
+    from services.state.class_info import ClassInfo, Constraint
+    from services.state.nodes import NodeTable
 
 Rows = npt.NDArray[np.intp] | slice
 Evaluate = Callable[["NodeTable", "ClassInfo", Rows], npt.NDArray[Any]]

@@ -28,8 +28,9 @@ import numpy.typing as npt
 
 from events.facts import NodeObserved, SchedulingClassObserved
 from events.objects import Taint
+from services.state.class_info import ClassInfo, Constraint
 from services.state.masks import EVERY, Masks, Rows
-from services.state.resources import NOWHERE, Resources
+from services.state.resources import Resources
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -57,51 +58,6 @@ SPARE = 64
 RECOUNTED = 1 << 12
 """So many counted rows are remembered for `NodeTable.recounted`. If there were more since it was asked last, it answers
 that any row may have changed."""
-
-
-class Constraint:
-    """What classes say of the nodes that they may go to, and how many say it."""
-
-    __slots__ = ("classes", "said")
-
-    def __init__(self, said: tuple[Any, ...]) -> None:
-        self.said = said
-        self.classes = 0
-
-
-class ClassInfo:
-    """A scheduling class, ready for arithmetic."""
-
-    __slots__ = ("amounts", "asked", "columns", "constraint", "fact", "number", "ports", "unoffered")
-
-    def __init__(
-        self, fact: SchedulingClassObserved, columns: dict[str, int], constraint: Constraint, number: int
-    ) -> None:
-        self.fact = fact
-        self.asked = {name: amount for name, amount in fact.requests.items() if amount}
-        """resource → amount; never 0."""
-        self.find_columns(columns)
-        self.constraint = constraint
-        """Classes with an equal constraint share it, and its masks."""
-        self.number = number
-        """Its row in the table's `requests`, from 1; another's when it is gone."""
-        self.ports: dict[tuple[str, int], set[str]] = {}
-        """(protocol, port) → the addresses at which its pods open it."""
-        for port in fact.host_ports:
-            self.ports.setdefault((port.protocol, port.port), set()).add(port.host_ip)
-
-    def find_columns(self, of: dict[str, int]) -> None:
-        """Given the columns of resources that there are."""
-        self.columns = [(of[name], amount) for name, amount in self.asked.items() if name in of]
-        """(column, amount), in order of the columns."""
-        self.unoffered: dict[str, int] = {}
-        """What is asked for and has no column."""
-        if len(self.columns) < len(self.asked):
-            self.unoffered = {name: amount for name, amount in self.asked.items() if name not in of}
-            self.columns.append((NOWHERE, 1))
-        self.columns.sort()
-        self.amounts = dict(self.columns)
-        """column → amount."""
 
 
 class NodeTable:

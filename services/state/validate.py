@@ -11,6 +11,7 @@ import numpy as np
 
 from events import dialects
 from services.state import nominations, reasons, tallies
+from services.state.class_info import ClassInfo
 from services.state.classes import counted
 from services.state.clock import (
     BACKOFF,
@@ -26,7 +27,7 @@ from services.state.fold import State
 from services.state.form import SNAPSHOTS_KEPT
 from services.state.membership import unplaced
 from services.state.naming import component, named_by
-from services.state.nodes import ClassInfo, Ints, NodeTable
+from services.state.nodes import Ints, NodeTable
 from services.state.nominations import replacement_key
 from services.state.partitions import partition_of
 from services.state.records import (

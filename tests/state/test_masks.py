@@ -13,7 +13,8 @@ import events as ev
 from events.objects import PreferredTerm, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.planner.placement import Room
 from services.state import fits, masks, nodes
-from services.state.nodes import ClassInfo, NodeTable
+from services.state.class_info import ClassInfo
+from services.state.nodes import NodeTable
 from tests.facts import node, scheduling_class
 from tests.state.test_fits import CLASSES, NODES, TERMS
 

@@ -27,8 +27,9 @@ import numpy.typing as npt
 
 from events import DeadlockFound, GangReleased
 from services.state import cohorts, commits, fits, membership, queueing, reservations
+from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import ClassInfo, Ints
+from services.state.nodes import Ints
 from services.state.records import PARKED, Group
 
 ASKED = 8

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import events as ev
 from events.policy import Policy
 from services.state import fits, queueing, reservations
+from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import ClassInfo
 from services.state.records import PARKED, Group, Reservation, RoomRequest
 
 Answer = ev.RoomReserved | ev.RoomDeclined | ev.ReservationEnded

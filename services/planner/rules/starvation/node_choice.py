@@ -26,8 +26,9 @@ from events import RoomRequested
 from events.objects import ClassRoom
 from services.planner.placement import Placed, Room
 from services.state import fits, queueing, reservations
+from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import ClassInfo, Ints, NodeTable
+from services.state.nodes import Ints, NodeTable
 from services.state.records import TERMINATING, Claim, Group, Reservation, RoomRequest
 
 LEVEL_BITS = 10
