@@ -66,7 +66,7 @@ def test_slices_do_not_change_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_gang_whose_pods_are_of_a_class_each_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of 20,000 such pods kept a binder of 5,000 nodes from its lease for a second, one of 50,000 nodes for ten."""
+    """One of 20,000 such pods kept a binder of 5,000 nodes from its lease."""
     monkeypatch.setattr(judge, "SLICE_CLASSES", 1)
     world, pods = World(), 20
     world.node("n0", cpu=300)
