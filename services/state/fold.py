@@ -146,8 +146,6 @@ class State:
     """Gang → the gangs that name it as one of their group, in no particular order."""
     last_awaited: dict[str, str] = field(default_factory=dict)
     """Group → the gang outside of it for which it was last found to wait, if there was one (`membership`)."""
-    last_said: dict[str, tuple[int, bool]] = field(default_factory=dict)
-    """Gang → in which commit those that name it heard last whether it runs, and whether it did (`groups`)."""
     kept_for: dict[str, dict[str, None]] = field(default_factory=dict)
     """Gang → UIDs of its failed members whose room is nominated, in the order of `nominations`."""
     tallies: dict[str, Tally] = field(default_factory=dict)

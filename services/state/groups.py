@@ -13,7 +13,7 @@ import events as ev
 from events import dialects
 from events.subjects import shard_of
 from services.state import declarations, reasons, schedule_cycle, tallies, timeouts
-from services.state.membership import incomplete, placeable, reached, unplaced
+from services.state.membership import incomplete, placeable, unplaced
 from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
 from services.state.records import (
@@ -352,18 +352,10 @@ def started(state: State, gang: Gang) -> None:
 
 
 def may_have_reached(state: State, gang: Gang) -> None:
-    """More of the gang run than before, or fewer have to: gangs of other groups that name it may have waited for that.
-
-    In one commit they hear the same once: what else could wake one of them is a fact about itself, or about another that
-    it names.
-    """
+    """More of the gang run than before, or fewer have to: gangs of other groups that name it may have waited for that."""
     named = state.named.get(gang.key)
     if named is None:
         return
-    said = state.sequence, reached(state, gang.key)
-    if state.last_said.get(gang.key) == said:
-        return
-    state.last_said[gang.key] = said
     for key in sorted(key for key in named if state.gangs[key].group != gang.group):
         group = state.groups.get(state.gangs[key].group)
         if group is not None:

@@ -27,10 +27,8 @@ def names_changed(state: State, gang: Gang, before: tuple[str, ...]) -> None:
         named.pop(gang.key, None)
         if not named:
             del state.named[key]
-            state.last_said.pop(key, None)
     for key in named_by(gang):
         state.named.setdefault(key, {})[gang.key] = None
-        state.last_said.pop(key, None)  # who names it now has not heard
     state.regrouping[gang.key] = None
 
 

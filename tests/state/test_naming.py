@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import events as ev
 from events.objects import Declaration
-from services.state import groups, membership, snapshot
+from services.state import membership, snapshot
 from services.state.fold import State
 from services.state.naming import component
 from services.state.records import Gang
@@ -138,23 +138,58 @@ def test_a_fact_about_a_gang_that_many_name_asks_each_for_one_gang_that_it_waits
     assert len(world.bound()) == len(running) + many + 1
 
 
-def test_those_that_name_a_gang_hear_once_in_a_commit_that_it_runs_or_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, many = World(), 20
-    world.node("n0", cpu=100, memory_gi=100)
-    for number in range(many):
-        world.koordinator(key := f"default/b{number:02}", 1, 1, {"groups": (key, "default/a")})
-    world.koordinator("default/a", 3, 2, {"match_policy": "waiting-and-running"})
+def test_who_waits_for_two_gangs_hears_in_one_commit_of_one_that_ran_fell_below_its_minimum_and_runs_again() -> None:
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 1, 1, {"match_policy": "waiting-and-running"})
+    world.koordinator("default/b", 2, 1, {"match_policy": "waiting-and-running"})
+    world.koordinator("default/c", 1, 1, {"groups": ("default/a", "default/b", "default/c")})
     world.plan()
     assert {cohort.reason for cohort in world.state.cohorts.values()} == {"WaitingForGang"}
-    woken: list[str] = []
-    wake = groups.wake
-    monkeypatch.setattr(groups, "wake", lambda state, group, uid="": woken.append(group.key) or wake(state, group, uid))
-    facts = [world.state.pods[uid].fact for uid in world.state.gangs["default/a"].members]
-    world.facts(*(replace(fact, resource_version=world.version(), priority=1) for fact in facts))
-    assert len(woken) == many + len(facts)
-    woken.clear()
-    on_node = [replace(fact, resource_version=world.version(), status="bound", node="n0") for fact in facts]
-    world.facts(*on_node)
-    assert woken.count("default/b00") == 2
-    world.settle()
-    assert len(world.bound()) == many + len(facts)
+    world.facts(*on_node(world, "b-0"), going(world, "b-0"), *on_node(world, "a-0", "b-1"))
+    assert world.plan_would()
+
+
+def test_who_waits_for_two_gangs_hears_in_one_commit_that_the_first_goes_on_after_the_second_ended() -> None:
+    """That a pod ended of which nobody saw that it ran wakes nobody by itself."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 2, 1, {"match_policy": "waiting-and-running"})
+    world.koordinator("default/b", 1, 1, {"match_policy": "waiting-and-running"})
+    world.koordinator("default/c", 1, 1, {"groups": ("default/a", "default/b", "default/c")})
+    world.plan()
+    ended = ev.PodFinished(
+        uid="b-0", namespace="default", name="b-0", resource_version=world.version(), succeeded=True, reason=""
+    )
+    world.facts(*on_node(world, "a-0"), ended, *on_node(world, "a-1"))
+    assert world.plan_would()
+
+
+def test_a_gang_that_timed_out_hears_in_one_commit_of_others_after_its_last_pod_that_says_so_is_bound() -> None:
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 3, 1, {"match_policy": "waiting-and-running"})
+    world.plan()
+    world.judge()
+    names = {"match_policy": "waiting-and-running", "groups": ("default/a", "default/b")}
+    world.koordinator("default/b", 1, 1, names)
+    world.plan()
+    world.judge()
+    assert "b-0" in world.state.permitted
+    world.koordinator("default/b", 2, 1, names)
+    world.says("b-0")
+    world.plan()
+    assert {cohort.reason for cohort in world.state.cohorts.values()} == {"GangTimedOut"}
+    world.facts(*on_node(world, "a-0", "b-0", "a-1"))
+    assert world.plan_would()
+
+
+def on_node(world: World, *uids: str) -> list[ev.Event]:
+    return [
+        ev.PodAssigned(uid=uid, namespace="default", name=uid, resource_version=world.version(), node="n0")
+        for uid in uids
+    ]
+
+
+def going(world: World, uid: str) -> ev.Event:
+    return ev.PodTerminating(uid=uid, namespace="default", name=uid, resource_version=world.version())
