@@ -38,8 +38,8 @@ _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 """Where a document starts: nothing else may stand so at the beginning of a line."""
 _WORD = re.compile(r"\S")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
-_LONGEST_INTEGER = 20
-"""Characters of one of 64 bits."""
+_DIGITS = 20
+"""Characters of an integer of 64 bits, at most."""
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 """What stands in front of a start, and belongs to it."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -162,7 +162,7 @@ def _number(text: str) -> float | str:
 
 def _integer(text: str) -> float | str:
     """Of more than 64 bits it is a float there, so that it costs its field and not the whole document."""
-    value = int(text) if len(text) <= _LONGEST_INTEGER else None
+    value = int(text) if len(text) <= _DIGITS else None
     return value if value is not None and -(1 << 63) <= value < 1 << 64 else _number(text)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from services.console.counted import counted
+from services.telemetry.logs import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,15 +64,10 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) 
         shown.add_column(column, overflow="fold")
     rows = list(rows)
     for row in rows[:LONGEST]:
-        shown.add_row(*("\n".join(map(_printable, str(cell).split("\n"))) for cell in row))
+        shown.add_row(*("\n".join(map(printable, str(cell).split("\n"))) for cell in row))
     if len(rows) > LONGEST:
         shown.add_row(f"… {len(rows) - LONGEST} more")
     return shown
-
-
-def _printable(line: str) -> str:
-    """Escaped where a terminal would do something else than show it: names in a log may be what somebody thought of."""
-    return line if line.isprintable() else repr(line)[1:-1]
 
 
 @contextlib.contextmanager
@@ -206,7 +202,7 @@ def cloud_event(message: FeedMessage) -> str:
     kind = event.type.rpartition(".")[2]
     said = bytes(msgspec.json.decode(message.body, type=_Data).data).decode(errors="replace")
     line = f"{event.time} {event.id} {kind} {event.subject or '-'} {said}"
-    return _printable(line)
+    return printable(line)
 
 
 class _Data(msgspec.Struct):

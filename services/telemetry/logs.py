@@ -77,12 +77,12 @@ class TextFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
         line = f"{time} {self._service} {record.levelname} {_without_secrets(record.getMessage())}{fields}"
-        line = "\n".join(map(_printable, line.split("\n")))
+        line = "\n".join(map(printable, line.split("\n")))
         return f"{line}\n{_without_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
-def _printable(line: str) -> str:
-    """Escaped where a terminal would do something else than show it."""
+def printable(line: str) -> str:
+    """Escaped where a terminal would do something else than show it: names in a log may be what somebody thought of."""
     return line if line.isprintable() else repr(line)[1:-1]
 
 
