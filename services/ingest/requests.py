@@ -23,8 +23,8 @@ Amounts = dict[str, int]
 Listed = Mapping[str, Quantity] | None
 Problems = list[Rejection]
 MOST_RESOURCES = 64
-"""That one pod may ask for, the pod itself not counted. Each resource that somebody asks for is a column of the table of
-nodes, in every process that decides, whether a node offers it or not."""
+"""That one pod may ask for, the pod itself not counted. Each is compared with all nodes where one offers it, and stands
+in each refusal where none does."""
 _FIRST = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes")
 """What counts in any case."""
 

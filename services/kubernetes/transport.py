@@ -22,6 +22,7 @@ from yarl import URL
 
 from events.wire import UNDECODABLE
 from services import telemetry
+from services.answers import whole
 from services.background_call import BackgroundCall
 from services.kubernetes import nesting
 from services.kubernetes.access import Access, AccessError
@@ -203,7 +204,8 @@ class Transport:
                 ) as response,
             ):
                 date = response.headers.get("Date", "")
-                body = await _whole(response, self._most_bytes)
+                most_bytes = self._most_bytes
+                body = await (response.read() if most_bytes is None else whole(response, most_bytes))
                 answer = Answer(response.status, body, _retry_after_s(response), date)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             telemetry.REQUESTS.add(1, verb=verb, status="unreachable")
@@ -270,18 +272,6 @@ class Transport:
                 self._options["ssl"] = self._access.ssl_context()
             changes = self._access.refreshed or self._access.ssl_context is not None
             self._fresh_until = loop.time() + TOKEN_LIFE_S if changes else float("inf")
-
-
-async def _whole(response: aiohttp.ClientResponse, most_bytes: int | None) -> bytes:
-    """The body. Raises ClientPayloadError where it is longer."""
-    if most_bytes is None:
-        return await response.read()
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > most_bytes:
-            raise aiohttp.ClientPayloadError(f"HTTP {response.status} with more than {most_bytes} bytes")
-    return bytes(body)
 
 
 def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:

@@ -77,12 +77,16 @@ def turned_away(tainted: Taints, tolerations: tuple[Toleration, ...]) -> str:
 
 def _compares(operator: str, found: str, wanted: str, integer: re.Pattern[str]) -> bool:
     """Whether both are integers, of 64 bits, and compare like this."""
-    if not (integer.fullmatch(found) and integer.fullmatch(wanted)):
-        return False
-    numbers = one, other = int(found), int(wanted)
-    if any(not -(1 << 63) <= number < 1 << 63 for number in numbers):
+    one, other = _read(found, integer), _read(wanted, integer)
+    if one is None or other is None:
         return False
     return one > other if operator == "Gt" else one < other
+
+
+def _read(text: str, integer: re.Pattern[str]) -> int | None:
+    """The integer of 64 bits that is written there."""
+    number = int(text) if integer.fullmatch(text) else None
+    return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
 
 
 def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
@@ -128,23 +132,17 @@ def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) 
 
 def _compared(table: NodeTable, requirement: SelectorRequirement, codes: dict[str, int]) -> Mask:
     """Which of a label's values, in the order of their codes, compare with the requirement's as it says."""
-    wanted = _number(requirement.values[0]) if len(requirement.values) == 1 else None
+    wanted = _read(requirement.values[0], _OF_LABELS) if len(requirement.values) == 1 else None
     if wanted is None:
         return np.zeros(len(codes), np.bool_)
     kept = table.cache.get(("numbers", requirement.key))
     if kept is None or kept[0] is not codes:
-        numbers = [_number(value) for value in codes]
+        numbers = [_read(value, _OF_LABELS) for value in codes]
         found = np.array([number or 0 for number in numbers], np.int64)
         numeric = np.array([number is not None for number in numbers], np.bool_)
         kept = table.cache["numbers", requirement.key] = codes, found, numeric
     _, found, numeric = kept
     return cast(Mask, numeric & (found > wanted if requirement.operator == "Gt" else found < wanted))
-
-
-def _number(value: str) -> int | None:
-    """What a node selector compares: an integer of 64 bits."""
-    number = int(value) if _OF_LABELS.fullmatch(value) else None
-    return number if number is not None and number < 1 << 63 else None
 
 
 def _field_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:

@@ -138,26 +138,27 @@ def test_a_fact_about_a_gang_that_many_name_asks_each_for_one_gang_that_it_waits
     assert len(world.bound()) == len(running) + many + 1
 
 
-def test_who_waits_for_two_gangs_hears_in_one_commit_of_one_that_ran_fell_below_its_minimum_and_runs_again() -> None:
+def waits_for_two(a_pods: int, b_pods: int) -> World:
+    """A gang c that waits for a and b, of so many pods each; one of them is enough to run."""
     world = World()
     world.node("n0")
-    world.koordinator("default/a", 1, 1, {"match_policy": "waiting-and-running"})
-    world.koordinator("default/b", 2, 1, {"match_policy": "waiting-and-running"})
+    for key, pods in (("default/a", a_pods), ("default/b", b_pods)):
+        world.koordinator(key, pods, 1, {"match_policy": "waiting-and-running"})
     world.koordinator("default/c", 1, 1, {"groups": ("default/a", "default/b", "default/c")})
     world.plan()
     assert {cohort.reason for cohort in world.state.cohorts.values()} == {"WaitingForGang"}
+    return world
+
+
+def test_who_waits_for_two_gangs_hears_in_one_commit_of_one_that_ran_fell_below_its_minimum_and_runs_again() -> None:
+    world = waits_for_two(1, 2)
     world.facts(*on_node(world, "b-0"), going(world, "b-0"), *on_node(world, "a-0", "b-1"))
     assert world.plan_would()
 
 
 def test_who_waits_for_two_gangs_hears_in_one_commit_that_the_first_goes_on_after_the_second_ended() -> None:
     """That a pod ended of which nobody saw that it ran wakes nobody by itself."""
-    world = World()
-    world.node("n0")
-    world.koordinator("default/a", 2, 1, {"match_policy": "waiting-and-running"})
-    world.koordinator("default/b", 1, 1, {"match_policy": "waiting-and-running"})
-    world.koordinator("default/c", 1, 1, {"groups": ("default/a", "default/b", "default/c")})
-    world.plan()
+    world = waits_for_two(2, 1)
     ended = ev.PodFinished(
         uid="b-0", namespace="default", name="b-0", resource_version=world.version(), succeeded=True, reason=""
     )

@@ -9,7 +9,7 @@ from functools import partial
 import events as ev
 from services.binder.report import Condition, condition, failed_scheduling
 from services.binder.service.kubernetes_events import KubernetesEvents
-from services.binder.service.rounds import Queue, Rate, Rounds, Write
+from services.binder.service.rounds import Rate, Rounds, Write, queue_of_pods
 from services.decider import Decider
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict
@@ -26,7 +26,7 @@ class Conditions:
     def __init__(self, decider: Decider, client: Client, events: KubernetesEvents, rounds: Rounds, rate: Rate) -> None:
         self._decider, self._client, self._events, self._rounds = decider, client, events, rounds
         self.rate = rate
-        self.pods = Queue(self._namespace_of)
+        self.pods = queue_of_pods(decider)
         self._in_doubt: set[str] = set()
         """Pods whose condition may differ from the log's: a write had no answer, or was an earlier process's, and may
         still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
@@ -37,10 +37,6 @@ class Conditions:
         """(group, what it waits for) → UID of the pod that has the event."""
         self._reported: dict[str, dict[str, str]] = {}
         """Reason → UID → resourceVersion: what was written since the last report."""
-
-    def _namespace_of(self, uid: str) -> str:
-        pod = self._decider.state.pods.get(uid)
-        return pod.fact.namespace if pod is not None else ""
 
     def note(self, uids: Iterable[str]) -> None:
         self.pods.put(*uids)

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from services.decider import Decider
 from services.kubernetes.errors import ApiError, NotFound
 
 logger = logging.getLogger("muster.binder")
@@ -62,6 +63,16 @@ class Queue(Generic[K]):
         if line:
             self._lines[namespace] = line
         return key
+
+
+def queue_of_pods(decider: Decider) -> Queue[str]:
+    """Of their UIDs."""
+
+    def namespace_of(uid: str) -> str:
+        pod = decider.state.pods.get(uid)
+        return pod.fact.namespace if pod is not None else ""
+
+    return Queue(namespace_of)
 
 
 class Rate:

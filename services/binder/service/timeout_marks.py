@@ -7,7 +7,7 @@ from functools import partial
 
 import events as ev
 from events import dialects
-from services.binder.service.rounds import Queue, Rate, Rounds, Write
+from services.binder.service.rounds import Rate, Rounds, Write, queue_of_pods
 from services.decider import Decider
 from services.kubernetes.annotation import annotate
 from services.kubernetes.client import Client
@@ -20,16 +20,12 @@ class TimeoutMarks:
 
     def __init__(self, decider: Decider, client: Client, rounds: Rounds, rate: Rate) -> None:
         self._decider, self._client, self._rounds, self.rate = decider, client, rounds, rate
-        self.pods = Queue(self._namespace_of)
+        self.pods = queue_of_pods(decider)
         self.doubtful: set[str] = set()
         """Pods with an attempt that may still land: it had no answer, or was an earlier process's."""
         self._marked: dict[str, str] = {}
         self._renewed: dict[str, str] = {}
         """UID → resourceVersion: what became of marks since the last report."""
-
-    def _namespace_of(self, uid: str) -> str:
-        pod = self._decider.state.pods.get(uid)
-        return pod.fact.namespace if pod is not None else ""
 
     def note(self, uids: Iterable[str]) -> None:
         self.pods.put(*uids)

@@ -32,6 +32,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from yarl import URL
 
 from events.wire import UNDECODABLE
+from services.answers import whole
 from services.background_call import BackgroundCall
 from services.documents import load_all
 from services.federator.backends import (
@@ -300,7 +301,8 @@ class OpenPai:
                     method, url, data=body, headers=headers, ssl=self._ssl, allow_redirects=False
                 ) as answer,
             ):
-                return _Answer(answer.status, await _whole(answer), _date_ms(answer), _retry_after_ms(answer))
+                said = await whole(answer, MOST_ANSWERED_BYTES)
+                return _Answer(answer.status, said, _date_ms(answer), _retry_after_ms(answer))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             return NotSent(reason=self._cleaned(_what(error)))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:  # may quote an answer that is no HTTP
@@ -363,16 +365,6 @@ class _Token:
         """Read it anew next time; whether that can make a difference."""
         self._fresh_until_s = float("-inf")
         return self._secret.rotates
-
-
-async def _whole(answer: aiohttp.ClientResponse) -> bytes:
-    """The body, as it is when unpacked. Raises ClientPayloadError beyond MOST_ANSWERED_BYTES."""
-    body = bytearray()
-    async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > MOST_ANSWERED_BYTES:
-            raise aiohttp.ClientPayloadError(f"HTTP {answer.status} with more than {MOST_ANSWERED_BYTES} bytes")
-    return bytes(body)
 
 
 def _now_ms() -> int:
