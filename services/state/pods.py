@@ -141,6 +141,8 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
         if held.stage != BOUND_CLAIM:
             accept(state, held, BOUND_CLAIM)
             tallies.settle_intent(state, uid)
+            if pod.gang and uid in state.gangs[pod.gang].timed_out:
+                groups.shrunk(state, pod)  # one fewer is to be placed that says that the gang timed out
     else:
         if held is not None:
             release(state, uid)
@@ -279,6 +281,7 @@ def finished(state: State, event: ev.PodFinished) -> None:
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
+    before = pod.status
     tallies.set_status(state, event.uid, pod, SUCCEEDED if event.succeeded else FAILED)
     pod.observed = pod.status
     state.marks.pop(event.uid, None)
@@ -287,6 +290,8 @@ def finished(state: State, event: ev.PodFinished) -> None:
     held = release(state, event.uid)
     if held is not None and pod.status == FAILED:
         _member_lost(state, pod, pod.gang, held)
+    if event.succeeded and before != BOUND and pod.gang:
+        groups.may_have_reached(state, state.gangs[pod.gang])  # nobody saw that it ran, and it counts for the minimum
     groups.settled(state, event.uid, pod)
     groups.shrunk(state, pod)
 

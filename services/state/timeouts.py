@@ -9,7 +9,7 @@ annotation, the event counts as if it were there.
 
 A user acts by one of these, and the gang may be tried again:
 
-- all pods that have the annotation are deleted, or are bound by somebody else;
+- all pods that have the annotation are deleted, or are bound: by somebody else, or because that was intended before;
 - the annotation is removed from all of them;
 - what declares the gang changes: its PodGroup, or the annotations of the pod that speaks for it. The annotations that are
   on the pods already mean nothing from then on; one that is added later counts.

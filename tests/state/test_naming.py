@@ -157,7 +157,6 @@ def test_who_waits_for_two_gangs_hears_in_one_commit_of_one_that_ran_fell_below_
 
 
 def test_who_waits_for_two_gangs_hears_in_one_commit_that_the_first_goes_on_after_the_second_ended() -> None:
-    """That a pod ended of which nobody saw that it ran wakes nobody by itself."""
     world = waits_for_two(2, 1)
     ended = ev.PodFinished(
         uid="b-0", namespace="default", name="b-0", resource_version=world.version(), succeeded=True, reason=""

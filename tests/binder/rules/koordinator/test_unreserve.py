@@ -317,6 +317,25 @@ def test_declaring_the_gang_otherwise_ends_it() -> None:
     assert len(world.bound()) == 4
 
 
+@pytest.mark.parametrize("who", ["outcome", "fact"])
+def test_binding_the_last_pod_that_says_so_ends_it(who: str) -> None:
+    """Won't schedule these pods anymore: there is none left that is to be scheduled and says so. Its binding was intended
+    before somebody annotated it."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/train", 1, 1)
+    assert of_type(world.plan() + world.judge(), ev.GangPermitted)
+    late = member(world, 1)
+    world.says("train-0")
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    if who == "outcome":
+        assert world.bind() == ["train-0"]
+    else:
+        world.assigned("train-0", "n0")
+    world.settle()
+    assert world.where(late) == ["n0"]
+
+
 def test_making_the_pod_group_anew_ends_it() -> None:
     """By the CRD way the declaration is the PodGroup."""
     world = World()

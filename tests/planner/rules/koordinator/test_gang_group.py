@@ -1,6 +1,7 @@
 """Seed 002, GangGroup, before anything is placed: gangs that are planned together, and gangs that are waited for."""
 
 import msgspec
+import pytest
 
 import events as ev
 from events.objects import Declaration, NodeAssignment
@@ -273,6 +274,21 @@ def test_who_waits_for_a_gang_goes_on_when_somebody_else_starts_it() -> None:
     """Whoever binds its pods, they run."""
     world = waiting()
     world.assigned("b-1", "n1")
+    world.settle()
+    assert world.where("a-0") == ["n0"]
+
+
+@pytest.mark.parametrize("seen", ["pending", "terminating", "ended"])
+def test_who_waits_for_a_gang_goes_on_when_a_pod_of_it_succeeded_that_nobody_saw_run(seen: str) -> None:
+    """It counts as one that runs, however little was seen of it."""
+    world = waiting()
+    if seen == "ended":
+        fact = world.state.pods["b-1"].fact
+        world.facts(msgspec.structs.replace(fact, uid="b-2", name="b-2", node="n1", status="succeeded"))
+    else:
+        if seen == "terminating":
+            world.terminating("b-1")
+        world.finished("b-1")
     world.settle()
     assert world.where("a-0") == ["n0"]
 
