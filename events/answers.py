@@ -130,13 +130,22 @@ class StreamState(msgspec.Struct):
     last_seq: int
 
 
-class _StreamAnswer(msgspec.Struct):
+class StreamConfig(msgspec.Struct):
+    """What is read of how a stream was made."""
+
+    num_replicas: int = 1
+
+
+class StreamAnswer(msgspec.Struct):
+    """What the server says of a stream."""
+
     state: StreamState
+    config: StreamConfig = msgspec.field(default_factory=StreamConfig)
 
 
 decode_message = msgspec.json.Decoder(_MessageAnswer).decode
 decode_published = msgspec.json.Decoder(_Published).decode
-decode_stream = msgspec.json.Decoder(_StreamAnswer).decode
+decode_stream = msgspec.json.Decoder(StreamAnswer).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
 
 

@@ -25,6 +25,7 @@ from events.answers import (
     STREAM_NOT_FOUND,
     NotLast,
     Refused,
+    StreamAnswer,
     StreamState,
     Unanswered,
     api,
@@ -241,7 +242,9 @@ class JetStreamLog:
 
     async def _find_or_create(self, create: bool, replicas: int) -> None:
         try:
-            await self._state()
+            found = (await patiently(self._told)).config.num_replicas
+            # Whoever takes one by hand may not say how many: what a purged log begins with is as safe as the log.
+            self.snapshots = ObjectStore(self.connection, self.cluster, max(replicas, found))
             return
         except Refused as refused:
             if refused.number != STREAM_NOT_FOUND:
@@ -284,13 +287,16 @@ class JetStreamLog:
             raise LogError(str(stale)) from stale
 
     async def _state_now(self, within_s: float | None = None) -> StreamState:
+        return (await self._told(within_s)).state
+
+    async def _told(self, within_s: float | None = None) -> StreamAnswer:
         seen = self._seen  # when it is asked: what is acknowledged while the answer is on its way, it cannot know
         answer = await self.connection.ask(f"{api(self.domain)}.STREAM.INFO.{self.stream}", within_s=within_s)
-        state = decoded(decode_stream, self.stream, answer).state
-        if state.last_seq < seen:
-            raise _Stale(f"{self.stream} ends at {state.last_seq} and lost what was there up to {seen}")
-        self._seen = max(self._seen, state.last_seq)
-        return state
+        told = decoded(decode_stream, self.stream, answer)
+        if told.state.last_seq < seen:
+            raise _Stale(f"{self.stream} ends at {told.state.last_seq} and lost what was there up to {seen}")
+        self._seen = max(self._seen, told.state.last_seq)
+        return told
 
     async def _patiently(self, verb: str, body: Any = None) -> bytes:
         return await patiently(self.connection.ask, f"{api(self.domain)}.{verb}", body)

@@ -14,12 +14,13 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
-from events import subjects
+from events import object_store, subjects
 from events.answers import NO_ROOM, NobodyThere, Unanswered
 from events.connection import Connection
 from events.jetstream import JetStreamLog
 from events.lease import Lease
 from events.server import EmbeddedServer
+from events.snapshots import Kept
 from tests.events.writing import append, append_through
 from tests.nats_server import connected
 from tests.waiting import until
@@ -69,6 +70,21 @@ async def test_a_leader_that_dies_loses_and_repeats_nothing(servers: dict[str, E
         assert not held.lost.is_set()
     await writer.close()
     await reader.close()
+
+
+async def test_a_snapshot_that_is_taken_by_hand_has_the_replicas_of_its_log(
+    servers: dict[str, EmbeddedServer], cluster: str
+) -> None:
+    """As it was: the bucket was made with one, as `muster snapshot` was told of no other number, and stayed so for those
+    that the binder took later. With that server went what a purged log begins with."""
+    url = ",".join(server.url for server in servers.values())
+    service = await JetStreamLog.open(url, cluster, replicas=REPLICAS)
+    by_hand = await JetStreamLog.open(url, cluster)
+    await by_hand.snapshots.put(Kept(sequence=1, digest="d", state=1, bytes=4), b"data")
+    made = msgspec.json.decode(await service.connection.ask(f"$JS.API.STREAM.INFO.{object_store.stream(cluster)}"))
+    assert made["config"]["num_replicas"] == REPLICAS
+    await by_hand.close()
+    await service.close()
 
 
 @pytest.fixture
