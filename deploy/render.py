@@ -3,8 +3,8 @@
     python -m deploy.render [--cluster NAME] [--image IMAGE] [--servers N] [--shards A,B,…]
                             [--leaves CLUSTER,…] [--joins-federation]
                 writes 30-nats.yaml, 40-services.yaml, 50-federator.yaml and 60-retention.yaml to deploy/manifests
-    python -m deploy.render --secrets | kubectl apply -f -        new passwords, one for each user
-    python -m deploy.render --certificates | kubectl apply -f -   the servers' certificate, where cert-manager makes none
+    python -m deploy.render --secrets | kubectl create -f -       passwords for users without one; `apply`: for all, anew
+    python -m deploy.render --certificates | kubectl create -f -  the servers' certificate, where cert-manager makes none
 
 The permissions come from the table of writers (`events.permissions`); a test fails when the committed manifests are
 stale. `deploy.nats` has NATS' part. The federator stands in a file of its own, as only who federates applies it, and so
