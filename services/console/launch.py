@@ -13,6 +13,7 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
@@ -97,7 +98,15 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    loop.set_exception_handler(_nobody_heard)
     return loop
+
+
+def _nobody_heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Of an error that nobody waited for. Where names are looked up slowly, a connection's lookup goes on in uvloop when
+    the connection has long been given up, and told of: no bug, and no line."""
+    if not isinstance(context.get("exception"), socket.gaierror):
+        loop.default_exception_handler(context)
 
 
 async def _serve(role: str, settings: Settings) -> int:

@@ -38,6 +38,20 @@ from tests.feed.commits import append
 from tests.waiting import until
 
 
+async def _left_alone(error: Exception) -> None:
+    asyncio.get_running_loop().create_future().set_exception(error)
+    gc.collect()
+
+
+def test_a_lookup_that_ends_when_its_connection_is_given_up_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """As it was: `Future exception was never retrieved`, as of a bug, for each attempt while DNS was slow."""
+    with asyncio.Runner(loop_factory=launch._new_event_loop) as runner:
+        runner.run(_left_alone(socket.gaierror(-3, "Temporary failure in name resolution")))
+        assert caplog.messages == []
+        runner.run(_left_alone(OSError("another")))
+    assert ["never retrieved" in said for said in caplog.messages] == [True]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_numpy_starts_no_threads() -> None:
     """One for each core, if it may; with a single core there is none to start."""
