@@ -217,7 +217,7 @@ def _seen(job: Job, place: Place, run: str, attempt: int) -> Iterator[Step]:
     elif run == GONE:
         yield place.cluster, run, "R20", f"its cluster has nothing of it any more{', and it held the job' * holds}"
     elif place.stopped_for or job.phase != RACING:
-        kept = job.winner == place.cluster and not job.cancelled
+        kept = job.kept == place.cluster
         rule, reason = ("R15", "the winner's run") if kept else ("R18", "a run that is not kept")
         if not kept and run == SUCCEEDED and job.phase == RACING:
             rule, reason = "R10", "it succeeded while it was being cancelled"
@@ -239,13 +239,8 @@ def _silent(job: Job, place: Place, why: str) -> Step:
         return place.cluster, "silent", "R9", f"{why}; nobody is cancelled for it"
     if job.phase == RACING and place.contends:
         return place.cluster, "silent", "R14", f"{why}; it earns no guard time and is not elected"
-    kept = job.winner == place.cluster and not job.cancelled
-    return (
-        place.cluster,
-        "silent",
-        "R14",
-        f"{why}; {'it is kept all the same' if kept else 'it stays possibly running'}",
-    )
+    stands = "is kept all the same" if job.kept == place.cluster else "stays possibly running"
+    return place.cluster, "silent", "R14", f"{why}; it {stands}"
 
 
 def _length(time_ns: int) -> str:

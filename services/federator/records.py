@@ -141,6 +141,11 @@ class Job(msgspec.Struct, gc=False):
     winner: str = ""
     cancelled: bool = False
 
+    @property
+    def kept(self) -> str:
+        """The cluster on which it is kept: the winner, unless its user cancelled the job (R15, R19); empty: none."""
+        return "" if self.cancelled else self.winner
+
     def contenders(self) -> list[Place]:
         return [place for place in self.places.values() if place.contends]
 

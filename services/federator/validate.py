@@ -43,7 +43,6 @@ def validate_state(state: State) -> None:
 
 
 def _job(job: Job) -> None:
-    kept = "" if job.cancelled else job.winner
     for one in (job.winner, job.holder):
         require(not one or one in job.places, f"{job.name} is on {one}, which is none of its clusters")
     require(not job.holder or job.phase == RACING, f"{job.name} is held, and decided")
@@ -51,7 +50,7 @@ def _job(job: Job) -> None:
     for place in job.places.values():
         unwanted = place.phase in (ABANDONED, STOPPING)
         require(not unwanted or bool(place.stopped_for), f"{job.name} on {place.cluster}: {place.phase} for no reason")
-        left = job.phase == SETTLED and place.cluster != kept and place.phase != ENDED
+        left = job.phase == SETTLED and place.cluster != job.kept and place.phase != ENDED
         require(not left, f"{job.name} is settled, and {place.phase} on {place.cluster}")
 
 

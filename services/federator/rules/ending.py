@@ -30,6 +30,5 @@ def unwanted(job: Job) -> Iterator[Event]:
 
 def settled(job: Job) -> Iterator[Event]:
     """Once decided, when each loser was seen to have ended."""
-    kept = "" if job.cancelled else job.winner
-    if job.phase != RACING and all(p.phase == ENDED for p in job.places.values() if p.cluster != kept):
+    if job.phase != RACING and all(p.phase == ENDED for p in job.places.values() if p.cluster != job.kept):
         yield JobSettled(job=job.uid)

@@ -105,9 +105,8 @@ def settled(state: State, event: ev.JobSettled) -> None:
         state.ignore(event)
         return
     job.phase = SETTLED
-    kept = "" if job.cancelled else job.winner
     for alias, place in job.places.items():
-        if place.uid and alias != kept and not place.given_up:
+        if place.uid and alias != job.kept and not place.given_up:
             _leave(state, job.uid, place, (place.name, place.uid))
     state.touch(job.uid)
 

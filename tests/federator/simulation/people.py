@@ -122,8 +122,7 @@ class People:
 
 def _stuck(job: Job, clusters: Clusters) -> list[Place]:
     """What stands between a job and its settling, where its cluster does not show it."""
-    kept = "" if job.cancelled else job.winner
     if job.phase == SETTLED:
         return []
-    places = [place for place in job.places.values() if place.phase != ENDED and place.cluster != kept]
+    places = [place for place in job.places.values() if place.phase != ENDED and place.cluster != job.kept]
     return [place for place in places if not is_seen(place, clusters[place.account])]
