@@ -33,12 +33,11 @@ def decided(job: Job, clusters: Clusters, now_ns: int) -> list[Event]:
     if not job.contenders():
         return [JobUnplaced(job=job.uid)]
     holder = job.places.get(job.holder)
-    if holder is None:
-        first = guard.first(guard.scheduled(job, clusters))
-    else:
-        first = guard.first(
-            place for place in guard.scheduled(job, clusters) if priority.is_in_time(job, holder, place, clusters)
-        )
+    first = guard.first(
+        place
+        for place in guard.scheduled(job, clusters)
+        if holder is None or priority.is_in_time(job, holder, place, clusters)
+    )
     if first is not None:
         return [*_held_by(first, job, clusters)]
     return [] if holder is None else [*_ended_extra_times(holder, job, clusters, now_ns)]
