@@ -72,11 +72,10 @@ class Lists:
 
     def page(self, view: View, revision: int, limit: int, token: str) -> bytes:
         """One page as bytes; `limit` 0: everything. Raises ApiError 400, 410."""
-        entries, start = self._resume(token) if token else ([], 0)
         if token:
-            revision, entries = self._snapshots[_decode_token(token)[0]]
+            revision, entries, start = self._resume(token)
         else:
-            entries = [entry for entry in view.collection.in_order(view.namespace) if view.sees(entry)]
+            entries, start = [entry for entry in view.collection.in_order(view.namespace) if view.sees(entry)], 0
         stop = start + limit if limit else len(entries)
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if stop < len(entries):
@@ -102,14 +101,15 @@ class Lists:
                 self._snapshots.popitem(last=False)
         return base64.urlsafe_b64encode(f"{snapshot}:{offset}".encode()).decode()
 
-    def _resume(self, token: str) -> tuple[list[Entry], int]:
+    def _resume(self, token: str) -> tuple[int, list[Entry], int]:
+        """The list's revision, its entries, and where to go on."""
         snapshot, offset = _decode_token(token)
         if snapshot not in self._snapshots:
             raise errors.expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new "
                 "list without the continue parameter."
             )
-        return self._snapshots[snapshot][1], offset
+        return *self._snapshots[snapshot], offset
 
 
 def _decode_token(token: str) -> tuple[str, int]:
