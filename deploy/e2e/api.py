@@ -47,7 +47,6 @@ CLUSTER_WIDE = {
 }
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 

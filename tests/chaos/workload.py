@@ -43,7 +43,6 @@ class Workload:
         self.api, self.witness = api, witness
         self.random = random.Random(f"workload {seed}")
         self.made = 0
-        self.failed_steps = 0
         self.steps: dict[str, tuple[int, Step]] = {
             "gang": (30, self.create_gang),
             "singles": (14, self.create_singles),
@@ -75,10 +74,8 @@ class Workload:
         while True:
             await asyncio.sleep(self.random.uniform(*STEP_S))
             name = self.random.choices(names, weights)[0]
-            try:
+            with suppress(*TROUBLE):
                 await self.steps[name][1]()
-            except TROUBLE:
-                self.failed_steps += 1
 
     async def rest(self) -> None:
         """Undo what would keep the cluster from coming to rest: nodes that are cordoned or lost."""

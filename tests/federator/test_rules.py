@@ -7,11 +7,9 @@ import pytest
 
 import events as ev
 from services.federator import rules
-from services.federator.backends import Owner, Run
+from services.federator.backends import Run
 from tests.federator import test_forgotten, test_places
 from tests.federator.world import Federation, equal, of_type, placed, scheduled, stops
-
-OURS = Owner(federation="fed", job="u1", cluster="a")
 
 
 def three(**given: float) -> Federation:

@@ -46,8 +46,6 @@ from tests.events.writing import HEADER
 from tests.fuzz import answers, federation, requests, seeds
 from tests.fuzz.generate import encoded
 
-ROOT = Path(__file__).parents[2]
-
 
 class Target(NamedTuple):
     """`check` raises for bytes that its decoder does not take as it should; `seeds` are samples of what it decodes."""
