@@ -20,12 +20,9 @@ from services import misfits
 from services.simulator import admission, errors, limit_ranges, patches, runtime_classes
 from services.simulator.resources import BUILT_IN, Resource, from_crd
 from services.simulator.store import Collection, Entry, Store, decode, encode
-from services.simulator.workloads import LONGEST_BASE
+from services.simulator.workloads import LETTERS, LONGEST_BASE
 
 Object = dict[str, Any]
-
-SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-"""The letters of generated names: Kubernetes leaves out those that could spell something."""
 
 PATCHES: dict[str, Callable[[Any, Any], Any]] = {
     "application/json-patch+json": patches.json_patch,
@@ -218,7 +215,7 @@ class Api:
             raise errors.internal("resourceVersion should not be set on objects to be created")
         name = asked.get("name") or ""
         if not name and asked.get("generateName"):
-            name = asked["generateName"][:LONGEST_BASE] + "".join(self.random.choices(SUFFIX, k=5))
+            name = asked["generateName"][:LONGEST_BASE] + "".join(self.random.choices(LETTERS, k=5))
         metadata = {**asked, "name": name, "uid": self.new_uid(), "creationTimestamp": timestamp(self.clock())}
         if namespace:
             metadata["namespace"] = namespace

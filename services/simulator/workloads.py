@@ -107,7 +107,7 @@ def replica_set_of(deployment: Object) -> Object:
     metadata, spec = deployment["metadata"], deployment["spec"]
     digest = template_hash(spec["template"])
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    template = _copy(spec["template"])
+    template = copy_of(spec["template"])
     template["metadata"] = (template.get("metadata") or {}) | {"labels": labels | {"pod-template-hash": digest}}
     selector = spec.get("selector") or {"matchLabels": labels}
     selector = selector | {"matchLabels": (selector.get("matchLabels") or {}) | {"pod-template-hash": digest}}
@@ -188,7 +188,7 @@ def job_pod(job: Object, number: int, index: int | None) -> Object:
 
 
 def _pod(owner: Object, base: str, suffix: str, labels: dict[str, str]) -> Object:
-    template = _copy(owner["spec"]["template"])
+    template = copy_of(owner["spec"]["template"])
     asked = template.get("metadata") or {}
     name = base[:LONGEST_BASE] + suffix
     metadata = {"generateName": base, **_metadata(owner, name, (asked.get("labels") or {}) | labels)}
@@ -258,5 +258,5 @@ def fnv1a(data: bytes) -> int:
     return value
 
 
-def _copy(obj: Any) -> Any:
+def copy_of(obj: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(obj))

@@ -8,9 +8,6 @@ job *node* on as many nodes as it asks for. A runtime that is not among the give
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import msgspec
 
 from services.simulator.operators.making import (
     SCHEDULER_PLUGINS_GROUP,
@@ -21,7 +18,7 @@ from services.simulator.operators.making import (
     mapping,
     owned,
 )
-from services.simulator.workloads import namespace_of
+from services.simulator.workloads import copy_of, namespace_of
 
 JOB_SET = "jobset.x-k8s.io/v1alpha2"
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
@@ -37,7 +34,7 @@ def of_job_set(job_set: Object, given: Sequence[Object]) -> Iterator[Object]:
         where = f"spec.replicatedJobs[{number}]"
         template = mapping(job_set, replicated, "template", f"{where}.template")
         for index in range(counted(job_set, replicated, "replicas", 1, f"{where}.replicas")):
-            job_spec = _copy(mapping(job_set, template, "spec", f"{where}.template.spec"))
+            job_spec = copy_of(mapping(job_set, template, "spec", f"{where}.template.spec"))
             for count in ("parallelism", "completions"):
                 counted(job_set, job_spec, count, 1, f"{where}.template.spec.{count}")
             _default_restarts(job_set, job_spec, f"{where}.template.spec.template")
@@ -65,7 +62,7 @@ def _default_restarts(job_set: Object, job_spec: Object, path: str) -> None:
 def of_train_job(train_job: Object, given: Sequence[Object]) -> Iterator[Object]:
     spec = mapping(train_job, train_job, "spec", "spec")
     runtime = _runtime(train_job, spec, given)
-    job_set = _copy(mapping(train_job, runtime.get("template") or {}, "spec", "the runtime's template.spec"))
+    job_set = copy_of(mapping(train_job, runtime.get("template") or {}, "spec", "the runtime's template.spec"))
     trainer = mapping(train_job, spec, "trainer", "spec.trainer")
     nodes = counted(train_job, trainer, "numNodes", 0, "spec.trainer.numNodes")
     pods = 0
@@ -117,7 +114,3 @@ def _label_pods(owner: Object, job_spec: Object, labels: dict[str, str], path: s
     metadata = mapping(owner, template, "metadata", f"{path}.template.metadata")
     told = mapping(owner, metadata, "labels", f"{path}.template.metadata.labels")
     job_spec["template"] = {**template, "metadata": {**metadata, "labels": {**told, **labels}}}
-
-
-def _copy(obj: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(obj))
