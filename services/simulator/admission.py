@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from services.simulator import affinity, asks, causes, errors, forms, limit_ranges, names, quantities, selectors, values
-from services.simulator.errors import ApiError
 from services.simulator.resources import Resource
 
 Object = dict[str, Any]
@@ -42,10 +41,8 @@ def check_metadata(resource: Resource, obj: Object) -> None:
         if pairs is None:
             continue
         if not isinstance(pairs, dict) or not all(isinstance(value, str) for value in pairs.values()):
-            raise errors.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"json: cannot unmarshal into metadata.{field}: expected an object of strings"
-            )
+            why = f"json: cannot unmarshal into metadata.{field}: expected an object of strings"
+            raise errors.undecodable(resource.kind, resource.version, why)
     name = metadata.get("name") or ""
     if not name:
         message = "Required value: name or generateName is required"
@@ -66,10 +63,7 @@ def check_types(resource: Resource, obj: Object) -> None:
             wrong = ["status.conditions"]
     said = f"{wrong[0]}: of another type" if wrong else forms.misfit(resource.api_version, resource.kind, obj)
     if said:
-        raise errors.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"json: cannot unmarshal {said}"
-        )
+        raise errors.undecodable(resource.kind, resource.version, f"json: cannot unmarshal {said}")
 
 
 def prepare(resource: Resource, obj: Object) -> None:
@@ -360,13 +354,7 @@ def _prepare_replicated(resource: Resource, obj: Object) -> None:
     _refuse(resource, obj, [*affinity.of_selector(spec["selector"], "spec.selector")])
     if not selectors.selects(spec["selector"], labels):
         message = f"Invalid value: {labels}: `selector` does not match template `labels`"
-        raise _invalid_labels(resource, obj, message)
-
-
-def _invalid_labels(resource: Resource, obj: Object, message: str) -> ApiError:
-    return errors.invalid(
-        resource, obj["metadata"]["name"], [("spec.template.metadata.labels", "FieldValueInvalid", message)]
-    )
+        _refuse(resource, obj, [("spec.template.metadata.labels", "FieldValueInvalid", message)])
 
 
 def _prepare_job(resource: Resource, job: Object) -> None:

@@ -175,8 +175,7 @@ class Api:
             if self.checks_asks:
                 admission.check_asks(resource, obj)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
-            raise errors.bad_request(message) from error
+            raise errors.undecodable(resource.kind, resource.version, error) from error
         if collection is self.pods:
             limit_ranges.check(resource, obj, self._ranges_of(obj))
 

@@ -153,6 +153,11 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def undecodable(kind: str, version: str, why: object) -> ApiError:
+    """The object does not fit its kind. `version`: with or without the group, as the server tells it there."""
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
 def expired(message: str) -> ApiError:
     """410 Gone: list again."""
     return ApiError(410, "Expired", message)

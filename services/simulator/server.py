@@ -58,7 +58,7 @@ class Call:
         """The body as an object of this kind. Raises ApiError 400."""
         obj = self.object()
         if said := forms.misfit(api_version, kind, obj):
-            raise errors.bad_request(f'{kind} in version "{api_version}" cannot be handled as a {kind}: json: {said}')
+            raise errors.undecodable(kind, api_version, f"json: {said}")
         return obj
 
     def json(self) -> Any:
