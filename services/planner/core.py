@@ -159,10 +159,10 @@ class Cycle:
     # --------------------------------------------------------------------------------------------------------- singles
 
     def _plan_singles(self, batch: list[Group]) -> None:
-        info = self._info(batch[0].pod)
+        info = self.state.table.classes[self.state.pods[batch[0].pod].fact.scheduling_class]
         if info.fact.unsupported:
             for group in batch:
-                self.refuse(group, "UnsupportedConstraint", detail=_unsupported(info))
+                self.refuse(group, *gangs.not_supported(info.fact.unsupported))
             return
         placed = self.room.place(info, len(batch), self.seed(batch[0]))
         if self.silent:
@@ -217,10 +217,3 @@ class Cycle:
     def seed(self, group: Group) -> int:
         """A stable 32-bit hash of the group: which of equal nodes it tries first."""
         return zlib.crc32(group.key.encode())
-
-    def _info(self, uid: str) -> ClassInfo:
-        return self.state.table.classes[self.state.pods[uid].fact.scheduling_class]
-
-
-def _unsupported(info: ClassInfo) -> str:
-    return f"not supported yet: {', '.join(info.fact.unsupported)}"

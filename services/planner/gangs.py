@@ -145,7 +145,7 @@ def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | Non
         for quota in (roll.whole, *roll.tasks) if roll.all_or_none else ():
             unfit = {digest: why for digest in quota.census.placeable if (why := _unsupported(cycle, digest))}
             if unfit and quota.placeable - sum(len(quota.census.placeable[digest]) for digest in unfit) < quota.lacks:
-                return _not_supported(next(iter(unfit.values())))
+                return not_supported(next(iter(unfit.values())))
     pods = sum(roll.whole.placeable for roll in rolls)
     if pods > cycle.policy.gang_pods:
         detail = f"{name_of(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
@@ -164,7 +164,7 @@ def _unsupported(cycle: Cycle, digest: str) -> tuple[str, ...]:
     return cycle.state.table.classes[digest].fact.unsupported
 
 
-def _not_supported(unsupported: tuple[str, ...]) -> Refusal:
+def not_supported(unsupported: tuple[str, ...]) -> Refusal:
     return Refusal("UnsupportedConstraint", f"not supported yet: {', '.join(unsupported)}")
 
 
@@ -211,7 +211,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
     parts, needs = _demand(cycle, rolls)
     if not parts:
         digests = (digest for roll in rolls for digest in roll.whole.census.placeable)
-        return _not_supported(_unsupported(cycle, next(digests)))
+        return not_supported(_unsupported(cycle, next(digests)))
     taken = _take_nominated(cycle, group, parts)
     needed = max(1, sum(roll.lacks for roll in rolls))
     best, lacking = -1, parts[0]
