@@ -10,7 +10,6 @@ import asyncio
 import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any
 
 from services.simulator.openpai.jobs import Job, Life, lived
@@ -44,7 +43,7 @@ class Clusters:
         self.uris = dict(sorted(self.uris.items()))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         for pipe in self._pipes:
             pipe.send(("end",))
         for process in self._processes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from events.server import EmbeddedServer, quoted
@@ -83,7 +82,7 @@ class ServerCluster:
             self.stop()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
 
 

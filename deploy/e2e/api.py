@@ -10,7 +10,6 @@ import json
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -74,9 +73,7 @@ class Api:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.session.close()
 
     async def call(

@@ -15,13 +15,12 @@ import msgspec
 from services.kubernetes.access import Access
 from services.kubernetes.errors import NotFound, Unreachable
 from services.kubernetes.objects import Int32, Listed, Metadata, Object, Time
-from services.kubernetes.resources import Resource
+from services.kubernetes.resources import PODS, Resource
 from services.kubernetes.transport import JSON, UNREADABLE, Answer, Transport, decoded, retrying
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 JOBS = Resource("jobs.batch", "/apis/batch/v1/jobs")
-PODS = Resource("pods", "/api/v1/pods")
 JOB_NAME = "batch.kubernetes.io/job-name"
 """The label by which a Job's controller marks its pods."""
 PAGE = 1_000

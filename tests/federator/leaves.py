@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from events import permissions, subjects
@@ -41,7 +40,7 @@ class Hub:
         self.server.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.server.stop()
         self.reserved.close()
 

@@ -16,6 +16,7 @@ from contextlib import nullcontext
 import events as ev
 from events import Event
 from events.log import EventLog
+from events.micro import Handler
 from services.decider import LogTime
 from services.federator import core, mcc
 from services.federator.backends import Reach
@@ -23,7 +24,7 @@ from services.federator.bodies import Bodies
 from services.federator.records import SETTLED, Job, Key, Place, account_of
 from services.federator.service.decider import Decider
 from services.federator.service.effects import Effects
-from services.federator.service.handlers import Handler, handlers
+from services.federator.service.handlers import handlers
 from services.federator.service.polling import Polling
 from services.federator.state import State
 from services.snapshots import SnapshotKeeper, Taking

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from events.log import Unavailable
-from events.micro import Unfit
+from events.micro import Handler, Unfit
 from events.wire import UNDECODABLE
 from services.federator import core, mcc, requests
 from services.federator.records import Job
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from services.federator.service import Federator
 
 T = TypeVar("T", bound=msgspec.Struct)
-Handler = Callable[[bytes], Awaitable[Any]]
 
 
 def handlers(federator: Federator) -> dict[str, Handler]:
