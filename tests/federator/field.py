@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import events as ev
-from events import envelope
 from services.federator.backends import Reach
 from services.federator.backends.credentials import Secret
 from services.federator.backends.openpai import OpenPai as Backend
@@ -76,8 +74,3 @@ class Field(Processes):
                 if one.now(cluster.clock()).sub_state != "Completed":
                     found.setdefault(name.removesuffix(f"-{alias}").removesuffix(f"-{alias}-2"), []).append(alias)
         return found
-
-    async def said(self) -> list[ev.Event]:
-        return [
-            event async for batch in self.log.read() for stored in batch for event in envelope.decode_events(stored)
-        ]

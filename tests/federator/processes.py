@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 
+import events as ev
+from events import envelope
 from events.memory import MemoryLog
 from services.federator.backends import Reach
 from services.federator.bodies import Bodies, Cipher
 from services.federator.records import SETTLED, Job
 from services.federator.service import Federator
+from services.federator.state import State
 from tests import waiting
 from tests.federator.blobs import MemoryBlobs
 
@@ -49,6 +52,17 @@ class Processes:
         """As the federator of now knows it."""
         state = self.federator.state
         return state.jobs[state.names[name]]
+
+    def said(self) -> list[ev.Event]:
+        """All events of the log."""
+        return [event for stored in self.log.commits for event in envelope.decode_events(stored)]
+
+    def folded(self) -> State:
+        """The log, from its beginning."""
+        state = State()
+        for stored in self.log.commits:
+            state.apply_stored(stored)
+        return state
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
         """As `tests.waiting.until`; raises what ended the federator meanwhile."""

@@ -61,7 +61,7 @@ async def test_what_an_operator_gives_up_settles_its_job(field: Field) -> None:
     await until(lambda: federator.state.clusters[job.places["a"].account].silent, "its silence")
     await federator.give_up(job, job.places["a"], "ann", "its rack burned")
     await field.settled("train")
-    assert ev.RunGivenUp(job=job.uid, cluster="a", by="ann", reason="its rack burned") in await field.said()
+    assert ev.RunGivenUp(job=job.uid, cluster="a", by="ann", reason="its rack burned") in field.said()
 
 
 async def test_it_is_given_up_when_no_attempt_is_under_way(field: Field) -> None:
@@ -101,7 +101,7 @@ async def test_nothing_is_given_up_while_an_attempt_is_under_way(field: Field) -
     assert not declaring.done()
     answered.set()
     await asyncio.wait({declaring})
-    said = [type(event) for event in await field.said()]
+    said = [type(event) for event in field.said()]
     assert ev.SubmissionAccepted in said
     assert ev.RunGivenUp not in said[: said.index(ev.SubmissionAccepted)]
 

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 import events as ev
-from events import envelope
 from services.decider import LogTime
 from services.federator import mcc
 from services.federator.backends import Accepted, Described, Listing, Owner, Reach, Submission
@@ -23,7 +22,6 @@ from services.federator.rules import forgotten
 from services.federator.service import agenda
 from services.federator.service.polling import Polling
 from services.federator.specialize import specialize, to_yaml
-from services.federator.state import State
 from services.kubernetes.access import direct
 from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import KubernetesSite
@@ -68,11 +66,6 @@ class Field(Processes):
                 if alias not in found.setdefault(name.removesuffix(f"-{alias}"), []):
                     found[name.removesuffix(f"-{alias}")].append(alias)
         return found
-
-    async def said(self) -> list[ev.Event]:
-        return [
-            event async for batch in self.log.read() for stored in batch for event in envelope.decode_events(stored)
-        ]
 
 
 def described(name: str, **priorities: int) -> str:
@@ -128,7 +121,7 @@ async def test_losers_leave_nothing_behind(field: Field) -> None:
     await field.cleared()
     assert field.job("train").winner == "b"
     await until(lambda: field.left() == {"train": ["b"]}, "nothing to be left of the losers")
-    said = await field.said()
+    said = field.said()
     assert sum(isinstance(event, ev.RemainsCleared) for event in said) == 2
 
 
@@ -138,7 +131,7 @@ async def test_a_run_is_released_when_its_acceptance_is_in_the_log(field: Field)
         release = backend.release
 
         async def releasing(given: Submission, uid: str, release: Any = release, alias: str = alias) -> Any:
-            accepted = [event for event in await field.said() if isinstance(event, ev.SubmissionHeld)]
+            accepted = [event for event in field.said() if isinstance(event, ev.SubmissionHeld)]
             assert any(event.cluster == alias and event.uid == uid for event in accepted)
             resumed.append(given.body)
             return await release(given, uid)
@@ -165,7 +158,7 @@ async def test_a_replaced_process_releases_nothing(field: Field) -> None:
     await field.kill()
     await field.start()  # it lists once, whether a job is open or not
     await until(lambda: field.left() == {"train": ["b"]}, "what came late to be cleared")
-    found = [event for event in await field.said() if isinstance(event, ev.RemainsFound)]
+    found = [event for event in field.said() if isinstance(event, ev.RemainsFound)]
     assert [(event.cluster, event.name, event.uid) for event in found] == [("a", "train-a", answer.uid)]
     assert field.sites["a"].pods("train-a") == []
 
@@ -179,7 +172,7 @@ async def test_an_unwanted_submission_never_runs(field: Field, monkeypatch: pyte
     assert await field.federator.cancel(field.job("train"))
     await field.settled("train")
     await field.cleared()
-    assert not any(isinstance(event, ev.RunReleased) for event in await field.said())
+    assert not any(isinstance(event, ev.RunReleased) for event in field.said())
     assert field.left() == {}
 
 
@@ -233,7 +226,7 @@ async def test_a_cluster_that_will_not_let_it_go_is_out_of_the_race(field: Field
         await field.submit("train", a=0)
         await field.settled("train")
     await field.cleared()
-    refused = [event for event in await field.said() if isinstance(event, ev.SubmissionRefused)]
+    refused = [event for event in field.said() if isinstance(event, ev.SubmissionRefused)]
     assert [event.cluster for event in refused] == ["a"]
     assert field.job("train").winner == ""
     assert field.left() == {}
@@ -268,10 +261,7 @@ async def test_whatever_happens_one_survives_and_nothing_is_left(
         await field.cleared()
         kept = {name: [winner] for name in names if (winner := field.job(name).winner)}
         await until(lambda: field.left() == kept, "one of each, and nothing else")
-    again = State()
-    async for batch in field.log.read():
-        for stored in batch:
-            again.apply(stored.sequence, envelope.decode_events(stored))
+    again = field.folded()
     assert again.jobs == field.federator.state.jobs
     assert not again.intents()
     for name in names:
@@ -300,7 +290,7 @@ async def test_what_comes_late_of_a_forgotten_job_is_cleared(field: Field, monke
     await field.start()
     await field.until(lambda: field.left() == {"train": ["b", "c"]}, "what came late to be cleared")
     await field.until(lambda: not field.federator.state.strays, "the log to know it")
-    said = [event for event in await field.said() if isinstance(event, ev.StrayFound | ev.StrayCleared)]
+    said = [event for event in field.said() if isinstance(event, ev.StrayFound | ev.StrayCleared)]
     assert [(type(event), event.job, event.cluster) for event in said] == [
         (ev.StrayFound, job.uid, "a"),
         (ev.StrayCleared, job.uid, "a"),

@@ -17,13 +17,11 @@ from events import envelope, permissions, subjects
 from events.answers import Denied, Unanswered
 from events.connection import Connection
 from events.jetstream import JetStreamLog
-from events.memory import MemoryLog
 from services.federator.backends import RUNNING, SUCCEEDED, WAITING, Backend, Listing, Reach, Silent, Watched
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
 from services.federator.records import PLACED, RACING, SETTLED, account_of
 from services.federator.specialize import to_yaml
-from services.federator.state import State
 from services.kubernetes.access import direct
 from services.simulator.faults import Fault
 from services.writer import Writer
@@ -290,17 +288,10 @@ async def test_what_the_log_vouched_for_is_decided_again_from_the_log(field: Fie
     await field.vouched(*NAMES)
     field.clusters["prod"].bind("train-prod")
     await field.until(lambda: field.job("train").phase == SETTLED, "the end")
-    again = State()
-    async for batch in field.log.read():
-        for stored in batch:
-            again.apply(stored.sequence, envelope.decode_events(stored))
+    again = field.folded()
     assert again.jobs == field.federator.state.jobs
     assert again.clusters == field.federator.state.clusters
-    assert any(isinstance(event, ev.JobPlaced) for event in await _events(field.log))
-
-
-async def _events(log: MemoryLog) -> list[ev.Event]:
-    return [event async for batch in log.read() for stored in batch for event in envelope.decode_events(stored)]
+    assert any(isinstance(event, ev.JobPlaced) for event in field.said())
 
 
 # ---------------------------------------------------------------------------------------------------------- permissions

@@ -109,7 +109,7 @@ async def test_a_submission_that_was_limited_and_is_not_wanted_any_more_is_withd
     job = await field.federate("train", a=0, b=0)
     await field.settled("train")
     assert (job.winner, limited.jobs) == ("a", {})
-    assert ev.SubmissionWithdrawn(job=job.uid, cluster="b") in await field.said()
+    assert ev.SubmissionWithdrawn(job=job.uid, cluster="b") in field.said()
 
 
 async def test_while_a_cluster_takes_no_submissions_it_is_not_asked_by_other_jobs_either(field: Field) -> None:
@@ -229,7 +229,7 @@ async def test_that_the_clusters_file_has_lost_a_cluster_on_which_jobs_are_open_
     account = job.places["a"].account
     told = [vars(record) for record in caplog.records if record.getMessage() == "a cluster does not answer"]
     assert [(one["account"], one["reason"]) for one in told] == [(account, polling.NOT_IN_FILE)]
-    assert ev.ClusterSilent(account=account, reason=polling.NOT_IN_FILE, asked_ns=-1) in await field.said()
+    assert ev.ClusterSilent(account=account, reason=polling.NOT_IN_FILE, asked_ns=-1) in field.said()
     await field.until(lambda: field.job("train").phase == PLACED, "the other to be kept")
     await field.kill()
     field.pai.clusters["a"] = away

@@ -184,5 +184,5 @@ async def test_whatever_happens_all_that_is_over_is_forgotten(
         cluster.faults.lift()
     await field.until(lambda: not field.federator.state.jobs, "all to be forgotten")
     assert field.alive() == {}
-    assert sum(isinstance(event, ev.JobForgotten) for event in await field.said()) == 8
+    assert sum(isinstance(event, ev.JobForgotten) for event in field.said()) == 8
     await field.until(lambda: not field.blobs.data, "no body to be left")
