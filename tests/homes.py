@@ -52,6 +52,10 @@ async def put_commits(log: EventLog, commits: list[Stored]) -> None:
             await log.append(one.subject, envelope.decode_header(one), one.payload, last.sequence if last else 0)
 
 
+async def commits_of(log: EventLog) -> list[Stored]:
+    return [stored async for batch in log.read() for stored in batch]
+
+
 def folded(commits: list[Stored], until: int) -> State:
     """The state after the first `until` commits, from the first one on."""
     state = State()

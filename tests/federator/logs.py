@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 
 import events as ev
 from events import Event, SnapshotTaken, envelope
-from events.envelope import Header, Stored
+from events.envelope import Header
 from events.log import EventLog
 from events.memory import MemoryLog
 from events.subjects import FEDERATION, subject
@@ -47,7 +47,3 @@ async def written(commits: Iterable[Sequence[Event]], snapshots: Container[int] 
             taken = SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=kept.state)
             await append(log, [taken])
     return log
-
-
-async def stored(log: EventLog) -> list[Stored]:
-    return [one async for batch in log.read() for one in batch]

@@ -95,7 +95,7 @@ def test_what_is_no_snapshot_of_a_federation_is_damaged() -> None:
 
 async def test_a_log_is_folded_from_its_newest_snapshot_in_each_home(log: EventLog) -> None:
     commits = commits_of(5)
-    stored = await logs.stored(await logs.written(commits))
+    stored = (await logs.written(commits)).commits
     places = (len(stored) // 3, len(stored) // 2, len(stored) - 3)
     await put_commits(log, stored[: places[0]])
     taken = [await take(log, FORM)]
@@ -115,7 +115,7 @@ async def test_a_log_is_folded_from_its_newest_snapshot_in_each_home(log: EventL
 
 async def test_a_clusters_snapshot_is_none_of_a_federations(log: EventLog) -> None:
     commits = commits_of(5)
-    await put_commits(log, await logs.stored(await logs.written(commits)))
+    await put_commits(log, (await logs.written(commits)).commits)
     other = ClusterState()
     other.sequence = 3
     data, digest = of_clusters.pack(other)

@@ -28,6 +28,7 @@ from services.snapshots import KEPT, take
 from services.start import state_at
 from services.state import snapshot
 from services.writer import SteppedDown, Writer
+from tests.homes import commits_of
 from tests.snapshots.writing import NOW_NS, append, tell_snapshot, write
 
 
@@ -36,10 +37,6 @@ async def archive(tmp_path: Path, cluster: str) -> SqliteLog:
     opened = await open_log(str(tmp_path / "archive.db"), cluster, create=True)
     assert isinstance(opened, SqliteLog)
     return opened
-
-
-async def commits_of(log: EventLog) -> list[Stored]:
-    return [stored async for batch in log.read() for stored in batch]
 
 
 # --------------------------------------------------------------------------------------------------------- the bounds

@@ -17,7 +17,7 @@ from services.planner import core as planner
 from services.start import NoStart, beginning, fold, state_at
 from services.state import snapshot
 from services.state.fold import State
-from tests.homes import folded, put_commits, put_snapshot
+from tests.homes import commits_of, folded, put_commits, put_snapshot
 from tests.walk.walk import Walk
 
 # ------------------------------------------------------------------------------------------------------- where to begin
@@ -28,8 +28,7 @@ async def test_without_a_snapshot_the_whole_log_is_folded(log: EventLog, commits
     state, base, tail_bytes = await state_at(log)
     assert base is None
     assert snapshot.digest(state) == snapshot.digest(folded(commits, len(commits)))
-    stored = [one async for batch in log.read() for one in batch]
-    assert tail_bytes == sum(len(one.header) + len(one.payload) for one in stored)
+    assert tail_bytes == sum(len(one.header) + len(one.payload) for one in await commits_of(log))
 
 
 async def test_an_empty_log_is_an_empty_state(log: EventLog) -> None:

@@ -26,7 +26,7 @@ from services.snapshots import KEPT, SnapshotKeeper, Taking, take
 from services.start import state_at
 from services.state import snapshot
 from services.writer import Writer
-from tests.homes import folded, put_commits, put_snapshot
+from tests.homes import commits_of, folded, put_commits, put_snapshot
 from tests.waiting import until
 from tests.world import World
 
@@ -179,7 +179,7 @@ async def test_the_child_takes_it_and_the_log_says_so(
     assert (kept.sequence, kept.digest, kept.bytes) == (taken.sequence, taken.digest, taken.bytes)
     started = await state_at(log)
     assert started.base == kept
-    whole = folded([one async for batch in log.read() for one in batch], taken.sequence)
+    whole = folded(await commits_of(log), taken.sequence)
     assert taken.digest == snapshot.digest(whole)
     await log.close()
 
