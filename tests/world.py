@@ -369,3 +369,13 @@ class World:
 
 def of_type(events: list[ev.Event], kind: type) -> list:
     return [event for event in events if isinstance(event, kind)]
+
+
+def refusals(events: list[ev.Event]) -> list[str]:
+    """Why groups were refused."""
+    return [event.reason for event in of_type(events, ev.GroupsRefused)]
+
+
+def tried(world: World) -> list[str]:
+    """The groups that the next cycle places, in its order; placing them is not appended."""
+    return [event.group for event in of_type(world.plan_without_appending(), ev.GangPlaced)]

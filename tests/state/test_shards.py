@@ -13,7 +13,8 @@ from services.state.fold import State
 from services.state.partitions import PARTITIONS, partition_of
 from services.state.records import AWAITING, PARKED, READY
 from services.state.validate import Violated, validate_state
-from tests.world import World, of_type
+from tests.state.parked import refused
+from tests.world import World
 
 GANG = "default/train"
 
@@ -27,17 +28,13 @@ def other(world: World, key: str = GANG) -> str:
     return shard
 
 
-def refusals(events: list[ev.Event]) -> list[tuple[str, int]]:
-    return [(event.reason, event.attempt) for event in of_type(events, ev.GroupsRefused)]
-
-
 def parked(shards: tuple[str, ...] = ("a", "b"), attempts: int = 3) -> World:
     """A gang that was refused so often."""
     world = World(shards=shards)
     world.node("n0", cpu=1)
     world.gang("train", 2, 2)
     for attempt in range(1, attempts + 1):
-        assert refusals(world.plan(owner(world))) == [("InsufficientRoom", attempt)]
+        assert refused(world.plan(owner(world))) == [("InsufficientRoom", attempt)]
         world.node("n0", cpu=1)
         world.pass_s(11)
     world.plan(owner(world))
@@ -95,7 +92,7 @@ def test_a_parked_gang_is_ready_at_once_for_its_new_owner_with_its_attempts(how:
     world.judge()
     assert owner(world) == after
     assert world.state.groups[GANG].phase == READY
-    assert refusals(world.plan(after)) == [("InsufficientRoom", 5)]
+    assert refused(world.plan(after)) == [("InsufficientRoom", 5)]
     world.node("n1", cpu=1)
     world.pass_s(11)
     world.settle((after,))

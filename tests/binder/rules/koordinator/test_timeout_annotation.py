@@ -5,8 +5,8 @@ import pytest
 
 import events as ev
 from services.state import timeouts
-from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, ended, over, refusals, waiting
-from tests.world import World, of_type
+from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, ended, over, waiting
+from tests.world import World, of_type, refusals
 
 
 @pytest.mark.parametrize("order", ["outcome, fact", "fact, outcome", "fact", "renewed, outcome, fact", "failed"])

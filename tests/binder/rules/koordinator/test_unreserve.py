@@ -8,8 +8,8 @@ from services.binder import core as binder
 from services.state import timeouts
 from services.state.snapshot import decode, digest, encode
 from services.state.validate import validate_state
-from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, ended, member, over, refusals, waiting
-from tests.world import World, of_type
+from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, ended, member, over, waiting
+from tests.world import World, of_type, refusals
 
 # ----------------------------------------------------------------------------------------------------- when it is over
 

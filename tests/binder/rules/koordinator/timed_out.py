@@ -36,7 +36,3 @@ def over() -> tuple[World, list[str]]:
     world.mark()
     world.plan()
     return world, uids
-
-
-def refusals(events: list[ev.Event]) -> list[str]:
-    return [event.reason for event in of_type(events, ev.GroupsRefused)]

@@ -8,16 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import events as ev
-from services.planner.core import decide_now
 from services.planner.rules.coscheduling.queue_sort import place
 from services.state.fold import State
 from services.state.records import Group
-from tests.world import SECOND_NS, World, of_type
-
-
-def tried(world: World) -> list[str]:
-    """The groups that the next cycle places, in its order; placing them is not appended."""
-    return [event.group for event in of_type([*decide_now(world.state, "a")], ev.GangPlaced)]
+from tests.world import SECOND_NS, World, of_type, tried
 
 
 def roomy() -> World:

@@ -3,7 +3,7 @@
 import msgspec
 
 import events as ev
-from tests.world import World, of_type
+from tests.world import World, of_type, refusals
 
 LOOSE = {"mode": "NonStrict"}
 ROLES = ("default/a", "default/b")
@@ -12,10 +12,6 @@ ROLES = ("default/a", "default/b")
 def proposed(events: list[ev.Event]) -> list[str]:
     [event] = of_type(events, ev.GangPlaced)
     return sorted(uid for one in (*event.required, *event.optional) for uid in one.pods)
-
-
-def refused(events: list[ev.Event]) -> list[str]:
-    return [event.reason for event in of_type(events, ev.GroupsRefused)]
 
 
 def test_if_a_pod_failed_to_be_scheduled_it_has_no_impact_on_any_other_pod() -> None:
@@ -30,7 +26,7 @@ def test_in_strict_a_pod_that_failed_keeps_all() -> None:
     world = World()
     world.node("n0", cpu=2)
     world.koordinator("default/a", 3, 3)
-    assert refused(world.plan()) == ["InsufficientRoom"]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
 
 
 def test_pods_beyond_a_minimum_wait_until_the_other_gangs_of_the_group_have_theirs() -> None:
@@ -75,7 +71,7 @@ def test_check_whether_childes_in_gang_has_met_the_requirements_of_minimum_numbe
     world = World()
     world.node("n0")
     world.koordinator("default/a", 2, 3, LOOSE)
-    assert refused(world.plan()) == ["TooFewPods"]
+    assert refusals(world.plan()) == ["TooFewPods"]
 
 
 def test_a_gated_or_impossible_pod_is_one_that_failed() -> None:
@@ -99,7 +95,7 @@ def test_a_strict_gang_that_does_not_fit_keeps_its_whole_group() -> None:
     groups = {"groups": ("default/a", "default/b")}
     world.koordinator("default/a", 2, 2, LOOSE | groups)
     world.koordinator("default/b", 4, 4, groups)
-    assert refused(world.plan()) == ["InsufficientRoom"]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
 
 
 def test_also_when_the_others_of_its_group_do_not_fit_either() -> None:
@@ -108,7 +104,7 @@ def test_also_when_the_others_of_its_group_do_not_fit_either() -> None:
     groups = {"groups": ("default/a", "default/b")}
     world.koordinator("default/a", 4, 4, groups)
     world.koordinator("default/b", 4, 4, LOOSE | groups)
-    assert refused(world.plan()) == ["InsufficientRoom"]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
 
 
 def test_a_non_strict_gang_that_does_not_fit_keeps_nobody_of_its_group() -> None:

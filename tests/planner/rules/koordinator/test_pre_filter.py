@@ -1,8 +1,7 @@
 """Seed 002, GangPlugin, PreFilter: too few children, and a gang that timed out."""
 
-import events as ev
 from events.objects import Declaration
-from tests.world import World, of_type
+from tests.world import World, refusals
 
 KOORDINATOR = "koordinator/v1alpha1"
 
@@ -12,19 +11,15 @@ def child(world: World, number: int, **of: bool) -> str:
     return world.pod(f"train-{number}", "train", dialect=KOORDINATOR, declared=declared, **of)
 
 
-def reasons(world: World) -> list[str]:
-    return [event.reason for event in of_type(world.plan(), ev.GroupsRefused)]
-
-
 def test_fewer_children_than_the_minimum_are_rejected() -> None:
     """Check whether childes in Gang has met the requirements of minimum number under each Gang, and reject the pod if
     negative."""
     world = World()
     world.node("n0")
     child(world, 0)
-    assert reasons(world) == ["TooFewPods"]
+    assert refusals(world.plan()) == ["TooFewPods"]
     child(world, 1)
-    assert reasons(world) == []
+    assert refusals(world.plan()) == []
     assert world.state.proposals
 
 
@@ -34,7 +29,7 @@ def test_a_gang_that_has_timed_out_is_rejected() -> None:
     world.node("n0")
     child(world, 0)
     child(world, 1, timed_out=True)
-    assert reasons(world) == ["GangTimedOut"]
+    assert refusals(world.plan()) == ["GangTimedOut"]
     assert not world.state.proposals
 
 
@@ -43,9 +38,9 @@ def test_the_minimum_is_checked_first() -> None:
     world = World()
     world.node("n0")
     child(world, 0, timed_out=True)
-    assert reasons(world) == ["TooFewPods"]
+    assert refusals(world.plan()) == ["TooFewPods"]
     child(world, 1)
-    assert reasons(world) == ["GangTimedOut"]
+    assert refusals(world.plan()) == ["GangTimedOut"]
 
 
 def test_a_pod_that_has_its_node_says_nothing_of_those_that_wait() -> None:
@@ -54,7 +49,7 @@ def test_a_pod_that_has_its_node_says_nothing_of_those_that_wait() -> None:
     world.node("n0")
     for number in range(2):
         child(world, number, timed_out=True)
-    assert reasons(world) == ["GangTimedOut"]
+    assert refusals(world.plan()) == ["GangTimedOut"]
     for number in range(2):
         world.assigned(f"train-{number}", "n0")
     late = child(world, 2)

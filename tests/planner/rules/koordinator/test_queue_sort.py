@@ -5,7 +5,7 @@ import msgspec
 import events as ev
 from events.objects import Declaration
 from events.policy import DEFAULT_POLICY, Profile
-from tests.world import World, of_type
+from tests.world import World, of_type, tried
 
 POLICY = msgspec.structs.replace(
     DEFAULT_POLICY, profile=Profile(name="koordinator", queue_order="koordinator", node_score="least-allocated")
@@ -17,11 +17,6 @@ def roomy() -> World:
     for i in range(4):
         world.node(f"n{i}")
     return world
-
-
-def tried(world: World) -> list[str]:
-    """The groups that the next cycle places, in its order; placing them is not appended."""
-    return [event.group for event in of_type(world.plan_without_appending(), ev.GangPlaced)]
 
 
 def test_the_higher_priority_is_at_the_front() -> None:

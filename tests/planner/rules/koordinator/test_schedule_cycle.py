@@ -2,7 +2,7 @@
 
 import events as ev
 from events.objects import Declaration
-from tests.world import World, of_type
+from tests.world import World, of_type, refusals
 
 KOORDINATOR = "koordinator/v1alpha1"
 
@@ -19,13 +19,9 @@ def crowded(total: int = 0) -> World:
     world.node("n0", cpu=4)
     for number in range(2):
         child(world, number, total=total)
-    assert refusals(world) == ["InsufficientRoom"]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
     world.pass_s(2)
     return world
-
-
-def refusals(world: World) -> list[str]:
-    return [event.reason for event in of_type(world.plan(), ev.GroupsRefused)]
 
 
 def test_each_child_is_scheduled_once_in_a_cycle() -> None:
@@ -53,7 +49,7 @@ def test_a_failed_child_releases_all_assumed_pods() -> None:
     uids = [child(world, number) for number in range(2)]
     world.propose("default/train", {uids[0]: "n0"})
     assert of_type(world.judge(), ev.GangHeld)
-    assert refusals(world) == ["InsufficientRoom"]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
     assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["LeftQueue"]
     assert not world.state.claims
 
@@ -112,7 +108,7 @@ def test_a_later_pod_of_a_gang_that_runs_is_not_rejected_with_the_others() -> No
     groups = {"groups": ("default/a", "default/b")}
     world.koordinator("default/a", 1, 1, groups)
     world.koordinator("default/b", 2, 2, groups | {"total_member": 4})
-    assert refusals(world) == ["InsufficientRoom"]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
     world.pass_s(2)
     runs = world.state.pods["a-0"].fact.gang
     assert runs is not None
@@ -173,7 +169,7 @@ def test_in_a_gang_group_the_cycle_goes_on_while_one_gang_misses_children() -> N
     for number in range(2):
         comes("a", number, 2)
         comes("b", number, 3)
-    assert refusals(world) == ["InsufficientRoom"]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
     world.pass_s(2)
     comes("a", 2, 2)
     assert not world.plan_would(), "a has all of its children, and b has not"

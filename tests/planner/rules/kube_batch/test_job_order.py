@@ -6,7 +6,7 @@ import events as ev
 from events.objects import Declaration
 from events.policy import DEFAULT_POLICY, Profile
 from services.state.partitions import partition_of
-from tests.world import World, of_type
+from tests.world import World, of_type, tried
 
 POLICY = msgspec.structs.replace(
     DEFAULT_POLICY, profile=Profile(name="kube-batch", queue_order="kube-batch", node_score="least-allocated")
@@ -27,11 +27,6 @@ def job(
     declared = Declaration(min_member=minimum, waiting_time_ms=0, priority=own, queue=queue)
     for i in range(pods):
         world.pod(f"{name}-{i}", name, dialect=DIALECT, declared=declared, **more)
-
-
-def tried(world: World) -> list[str]:
-    """The groups that the next cycle places, in its order; placing them is not appended."""
-    return [event.group for event in of_type(world.plan_without_appending(), ev.GangPlaced)]
 
 
 def test_jobs_are_a_priority_queue() -> None:
