@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from services.state import membership, snapshot
 from services.state.fold import State
 from services.state.naming import component
 from services.state.records import Gang
+from tests.state.looks import Counting
 from tests.world import World
 
 NAMES = [f"a/g{i}" for i in range(6)]
@@ -42,20 +41,6 @@ def test_those_belong_together_that_name_each_other_directly_or_through_others(n
     for key in named:
         together = {other for other in reaches(state, key) if key in reaches(state, other)}
         assert component(state, key) == tuple(sorted(together))
-
-
-class Counting(dict[str, Any]):
-    """Counts how often somebody looks for a gang."""
-
-    looks = 0
-
-    def __getitem__(self, key: str) -> Any:
-        self.looks += 1
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        self.looks += 1
-        return super().__contains__(key)
 
 
 @pytest.mark.parametrize("gangs", [60])

@@ -15,23 +15,10 @@ from services.planner import core as planner
 from services.state import membership, snapshot, timeouts
 from services.state.fold import State
 from services.state.records import PARKED
+from tests.state.looks import Counting
 from tests.world import World
 
 PODS = 200
-
-
-class Counting(dict[str, Any]):
-    """Counts how often somebody looks at a pod, or for its claim."""
-
-    looks = 0
-
-    def __getitem__(self, uid: str) -> Any:
-        self.looks += 1
-        return super().__getitem__(uid)
-
-    def __contains__(self, uid: object) -> bool:
-        self.looks += 1
-        return super().__contains__(uid)
 
 
 def gang_of(pods: int, *, running: bool = True) -> World:
