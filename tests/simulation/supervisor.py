@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from events.log import LogError
 from services.kubernetes.errors import ApiError
@@ -27,33 +27,42 @@ LEAVE_WITHIN_S = 3.0
 """After so long a planner that was told to stop is not waited for any more."""
 
 
-class Starts(Protocol):
+class Starts:
     """Who starts processes and kills them."""
 
-    over: bool
+    over = False
+    """Whether the history is, and nobody is started again."""
 
-    def start(self, slot: str) -> Process: ...
+    def alive(self) -> list[Process]:
+        raise NotImplementedError
 
-    def kill(self, process: Process) -> None: ...
+    def start(self, slot: str) -> Process:
+        raise NotImplementedError
+
+    def kill(self, process: Process) -> None:
+        raise NotImplementedError
+
+    def kill_all(self) -> None:
+        for process in self.alive():
+            self.kill(process)
+
+    async def child(self, slot: str) -> Any:
+        """What a process says that is started for that, and waited for. Raises ChildFailed."""
+        if self.over:
+            raise ChildFailed("the history is over")
+        process = self.start(slot)
+        try:
+            await asyncio.wait({process.gone})
+        finally:
+            if not self.over:
+                self.kill(process)
+        task = process.task
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            raise ChildFailed(f"{process} did not end well")
+        return task.result()
 
 
-async def said_by(supervisor: Starts, slot: str) -> Any:
-    """What a process says that is started for that, and waited for. Raises ChildFailed."""
-    if supervisor.over:
-        raise ChildFailed("the history is over")
-    process = supervisor.start(slot)
-    try:
-        await asyncio.wait({process.gone})
-    finally:
-        if not supervisor.over:
-            supervisor.kill(process)
-    task = process.task
-    if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-        raise ChildFailed(f"{process} did not end well")
-    return task.result()
-
-
-class Supervisor:
+class Supervisor(Starts):
     """`failed` is told how a process ended that may not end so."""
 
     serve: Callable[[Process], Coroutine[Any, Any, Any]]
@@ -70,8 +79,6 @@ class Supervisor:
         self.slots: dict[str, list[Process]] = {slot: [] for slot in SLOTS}
         self.ever: list[Process] = []
         self.leases = Leases(loop, source, self.end)
-        self.over = False
-        """Whether the history is, and nobody is started again."""
         self._loop, self._seed, self._source = loop, seed, source
         self._link, self._failed = link, failed
         self._ran: Counter[str] = Counter()
@@ -101,10 +108,6 @@ class Supervisor:
         if not any(one.running for one in self.slots[slot]):
             self.start(slot)
 
-    async def child(self, slot: str) -> Any:
-        """What a process says that another one starts and waits for. Raises ChildFailed."""
-        return await said_by(self, slot)
-
     def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
         """A process has ended by itself: somebody starts it again."""
         if self.over:
@@ -133,10 +136,6 @@ class Supervisor:
         process.kill()
         self._is_over(process)
         self.leases.fall_silent(process)
-
-    def kill_all(self) -> None:
-        for process in self.alive():
-            self.kill(process)
 
     def stop(self, process: Process, for_s: float) -> None:
         """SIGSTOP; its lease may run out meanwhile, and another process be started."""

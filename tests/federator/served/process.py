@@ -23,7 +23,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.launch import KEPT_FOR_S
 from tests.simulation.loop import STOPPED
 from tests.simulation.processes import Process
-from tests.simulation.supervisor import said_by
+from tests.simulation.supervisor import Starts
 
 if TYPE_CHECKING:
     from tests.federator.served.world import Served
@@ -60,13 +60,12 @@ class Plain:
         return data.partition(b" ")[2]
 
 
-class Supervisor:
+class Supervisor(Starts):
     """One process is wanted always; another is started while the first is stopped, and finds out that it is not alone."""
 
     def __init__(self, world: Served, snapshot_after_bytes: int) -> None:
         self.world = world
         self.ever: list[Running] = []
-        self.over = False
         self._cipher: Any = Plain()
         self._taking = Taking(snapshot_after_bytes, {}) if snapshot_after_bytes else None
         self._source = random.Random(f"{world.seed}/supervisor")
@@ -111,10 +110,6 @@ class Supervisor:
         finally:
             await log.close()
 
-    async def child(self, slot: str) -> Any:
-        """What a process says that another one starts and waits for. Raises ChildFailed."""
-        return await said_by(self, slot)
-
     def _ended(self, process: Running, task: asyncio.Task[Any]) -> None:
         if self.over:
             return
@@ -140,10 +135,6 @@ class Supervisor:
             return
         process.kill()
         self._is_over(process)  # type: ignore[arg-type]
-
-    def kill_all(self) -> None:
-        for process in self.alive():
-            self.kill(process)
 
     def stop(self, process: Process, for_s: float) -> None:
         """SIGSTOP, and SIGCONT; mostly another one is started meanwhile."""
