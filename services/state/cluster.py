@@ -30,7 +30,7 @@ def node_observed(state: State, event: ev.NodeObserved) -> None:
     node = state.nodes.get(event.name)
     if node is None:
         node = state.nodes[event.name] = Node(name=event.name)
-    elif node.fact is not None and pods.older(event.resource_version, node.fact.resource_version, node.fact.uid, event):
+    elif node.fact is not None and pods.older(event, node.fact):
         return
     known = node.fact is not None
     node.fact = event

@@ -156,7 +156,7 @@ def incomplete(state: State, group: Group) -> bool:
     gangs = [state.gangs[key] for key in group.gangs]
     if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
         return False
-    return any(too_few(state, state.gangs[key]) for key in group.gangs) or _waits(state, group)
+    return any(too_few(state, gang) for gang in gangs) or _waits(state, group)
 
 
 def lacks(state: State, gang: Gang) -> int:

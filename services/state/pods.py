@@ -38,9 +38,10 @@ FINISHED = (SUCCEEDED, FAILED)
 _set = msgspec.structs.force_setattr
 
 
-def older(version: str, known: str, uid: str, event: ev.NodeObserved | ev.PodObserved) -> bool:
+def older(event: ev.NodeObserved | ev.PodObserved, known: ev.NodeObserved | ev.PodObserved) -> bool:
     """Whether a fact is older than the log's own: same object, smaller resourceVersion (they compare as integers)."""
-    return event.uid == uid and 0 <= objects.version(version) < objects.version(known)
+    version = objects.version
+    return event.uid == known.uid and 0 <= version(event.resource_version) < version(known.resource_version)
 
 
 def seen(pod: Pod, version: str) -> None:
@@ -193,7 +194,7 @@ def observed(state: State, event: ev.PodObserved) -> None:
         if event.node:
             _observed_on_node(state, uid, pod)
         return
-    if older(event.resource_version, pod.fact.resource_version, uid, event):
+    if older(event, pod.fact):
         return
     _observed_again(state, uid, pod, event)
 
