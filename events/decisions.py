@@ -356,7 +356,7 @@ class PodEvicted(Decision, frozen=True):
 
 
 class EvictionFailed(Decision, frozen=True):
-    """Outcome: a definite no to an eviction."""
+    """Outcome: a definite no to an eviction, or its gang has its minimum again."""
 
     uid: str
     namespace: str

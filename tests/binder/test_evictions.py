@@ -25,8 +25,9 @@ class Evicting:
         self.pods: dict[str, Any] = {}
         self.in_flight = self.most = 0
         self.outcomes: list[ev.Event] = []
-        self.intended = {uid: SimpleNamespace(namespace="ml", name=uid) for uid in uids}
-        state = SimpleNamespace(permitted={}, evictions=self.intended)
+        self.intended = {uid: SimpleNamespace(uid=uid, namespace="ml", name=uid) for uid in uids}
+        pods = {uid: SimpleNamespace(gang="") for uid in uids}
+        state = SimpleNamespace(permitted={}, evictions=self.intended, pods=pods, gangs={})
         decider: Any = SimpleNamespace(state=state, report=self.outcomes.append)
         self.effects = Effects(decider, self, 4)  # type: ignore[arg-type]
 

@@ -355,6 +355,17 @@ async def test_a_conflict_about_a_pod_that_is_still_there_is_no_eviction(muster:
     await muster.check()
 
 
+async def test_a_gang_that_is_whole_again_is_not_evicted_when_its_budget_lets_go(muster: Muster) -> None:
+    await evicting(muster, {"status": 429, "times": 0})
+    muster.cluster.create(pod("late", "train"))
+    await until(lambda: muster.events(ev.EvictionFailed), "the eviction to be called off")
+    muster.cluster.faults.lift()
+    assert [one.message for one in muster.events(ev.EvictionFailed)] == ["gang default/train has its minimum again"]
+    assert muster.node_of("late")
+    assert muster.cluster.exists("Pod", "train-1")
+    await muster.check()
+
+
 async def test_no_eviction_outlives_its_binder(muster: Muster) -> None:
     def evictions() -> list[str]:
         coroutines = (str(task.get_coro()) for task in asyncio.all_tasks())

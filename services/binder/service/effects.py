@@ -21,7 +21,8 @@ from services.decider import Decider
 from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
-from services.state.records import BOUND_CLAIM, PERMITTED
+from services.state import membership
+from services.state.records import BOUND_CLAIM, PERMITTED, Eviction
 
 logger = logging.getLogger("muster.binder")
 WARNED_S = 10.0
@@ -247,14 +248,14 @@ class Effects:
 
         A refusal answers this attempt. While an older one may still land it settles nothing: an eviction's precondition
         is the UID alone, so that no write of our own could make that one fail, and the same eviction is tried again
-        (design, rule 5).
+        (design, rule 5). Nor is one called off that may still land.
         """
         pause_s = FIRST_RETRY_S
         while True:
             async with self._evicts:
                 if (eviction := self._decider.state.evictions.get(uid)) is None:
                     break
-                found = await self._evict_once(uid, eviction.namespace, eviction.name)
+                found = self._called_off(eviction) or await self._evict_once(uid, eviction.namespace, eviction.name)
             if found is not None:
                 self._report(found)
                 break
@@ -262,6 +263,15 @@ class Effects:
             pause_s = min(pause_s * 2, max(LONGEST_RETRY_S, len(self._evicting) / EVICTED_PER_S))
         self._doubtful_evictions.discard(uid)
         self._evicting.discard(uid)
+
+    def _called_off(self, eviction: Eviction) -> ev.EvictionFailed | None:
+        """While a disruption budget kept it waiting, the gang may have got its minimum again: it is not torn down."""
+        state = self._decider.state
+        gang = state.gangs.get(state.pods[eviction.uid].gang)
+        if gang is None or eviction.uid in self._doubtful_evictions or not membership.has_minimum(state, gang):
+            return None
+        about = {"uid": eviction.uid, "namespace": eviction.namespace, "name": eviction.name}
+        return ev.EvictionFailed(**about, message=f"gang {gang.key} has its minimum again")
 
     async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | ev.EvictionFailed | None:
         """What became of one attempt; None: nothing definite, try again.
