@@ -195,6 +195,16 @@ async def test_a_pod_that_was_unschedulable_and_cannot_be_read_any_more_is_told_
     await muster.check()
 
 
+async def test_a_pod_that_is_moved_to_another_gang_is_told_of_that_one(muster: Muster) -> None:
+    """It waits for the same as before, and what it says has the gang's name."""
+    muster.cluster.create(pod("moved", "first"))
+    muster.start()
+    await until(lambda: muster.scheduled("moved").get("message") == "gang default/first waits for its PodGroup")
+    muster.cluster.patch("Pod", "moved", {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "second"}}})
+    await until(lambda: muster.scheduled("moved")["message"] == "gang default/second waits for its PodGroup")
+    await muster.check()
+
+
 async def test_a_rejected_pod_that_runs_is_not_told_that_it_waits(muster: Muster) -> None:
     bad = {"pod-group/name": "nginx", "pod-group/min-available": "abc"}
     bound = pod("bound", labels=bad)

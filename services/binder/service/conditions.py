@@ -30,6 +30,8 @@ class Conditions:
         self._in_doubt: set[str] = set()
         """Pods whose condition may differ from the log's: a write had no answer, or was an earlier process's, and may
         still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
+        self._groups: dict[str, str] = {}
+        """UID → the group of the pod when it was told, which what it says may name: it may be moved to another."""
         self._versions: dict[str, str] = {}
         """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
         next round: a binder that was replaced knows by then, and does not overwrite its successor's."""
@@ -46,6 +48,7 @@ class Conditions:
 
     def note_gone(self, uid: str) -> None:
         self._in_doubt.discard(uid)
+        self._groups.pop(uid, None)
         self._versions.pop(uid, None)
 
     def doubt(self, uid: str) -> None:
@@ -63,20 +66,26 @@ class Conditions:
         """Conditions that the log does not know as written yet."""
         while self.pods and most > 0:
             uid = self.pods.take()
-            due = condition(self._decider.state, uid, in_doubt=uid in self._in_doubt)
+            due = self._condition(uid)
             if due is None:
                 self._versions.pop(uid, None)
             else:
                 most -= 1
                 yield Write(partial(self._write, uid, due), partial(self.pods.put, uid))
 
+    def _condition(self, uid: str) -> Condition | None:
+        state = self._decider.state
+        pod = state.pods.get(uid)
+        moved = pod is not None and self._groups.get(uid, pod.group) != pod.group
+        return condition(state, uid, in_doubt=moved or uid in self._in_doubt)
+
     async def _write(self, uid: str, due: Condition) -> int:
         """The condition, and FailedScheduling for one waiting pod of a group and reason."""
         state = self._decider.state
         pod, in_doubt = state.pods.get(uid), uid in self._in_doubt
-        if pod is None or condition(state, uid, in_doubt=in_doubt) != due:
+        if pod is None or self._condition(uid) != due:
             return 0  # a commit was folded since this was chosen
-        fact, version = pod.fact, self._versions.pop(uid, pod.resource_version)
+        fact, group, version = pod.fact, pod.group, self._versions.pop(uid, pod.resource_version)
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
         if not pod.reported:
             said["lastTransitionTime"] = second_time(time.time_ns())
@@ -94,6 +103,7 @@ class Conditions:
                 self.pods.put(uid)
             return 2
         self._in_doubt.discard(uid)
+        self._groups[uid] = group
         self._reported.setdefault(due.said, {})[uid] = version
         if self._has_event(pod.group, due.said):
             return 1
