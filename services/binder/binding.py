@@ -13,6 +13,8 @@ from typing import NamedTuple
 import events as ev
 
 Outcome = ev.PodBound | ev.BindingFailed | ev.BindingRenewed
+REFUSALS = frozenset({"Forbidden", "Rejected"})
+"""Answers that say nothing of an earlier attempt: the pod is as it was."""
 
 
 class Intent(NamedTuple):

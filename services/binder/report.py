@@ -80,6 +80,13 @@ def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
     return KubernetesEvent(name, regarding, "FailedScheduling", "Scheduling", message, True, 0)
 
 
+def failed_binding(event: ev.BindingFailed) -> KubernetesEvent:
+    """Its condition says nothing of it: the pod is tried again after its backoff."""
+    regarding = ("v1", "Pod", event.namespace, event.name, event.uid)
+    name = _event_name(event.name, event.uid, event.message)
+    return KubernetesEvent(name, regarding, "FailedScheduling", "Binding", event.message, True, 0)
+
+
 def rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:
     version = API_VERSIONS.get(event.kind, "")
     regarding = (version, event.kind.partition(".")[0], event.namespace, event.name, event.uid)

@@ -311,6 +311,21 @@ async def test_a_refusal_after_an_attempt_in_doubt_is_no_answer_until_a_write_of
     await muster.check()
 
 
+async def test_a_pod_whose_binding_is_refused_is_told_what_the_server_said(muster: Muster) -> None:
+    """It is tried again and again, and may be for ever: by an admission policy, or for want of a permission."""
+    muster.cluster.create(pod("refused"))
+    muster.cluster.faults.plan(verb="bind", status=403, times=0)
+    muster.start()
+    await until(lambda: len(muster.events(ev.BindingFailed)) == 2, "the second refusal")
+    await until(lambda: muster.told("FailedScheduling"), "an event on the pod")
+    muster.cluster.faults.lift()
+    await until(lambda: muster.node_of("refused"), "the binding")
+    (told,) = muster.told("FailedScheduling")
+    assert told["message"] == muster.events(ev.BindingFailed)[0].message
+    assert told["message"].startswith("create pods/binding default/refused: 403 ")
+    await muster.check()
+
+
 async def test_a_refusal_is_no_answer_to_an_attempt_of_a_binder_before(muster: Muster) -> None:
     muster.cluster.create(pod("refused"))
     muster.cluster.faults.plan(verb="bind", status=429, times=0)

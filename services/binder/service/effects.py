@@ -16,7 +16,7 @@ import events as ev
 from events import Event
 from events.envelope import Commit
 from services import telemetry
-from services.binder.binding import Intent, Outcome, Seen, bound, outcome, settled_by
+from services.binder.binding import REFUSALS, Intent, Outcome, Seen, bound, outcome, settled_by
 from services.decider import Decider
 from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
@@ -29,8 +29,6 @@ WARNED_S = 10.0
 """How often at most the log says that bindings, or evictions, fail."""
 LOAD, LULL_S = 50, 1.0
 """So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
-REFUSALS = frozenset({"Forbidden", "Rejected"})
-"""Answers that say nothing of an earlier attempt: the pod is as it was."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 EVICTED_PER_S = 200
 """Evictions that are repeated: of more than a thousand that a disruption budget keeps waiting each waits for longer. A

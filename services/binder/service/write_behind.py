@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import events as ev
 from events import dialects
 from events.envelope import Commit
-from services.binder.report import rejected, scheduled
+from services.binder.binding import REFUSALS
+from services.binder.report import failed_binding, rejected, scheduled
 from services.binder.service.conditions import Conditions
 from services.binder.service.kubernetes_events import KubernetesEvents
 from services.binder.service.pod_groups import PodGroups
@@ -86,6 +87,10 @@ class WriteBehind:
         self.events.add(scheduled(event, time_ns))
         self.pod_groups.note_pod(event.uid)
 
+    def note_failed_binding(self, event: ev.BindingFailed, _: int) -> None:
+        if event.reason in REFUSALS:
+            self.events.add(failed_binding(event))
+
     def note_marks(self, event: ev.GangTimedOut | ev.TimeoutMarkRenewed, _: int) -> None:
         self.marks.note(uid for uid, _ in event.pods)
 
@@ -135,6 +140,7 @@ NOTICED: dict[type, Callable[[WriteBehind, Any, int], None]] = {
     ev.DisagreementDetected: WriteBehind.note_set_aside,
     ev.ConditionsReported: WriteBehind.note_reported,
     ev.PodBound: WriteBehind.note_bound,
+    ev.BindingFailed: WriteBehind.note_failed_binding,
     ev.GangTimedOut: WriteBehind.note_marks,
     ev.TimeoutMarkRenewed: WriteBehind.note_marks,
     ev.DeclarationRejected: WriteBehind.note_rejected,
