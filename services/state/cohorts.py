@@ -49,7 +49,7 @@ def room_moved(state: State, cohort: Cohort) -> bool:
 
 
 def unkept(state: State, cohort: Cohort) -> bool:
-    """Whether room that was reserved for a starving gang is for everybody again since."""
+    """Whether room that was kept for somebody, a starving gang or pods that are gone, is for everybody again since."""
     return state.kept_sequence > cohort.basis
 
 

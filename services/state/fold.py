@@ -114,7 +114,7 @@ class State:
     room_sequence: int = 0
     """The last commit that gave room back or changed a node: what wakes groups refused for room."""
     kept_sequence: int = 0
-    """The last commit that ended a reservation: it wakes them, too."""
+    """The last commit that ended a reservation, or with a proposal for pods that are gone: it wakes them, too."""
 
     # What is placed, and on its way to its node or off it (`verdicts`, `pods`, `timeouts`).
     claims: dict[str, Claim] = field(default_factory=dict)

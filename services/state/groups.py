@@ -48,7 +48,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
     pod.gang = gang.key
     gang.members[uid] = None
     tallies.joined(state, uid, pod)
-    before = named_by(gang)
+    before, declared = named_by(gang), gang.declaration
     declarations.joined(state, gang, uid, membership)
     _declared(state, gang, before)
     timeouts.joined(state, gang, uid, pod)
@@ -63,7 +63,7 @@ def join(state: State, uid: str, pod: Pod) -> None:
         found.priority = fact.priority
     if found.phase == READY:
         found.changed = state.sequence
-    elif not schedule_cycle.goes_on(state, found):
+    elif gang.declaration != declared or not schedule_cycle.goes_on(state, found):
         wake(state, found, uid)
 
 
@@ -241,7 +241,7 @@ def wake(state: State, group: Group, uid: str = "") -> None:
             state.ready[group.key] = None
     elif group.phase == PARKED:
         cohort = state.cohorts[group.cohort]
-        if reasons.follows(cohort.reason).incomplete and incomplete(state, group):
+        if reasons.follows(cohort.reason).incomplete and incomplete(state, group, cohort.reason):
             return
         if cohort.reason == "GangTimedOut" and timeouts.stands(state, group):
             return

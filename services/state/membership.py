@@ -150,13 +150,15 @@ def too_few(state: State, gang: Gang) -> bool:
     return any(tally.staying_of(name) < minimum for name, minimum in task_minimums(gang).items())
 
 
-def incomplete(state: State, group: Group) -> bool:
-    """Whether the group waits for pods that a gang of it lacks, or for another gang, and none of its pods may be placed
-    before that."""
+def incomplete(state: State, group: Group, reason: str) -> bool:
+    """Whether the group still waits for what it was refused for, pods that a gang of it lacks (`TooFewPods`) or another
+    gang (`WaitingForGang`), and none of its pods may be placed before that."""
     gangs = [state.gangs[key] for key in group.gangs]
     if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
         return False
-    return any(too_few(state, gang) for gang in gangs) or _waits(state, group)
+    if reason == "TooFewPods":
+        return any(too_few(state, gang) for gang in gangs)
+    return _waits(state, group)
 
 
 def lacks(state: State, gang: Gang) -> int:

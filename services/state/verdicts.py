@@ -40,20 +40,22 @@ def place_of(place: Place) -> int:
 
 
 def placed(state: State, event: ev.GangPlaced) -> None:
-    """A proposal takes its room for every planner. Not current at its own place: ignored and counted."""
+    """A proposal takes its room for every planner. Not current at its own place: ignored and counted.
+
+    What it does not take, because pods are gone, is there for those whom its cycle refused.
+    """
     group = groups.meant(state, event.group)
-    if group is None or group.phase == AWAITING:
-        state.ignore(event)
-        return
     wanted = {uid: assignment.node for assignment in (*event.required, *event.optional) for uid in assignment.pods}
-    if not state.claims.keys().isdisjoint(wanted):
+    if group is None or group.phase == AWAITING or not state.claims.keys().isdisjoint(wanted):
+        state.kept_sequence = state.sequence
         state.ignore(event)
         return
     place, shard = state.place, state.owners[group.partition]
     state.proposals[place] = Proposal(
         place, state.sequence, state.index, event.group, shard, state.basis, event.required, event.optional
     )
-    pods.propose(state, wanted, event.group, place)
+    if pods.propose(state, wanted, event.group, place) < len(wanted):
+        state.kept_sequence = state.sequence
     groups.await_verdict(state, group)
 
 
@@ -233,6 +235,9 @@ def nominated(state: State, event: ev.RoomNominated) -> None:
     pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, event.node, event.gang)
     pods.answered(state, event.pod)
     set_deadline(state.clock("binder"), NOMINATION, event.pod, event.waiting_ms)
+    group = state.groups.get(state.gangs[event.gang].group) if event.gang in state.gangs else None
+    if group is not None and state.reservations:
+        groups.wake(state, group)  # no reservation keeps it off this room, as one did when it was refused
 
 
 def nomination_ended(state: State, event: ev.NominationEnded) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import events as ev
-from events.objects import HostPort, NodeAssignment
+from events.objects import ClassRoom, HostPort, NodeAssignment
 from services.state.nominations import replacement_key
 from services.state.records import NOMINATED
 from tests.binder.failing import FAILURES, fail, running
@@ -320,3 +320,23 @@ def test_a_waiting_members_room_is_nobodys() -> None:
     world.deleted(uids[0])
     assert of_type(world.judge(), ev.RoomNominated) == []
     assert not world.state.lost
+
+
+def test_a_spare_member_that_a_reservation_kept_off_takes_the_room_that_is_kept_for_it() -> None:
+    """Planner and binder hear of the failure at the same time: when the planner refuses the spare, the room is not kept
+    for it yet. No room is given back when it is."""
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    spare = world.pod("train-new", "train", minimum=3)
+    world.gang("big", 3, 3)
+    world.plan()
+    room = (ClassRoom(world.scheduling_class(), dict.fromkeys(world.where(*uids), 1)),)
+    world.append("planner.a", [ev.RoomRequested(group="default/big", room=room)], cause="by hand")
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    world.pass_s(2)
+    fail(world, uids[1], "OutOfcpu")
+    assert {event.reason for event in of_type(world.plan(), ev.GroupsRefused)} == {"InsufficientRoom"}
+    assert [type(event) for event in world.judge()] == [ev.RoomNominated]
+    world.pass_s(5)
+    world.settle()
+    assert world.where(spare) == [node]

@@ -239,7 +239,8 @@ def _timed_out_gangs_wait_for_their_users(witness: Witness, api: Api) -> None:
         cohort, stands = state.cohorts.get(group.cohort), timeouts.stands(state, group)
         if cohort is None:
             continue
-        if stands and not membership.incomplete(state, group) and cohort.reason not in ("GangTimedOut", "SetAside"):
+        others = reasons.follows(cohort.reason).incomplete and membership.incomplete(state, group, cohort.reason)
+        if stands and not others and cohort.reason not in ("GangTimedOut", "SetAside"):
             raise Violation(f"{group.key} has timed out, and waits for {cohort.reason} (7.9, seed 002)")
         if cohort.reason == "GangTimedOut":
             says = any(uid in marked and state.pods[uid].status == PENDING for uid in membership.members(state, group))

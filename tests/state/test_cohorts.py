@@ -251,3 +251,35 @@ def test_a_pod_that_comes_back_while_a_refusal_is_on_its_way_is_not_lost() -> No
     world.pass_s(5)
     world.settle()
     assert world.where(*uids) == ["n1", ""]
+
+
+@pytest.mark.parametrize("goes", ["deleted", "terminating", "finished", "relabelled", "bound by somebody else"])
+@pytest.mark.parametrize("gang", [False, True])
+def test_who_was_refused_for_room_that_a_proposal_does_not_take_is_tried_again(goes: str, gang: bool) -> None:
+    """The pod for which the room was meant goes while its proposal is on its way, in the commit with the refusal; so
+    nobody takes that room, and nobody gives it back. `gang`: others of the proposal stay."""
+    world = World()
+    world.node("n0", cpu=2 if gang else 1)
+    world.node("n1", cpu=1, unschedulable=True)
+    if gang:
+        world.gang("first", 2, 1, priority=5)
+    first = "first-1" if gang else world.pod("first", priority=5)
+    world.pod("second")
+    basis, late = world.state.sequence, world.plan_without_appending()
+    assert [type(event) for event in late] == [ev.GangPlaced, ev.GroupsRefused]
+    match goes:
+        case "deleted":
+            world.deleted(first)
+        case "terminating":
+            world.terminating(first)
+        case "finished":
+            world.finished(first, succeeded=False)
+        case "relabelled":
+            world.pod(first, "another", priority=5)
+        case _:
+            world.assigned(first, "n1")
+    world.append("planner.a", late, cause="decide", basis=basis)
+    world.settle()
+    world.pass_s(2)
+    world.settle()
+    assert world.where("second") == ["n0"]

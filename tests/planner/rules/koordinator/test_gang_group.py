@@ -125,6 +125,19 @@ def test_a_role_that_is_not_there_yet_is_named_and_all_wait() -> None:
     assert len(world.bound()) == 5
 
 
+def test_a_role_that_has_its_pods_is_told_of_the_role_that_is_not_there_yet() -> None:
+    """Its controller makes the pods one by one: what it lacks after the last is not what it lacked after the first."""
+    world = World()
+    world.node("n0")
+    world.koordinator("a/role-a", 1, 2, {"groups": ROLES})
+    assert [reason for reason, _ in refusals(world.plan())] == ["TooFewPods"]
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES})
+    detail = "gang a/role-a names b/role-b in its gang group, which is not there yet"
+    assert refusals(world.plan()) == [("WaitingForGang", detail)]
+    world.koordinator("a/role-a", 3, 2, {"groups": ROLES})
+    assert world.plan() == []
+
+
 def test_the_partition_is_that_of_the_smallest_gang_of_the_declared_group() -> None:
     """Whether that is there or not, so that a group seldom changes hands while its gangs come."""
     world = World()

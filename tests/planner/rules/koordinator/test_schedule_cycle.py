@@ -117,6 +117,19 @@ def test_a_later_pod_of_a_gang_that_runs_is_not_rejected_with_the_others() -> No
     assert world.bound() == ["a-0", "a-1"]
 
 
+def test_a_child_that_declares_the_gang_otherwise_begins_a_cycle() -> None:
+    """Its annotation overwrites what the PodGroup says: fewer must start together, and more are to come."""
+    world = World()
+    world.node("n0", cpu=8)
+    world.pod_group("train", 3, dialect="koordinator/v1alpha1")
+    uids = [world.pod(f"train-{number}", "train", dialect=KOORDINATOR, cpu=4) for number in range(3)]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    world.pass_s(2)
+    child(world, 3, total=5)
+    world.settle()
+    assert world.where(*uids[:2]) == ["n0", "n0"]
+
+
 def test_room_begins_a_cycle_before_all_children_came() -> None:
     """Where the text would never have another: a gang with fewer children than total-number whose minimum fits by now."""
     world = crowded(total=4)
