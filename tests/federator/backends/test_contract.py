@@ -102,7 +102,9 @@ async def running(site: Site, backend: Backend, name: str = NAME) -> Run:
     await accepted(backend, name)
     await pods_made(site, backend, name)
     site.start(name)
-    return await seen(backend, name, RUNNING)
+    run = await seen(backend, name, RUNNING)
+    assert site.alive(name)
+    return run
 
 
 async def pods_made(site: Site, backend: Backend, name: str) -> None:

@@ -109,16 +109,15 @@ def test_one_of_a_higher_priority_asks_all_the_same() -> None:
 
 
 def test_another_shards_gangs_are_its_own_to_ask_for() -> None:
-    world = crowded(after=2, shards=("a", "b"))
-    names = [f"g{i}" for i in range(6)]
-    for name in names:
-        world.gang(name, 5, 5)
+    world = crowded(after=2, reservations=4, shards=("a", "b"))
+    owned: dict[str, list[str]] = {"a": [], "b": []}
+    for i in range(4):
+        world.gang(f"g{i}", 2, 2)
+        owned[world.state.owner(world.state.groups[f"default/g{i}"])].append(f"default/g{i}")
     for shard in "ab":
         world.plan(shard)
-    turn(world)
-    for shard in "ab":
-        for key in asks(world.plan(shard)):
-            assert world.state.owner(world.state.groups[key]) == shard
+    said = {"a": turn(world), "b": world.plan("b")}
+    assert {shard: sorted(asks(events)) for shard, events in said.items()} == owned
 
 
 def test_the_gangs_of_a_group_ask_together_for_what_each_needs() -> None:
