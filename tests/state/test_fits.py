@@ -20,7 +20,7 @@ from tests.world import World
 
 KEYS = st.sampled_from(["zone", "disk", "size", DECLARED + "Some"])
 VALUES = st.sampled_from(["a", "b", "3", "10"])
-LABELS = st.dictionaries(KEYS, VALUES, max_size=3)
+LABELS = st.dictionaries(KEYS, VALUES, min_size=2)
 EFFECTS = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
 TAINTS = st.lists(
     st.one_of(
@@ -65,9 +65,10 @@ FIELDS = st.builds(
 )
 TERMS = st.builds(
     lambda expressions, fields: SelectorTerm(match_expressions=tuple(expressions), match_fields=tuple(fields)),
-    st.lists(REQUIREMENTS, max_size=2),
-    st.lists(FIELDS, max_size=2),
+    st.lists(REQUIREMENTS, min_size=1, max_size=2),
+    st.lists(FIELDS, max_size=1),
 )
+NOWHERE = [(), (SelectorTerm(match_expressions=(), match_fields=()),)]
 PORTS = st.lists(
     st.builds(
         lambda ip, protocol, port: HostPort(host_ip=ip, protocol=protocol, port=port),
@@ -91,7 +92,7 @@ CLASSES = st.builds(
     },
     AMOUNTS,
     st.dictionaries(KEYS, VALUES, max_size=1),
-    st.one_of(st.none(), st.lists(TERMS, max_size=2)),
+    st.one_of(st.none(), st.lists(TERMS, min_size=1, max_size=2), st.sampled_from(NOWHERE)),
     TOLERATIONS,
     PORTS,
 )
@@ -103,7 +104,7 @@ NODES = st.builds(
         "allocatable": {"cpu_milli": cpu, "memory_bytes": 6, "pods": 4, **({"nvidia.com/gpu": gpu} if gpu else {})},
     },
     LABELS,
-    TAINTS,
+    st.one_of(st.just([]), TAINTS),
     st.booleans(),
     st.integers(0, 8),
     st.integers(0, 2),
@@ -116,6 +117,7 @@ STEPS = st.lists(
         st.tuples(st.just("deleted"), st.integers(0, 12), st.none()),
         st.tuples(st.just("proposed"), st.integers(0, 4), st.integers(0, 3)),
     ),
+    min_size=8,
     max_size=25,
 )
 
