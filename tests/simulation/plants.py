@@ -203,7 +203,7 @@ PLANTS: dict[str, Plant] = {
         "an object that is older than the log's is observed all the same",
         "services.ingest.differ",
         ((" or 0 <= version < self._versions.get(metadata.uid, 0)\n", "\n"),),
-        (("services.state.pods", "and 0 <= objects.version(version) < objects.version(known)\n", "and False\n"),),
+        (("services.state.pods", "    return event.uid == known.uid and", "    return False and"),),
     ),
     "missed deletions": Plant(
         "what is gone while nobody watched stays in the log",
