@@ -94,7 +94,11 @@ def test_an_unknown_alias_is_refused() -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(codec="utf-8"), max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(st.characters(codec="utf-8"), max_size=20)
+    | st.sampled_from(["<% $mcc.storageConfigs %>", "<%", "%>"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
@@ -112,6 +116,7 @@ def test_any_value_takes_the_placeholders_place_with_its_type(first: Any, second
         assert "<%" in str([first, second])
         assert "placeholder" in str(refused)  # noqa: PT017
         return
+    assert "<% $" not in str([first, second])
     assert specialize(job, "a1", A1)["parameters"] == {"x": first}
     assert specialize(job, "b2", A1)["parameters"] == {"x": second}
 

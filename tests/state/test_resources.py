@@ -152,6 +152,7 @@ TABLE_STEPS = st.lists(
         st.tuples(st.just("released"), st.none(), PODS),
         st.tuples(st.just("looked"), st.none(), st.none()),
     ),
+    min_size=12,
     max_size=40,
 )
 BEGIN = [("node", "n0", {}), ("class", "c0", {"example.com/a": 1, "example.com/b": 2})]
@@ -177,6 +178,7 @@ LOG_STEPS = st.lists(
         st.tuples(st.just("deleted"), PODS, st.none()),
         st.tuples(st.sampled_from(["planned", "judged"]), st.none(), st.none()),
     ),
+    min_size=12,
     max_size=30,
 )
 
@@ -194,8 +196,9 @@ def apply(world: World, step: tuple, asks: list[dict[str, int]]) -> None:
             pod = facts.pod(f"p{number}", digest, version=world.version(), node=node, candidate=not node)
             world.facts(of, pod)
         case "proposed", number, node:
-            if f"pod/default/p{number}" in world.state.ready:
-                world.propose(f"pod/default/p{number}", {f"p{number}": node})
+            waiting = sorted(world.state.ready)
+            for group in waiting[number : number + 1]:
+                world.propose(group, {group.removeprefix("pod/default/"): node})
         case "deleted", number, _:
             world.deleted(f"p{number}")
         case "planned", _, _:
