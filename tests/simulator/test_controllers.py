@@ -85,7 +85,9 @@ async def test_a_stateful_set_starts_its_pods_in_order(cluster: SimulatedCluster
     await until(lambda: running(cluster, "s") == 3)
     made = [pod["metadata"]["creationTimestamp"] for pod in pods(cluster, "s")]
     assert made == sorted(made)
+    gone = cluster.get("Pod", "s-1")["metadata"]["uid"]
     cluster.delete("Pod", "s-1")
+    await until(lambda: gone not in {pod["metadata"]["uid"] for pod in pods(cluster, "s")})
     await until(lambda: running(cluster, "s") == 3)
     cluster.patch("StatefulSet", "s", {"spec": {"replicas": 1}})
     await until(lambda: [pod["metadata"]["name"] for pod in pods(cluster, "s")] == ["s-0"])
