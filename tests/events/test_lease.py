@@ -28,7 +28,7 @@ class Standby(Lease):
         self.going_on.set()
         self.asked = 0
 
-    async def _last(self) -> tuple[int, leases.Held] | None:
+    async def _last(self) -> leases._Word | None:
         await self.going_on.wait()
         self.asked += 1
         return await super()._last()

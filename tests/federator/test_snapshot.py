@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events import Event, envelope, subjects
-from events.envelope import FIRST_VERSION
+from events.envelope import FIRST_VERSION, Stored
 from events.log import EventLog
 from events.snapshots import Kept
 from services.federator import core
@@ -123,7 +123,7 @@ async def test_a_clusters_snapshot_is_none_of_a_federations(log: EventLog) -> No
     assert (await state_at(log, form=FORM)).base is None
 
 
-async def _grow(log: EventLog, stored: list[logs.Stored]) -> None:
+async def _grow(log: EventLog, stored: list[Stored]) -> None:
     for one in stored:
         subject = subjects.subject(log.cluster, subjects.writer_of(one.subject))
         last = await log.last(subject)
