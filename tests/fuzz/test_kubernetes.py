@@ -31,6 +31,28 @@ def good(name: str) -> dict[str, Any]:
     return {"metadata": metadata(name, "default"), "spec": spec}
 
 
+KOORDINATOR = {
+    "name": "g",
+    "min-available": "2",
+    "waiting-time": "30s",
+    "mode": "Strict",
+    "match-policy": "once-satisfied",
+    "groups": '["default/g"]',
+}
+
+
+def declaring(labels: dict[str, str], annotations: dict[str, str]) -> dict[str, Any]:
+    pod = good("declaring")
+    return {**pod, "kind": "Pod", "metadata": {**pod["metadata"], "labels": labels, "annotations": annotations}}
+
+
+DECLARING = [
+    declaring({"pod-group/name": "g", "pod-group/min-available": "2"}, {}),
+    declaring({}, {f"gang.scheduling.koordinator.sh/{name}": value for name, value in KOORDINATOR.items()}),
+]
+"""What is wrong there is told as it stands: of the manifests' objects nothing ever is."""
+
+
 def page(*objects: Any) -> bytes:
     return encoded({"metadata": {"resourceVersion": "7"}, "items": list(objects)})
 
@@ -48,7 +70,10 @@ def test_one_odd_object_in_a_page_leaves_the_others(odd: Any) -> None:
 
 
 @examples(50)
-@given(spoiled([obj for obj in kubernetes_objects() if obj["kind"] in READ], jsons))
+@given(
+    spoiled([obj for obj in kubernetes_objects() if obj["kind"] in READ], jsons)
+    | spoiled(DECLARING, texts | st.text(min_size=101))
+)
 def test_what_is_rejected_names_what_was_expected(odd: Any) -> None:
     for name, kind in READ.items():
         (seen,) = kind.page(page(odd))[1]
