@@ -294,7 +294,7 @@ def finished(state: State, event: ev.PodFinished) -> None:
     held = release(state, event.uid)
     if held is not None and pod.status == FAILED:
         _member_lost(state, pod, pod.gang, held)
-    if event.succeeded and before != BOUND and pod.gang:
+    if event.succeeded and before != BOUND and membership.reached(state, pod.gang):
         groups.may_have_reached(state, state.gangs[pod.gang])  # nobody saw that it ran, and it counts for the minimum
     groups.settled(state, event.uid, pod)
     groups.shrunk(state, pod)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import events as ev
 from events.objects import Declaration
-from services.state import membership, snapshot
+from services.state import groups, membership, snapshot
 from services.state.fold import State
 from services.state.naming import component
 from services.state.records import Gang
@@ -121,6 +121,22 @@ def test_a_fact_about_a_gang_that_many_name_asks_each_for_one_gang_that_it_waits
     world.koordinator("default/c", 1, 1, {})
     world.settle()
     assert len(world.bound()) == len(running) + many + 1
+
+
+def test_a_pod_that_succeeded_unseen_is_told_to_nobody_while_its_gang_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each pod of a large gang may end like this, and thousands may wait for it."""
+    world = World()
+    world.koordinator("default/large", 2, 2, {})
+    world.koordinator("default/waits", 1, 1, {"groups": ("default/large", "default/waits")})
+    world.plan()
+    woken: list[str] = []
+    wake = groups.wake
+    monkeypatch.setattr(groups, "wake", lambda state, group, uid="": woken.append(group.key) or wake(state, group, uid))
+    for uid, told in (("large-0", 0), ("large-1", 1)):
+        world.finished(uid)
+        assert woken.count("default/waits") == told
 
 
 def waits_for_two(a_pods: int, b_pods: int) -> World:
