@@ -59,11 +59,11 @@ def join(state: State, uid: str, pod: Pod) -> None:
         found.gangs = (gang.key,)
         if named_by(gang) or gang.key in state.named:
             state.regrouping[gang.key] = None
-    elif fact.priority > found.priority:
-        found.priority = fact.priority
+    like_the_others = gang.declaration == declared and fact.priority <= found.priority
+    found.priority = max(found.priority, fact.priority)
     if found.phase == READY:
         found.changed = state.sequence
-    elif gang.declaration != declared or not schedule_cycle.goes_on(state, found):
+    elif not (like_the_others and schedule_cycle.goes_on(state, found)):
         wake(state, found, uid)
 
 

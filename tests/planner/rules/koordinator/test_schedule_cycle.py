@@ -1,16 +1,16 @@
 """Seed 002, Data-Structure: a Strict gang's schedule cycles, by the events that begin, spoil and end them."""
 
 import events as ev
-from events.objects import Declaration
+from events.objects import ClassRoom, Declaration
 from tests.world import World, of_type, refusals
 
 KOORDINATOR = "koordinator/v1alpha1"
 
 
-def child(world: World, number: int, *, total: int = 0, mode: str = "Strict", cpu: float = 4) -> str:
+def child(world: World, number: int, *, total: int = 0, mode: str = "Strict", cpu: float = 4, priority: int = 0) -> str:
     said = ("min_member", "mode", "total_member")
     declared = Declaration(min_member=2, waiting_time_ms=0, total_member=total, mode=mode, said=said)
-    return world.pod(f"train-{number}", "train", dialect=KOORDINATOR, declared=declared, cpu=cpu)
+    return world.pod(f"train-{number}", "train", dialect=KOORDINATOR, declared=declared, cpu=cpu, priority=priority)
 
 
 def crowded(total: int = 0) -> World:
@@ -128,6 +128,25 @@ def test_a_child_that_declares_the_gang_otherwise_begins_a_cycle() -> None:
     child(world, 3, total=5)
     world.settle()
     assert world.where(*uids[:2]) == ["n0", "n0"]
+
+
+def test_a_child_that_raises_the_gangs_priority_begins_a_cycle() -> None:
+    """The room that is reserved for a gang of a lower priority is for it now."""
+    world = World()
+    world.node("n0", cpu=8)
+    world.gang("big", 2, 2, cpu=8)
+    world.plan()
+    room = (ClassRoom(world.scheduling_class(cpu=8), {"n0": 1}),)
+    world.append("planner.a", [ev.RoomRequested(group="default/big", room=room)], cause="by hand")
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    uids = [child(world, number, total=5) for number in range(2)]
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    world.pass_s(2)
+    child(world, 2, total=5)
+    assert not world.plan_would()
+    uids.append(child(world, 3, total=5, priority=1))
+    world.settle()
+    assert sorted(world.where(*uids)) == ["", "n0", "n0"]
 
 
 def test_room_begins_a_cycle_before_all_children_came() -> None:
