@@ -194,8 +194,11 @@ async def test_a_condition_says_since_when_and_keeps_that_when_only_its_message_
 
 async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None:
     client = Client()
-    client.elsewhere = "4711"
     writer, _ = behind(world, client)
+    notice(writer, world)
+    await told(writer)
+    assert list(writer.conditions._groups) == ["waits"]
+    client.elsewhere = "4711"
     notice(writer, world)
     await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
     assert list(writer.conditions._versions) == ["waits"]
@@ -204,6 +207,7 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
     writer.notice(decode(world.log.commits[-1]))
     assert not writer.conditions._versions
     assert not writer.conditions._in_doubt
+    assert not writer.conditions._groups
 
 
 async def test_a_gang_that_is_made_anew_under_its_name_gets_an_event_of_its_own() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import events as ev
 from events.objects import ClassRoom, HostPort, NodeAssignment
+from services.binder import core as binder
 from services.state.nominations import replacement_key
 from services.state.records import NOMINATED
 from tests.binder.failing import FAILURES, fail, running
@@ -340,3 +341,35 @@ def test_a_spare_member_that_a_reservation_kept_off_takes_the_room_that_is_kept_
     world.pass_s(5)
     world.settle()
     assert world.where(spare) == [node]
+
+
+def test_room_that_is_kept_wakes_nobody_whom_no_reservation_kept_off() -> None:
+    """It is no more than what the spare was refused with."""
+    world, uids = running()
+    world.pod("train-new", "train", minimum=3, cpu=2)
+    fail(world, uids[1], "OutOfcpu")
+    assert {event.reason for event in of_type(world.plan(), ev.GroupsRefused)} == {"InsufficientRoom"}
+    assert [type(event) for event in world.judge()] == [ev.RoomNominated]
+    world.pass_s(5)
+    assert not world.plan_would()
+
+
+@pytest.mark.parametrize("declared", ["by its pods", "by a PodGroup"])
+def test_room_may_be_kept_for_a_gang_that_went_meanwhile(declared: str) -> None:
+    """The binder decides before it hears of it, while room is reserved for another."""
+    world, uids = running()
+    if declared == "by a PodGroup":
+        world.pod_group("train", 3)
+    world.gang("big", 3, 3)
+    world.plan()
+    room = (ClassRoom(world.scheduling_class(), dict.fromkeys(world.where(*uids), 1)),)
+    world.append("planner.a", [ev.RoomRequested(group="default/big", room=room)], cause="by hand")
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    fail(world, uids[1], "OutOfcpu")
+    basis, late = world.state.sequence, binder.decide_now(world.state)
+    assert [type(event) for event in late] == [ev.RoomNominated]
+    for uid in uids:
+        world.deleted(uid)
+    world.append("binder", list(late), cause="decide", basis=basis)
+    assert ("default/train" in world.state.gangs) == (declared == "by a PodGroup")
+    assert ev.NominationEnded(gang="default/train", pod=uids[1], reason="GangGone") in world.judge()

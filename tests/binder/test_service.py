@@ -391,6 +391,21 @@ async def test_a_gang_that_is_whole_again_is_not_evicted_when_its_budget_lets_go
     await muster.check()
 
 
+async def test_an_eviction_that_may_still_land_is_not_called_off(muster: Muster) -> None:
+    """The log would say that the pod stays, and then it goes."""
+    await evicting(muster, {"hang_up": True}, {"status": 429, "times": 0})
+    budget = muster.cluster.faults.planned[-1]
+    await until(lambda: budget.hits, "an attempt after the one in doubt")
+    muster.cluster.create(pod("late", "train"))
+    await until(lambda: len(muster.events(ev.PodBound)) == 3, "the gang to be whole again")
+    tried = budget.hits
+    await until(lambda: budget.hits > tried, "another attempt")
+    muster.cluster.faults.lift()
+    await until(lambda: muster.events(ev.PodEvicted), "the eviction")
+    assert not muster.events(ev.EvictionFailed)
+    await muster.check()
+
+
 async def test_no_eviction_outlives_its_binder(muster: Muster) -> None:
     def evictions() -> list[str]:
         coroutines = (str(task.get_coro()) for task in asyncio.all_tasks())

@@ -72,14 +72,15 @@ async def test_a_leader_that_dies_loses_and_repeats_nothing(servers: dict[str, E
     await reader.close()
 
 
+@pytest.mark.parametrize(("log", "told"), [(REPLICAS, 1), (1, REPLICAS)])
 async def test_a_snapshot_that_is_taken_by_hand_has_the_replicas_of_its_log(
-    servers: dict[str, EmbeddedServer], cluster: str
+    servers: dict[str, EmbeddedServer], cluster: str, log: int, told: int
 ) -> None:
     """As it was: the bucket was made with one, as `muster snapshot` was told of no other number, and stayed so for those
-    that the binder took later. With that server went what a purged log begins with."""
+    that the binder took later. With that server went what a purged log begins with. More than its log has it may have."""
     url = ",".join(server.url for server in servers.values())
-    service = await JetStreamLog.open(url, cluster, replicas=REPLICAS)
-    by_hand = await JetStreamLog.open(url, cluster)
+    service = await JetStreamLog.open(url, cluster, replicas=log)
+    by_hand = await JetStreamLog.open(url, cluster, replicas=told)
     await by_hand.snapshots.put(Kept(sequence=1, digest="d", state=1, bytes=4), b"data")
     made = msgspec.json.decode(await service.connection.ask(f"$JS.API.STREAM.INFO.{object_store.stream(cluster)}"))
     assert made["config"]["num_replicas"] == REPLICAS

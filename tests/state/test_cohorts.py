@@ -283,3 +283,17 @@ def test_who_was_refused_for_room_that_a_proposal_does_not_take_is_tried_again(g
     world.pass_s(2)
     world.settle()
     assert world.where("second") == ["n0"]
+
+
+def test_a_binding_that_was_intended_wakes_nobody() -> None:
+    """Its room counted as taken before."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.gang("train", 2, 1)
+    world.plan()
+    world.judge()
+    world.plan()
+    assert phase(world, "default/train") == PARKED
+    world.pass_s(5)
+    assert world.bind()
+    assert not world.plan_would()

@@ -306,6 +306,31 @@ def test_who_waits_for_a_gang_goes_on_when_a_pod_of_it_succeeded_that_nobody_saw
     assert world.where("a-0") == ["n0"]
 
 
+def test_who_waited_for_a_gang_that_runs_by_now_is_told_what_it_lost_meanwhile() -> None:
+    world = waiting()
+    world.koordinator("default/a", 2, 2, {"groups": ("default/a", "default/b")})
+    world.deleted("a-1")
+    assert not world.plan_would()
+    world.assigned("b-1", "n1")
+    detail = "gang default/a has 1 of its minimum of 2 pods: less than minAvailable"
+    assert ("TooFewPods", detail) in refusals(world.plan())
+
+
+@pytest.mark.parametrize(("uid", "succeeded"), [("b-0", True), ("b-1", False)])
+def test_who_names_a_gang_is_not_tried_again_when_no_more_of_it_run_than_before(uid: str, succeeded: bool) -> None:
+    """One ends that was seen to run, and one fails that never did. No room is given back: the node of the former is
+    gone."""
+    world = waiting()
+    needed(world, 1)
+    world.node("n0", unschedulable=True)
+    assert ("InsufficientRoom", ("default/a",)) in [(event.reason, event.groups) for event in world.plan()]
+    world.facts(ev.NodeDeleted(name="n1", uid="uid-n1"))
+    world.pass_s(5)
+    world.settle()
+    world.finished(uid, succeeded=succeeded)
+    assert ("default/a",) not in [event.groups for event in of_type(world.plan(), ev.GroupsRefused)]
+
+
 def test_who_waits_for_a_gang_goes_on_when_that_needs_fewer() -> None:
     world = waiting()
     needed(world, 1)
