@@ -199,7 +199,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
 
 
 def shrunk(state: State, pod: Pod) -> None:
-    """A member is on its way out, or somebody else bound it: fewer pods are to be placed."""
+    """A member is on its way out, or bound: fewer pods are to be placed, or fewer that say that the gang timed out."""
     group = state.groups.get(pod.group)
     if group is not None:
         _reconsider(state, group)

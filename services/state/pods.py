@@ -146,7 +146,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
             accept(state, held, BOUND_CLAIM)
             tallies.settle_intent(state, uid)
             if pod.gang and uid in state.gangs[pod.gang].timed_out:
-                groups.shrunk(state, pod)  # one fewer is to be placed that says that the gang timed out
+                groups.shrunk(state, pod)
     else:
         if held is not None:
             release(state, uid)
