@@ -59,11 +59,12 @@ def join(state: State, uid: str, pod: Pod) -> None:
         found.gangs = (gang.key,)
         if named_by(gang) or gang.key in state.named:
             state.regrouping[gang.key] = None
-    like_the_others = gang.declaration == declared and fact.priority <= found.priority
-    found.priority = max(found.priority, fact.priority)
+    raised = fact.priority > found.priority
+    if raised:
+        found.priority = fact.priority
     if found.phase == READY:
         found.changed = state.sequence
-    elif not (like_the_others and schedule_cycle.goes_on(state, found)):
+    elif raised or not schedule_cycle.goes_on(state, found) or gang.declaration != declared:
         wake(state, found, uid)
 
 
