@@ -75,18 +75,15 @@ def take(state: State, claim: Claim) -> None:
         table.claim(row, table.classes[claim.scheduling_class], 1, proposed)
 
 
-def propose(state: State, wanted: dict[str, str], group: str, proposal: int) -> int:
-    """Take room for the pods (uid → node) of a proposal, for planners only; those that are gone are left out. For how
-    many it was taken."""
-    pods, taken = state.pods, 0
+def propose(state: State, wanted: dict[str, str], group: str, proposal: int) -> None:
+    """Take room for the pods (uid → node) of a proposal, for planners only; those that are gone are left out."""
+    pods = state.pods
     for uid, node in wanted.items():
         pod = pods.get(uid)
         if pod is not None and pod.group == group and pod.status == PENDING:
             take(state, Claim(pod.fact.uid, node, pod.fact.scheduling_class, PROPOSED, pod.group, proposal))
-            taken += 1
             if pod.gang:
                 tallies.claimed(state, pod, 1)
-    return taken
 
 
 def nominate(state: State, key: str, digest: str, node: str, group: str) -> None:

@@ -54,7 +54,9 @@ def placed(state: State, event: ev.GangPlaced) -> None:
     state.proposals[place] = Proposal(
         place, state.sequence, state.index, event.group, shard, state.basis, event.required, event.optional
     )
-    if pods.propose(state, wanted, event.group, place) < len(wanted):
+    claims = len(state.claims)
+    pods.propose(state, wanted, event.group, place)
+    if len(state.claims) < claims + len(wanted):
         state.kept_sequence = state.sequence
     groups.await_verdict(state, group)
 

@@ -191,17 +191,29 @@ class Muster:
         await self.check_agreement()
         assert (await self.verify())["verified"]
 
-    async def check_agreement(self) -> None:
-        """The log comes to say what the cluster says: the same pods on the same nodes, and no room claimed for others."""
+    async def until_folded(self, holds: Callable[[State], Awaitable[bool]], what: str) -> State:
+        """The log's state, once this holds of it."""
         log = await open_log(self.nats.url, self.cluster, user="reader", password=self.passwords["reader"])
         state = State()
-        ours: dict[str, str] = {}
-        theirs: dict[str, str] = {}
 
-        async def agree() -> bool:
+        async def folded() -> bool:
             async for batch in log.read(state.sequence):
                 for stored in batch:
                     state.apply_stored(stored)
+            return await holds(state)
+
+        try:
+            await until(folded, what)
+        finally:
+            await log.close()
+        return state
+
+    async def check_agreement(self) -> None:
+        """The log comes to say what the cluster says: the same pods on the same nodes, and no room claimed for others."""
+        ours: dict[str, str] = {}
+        theirs: dict[str, str] = {}
+
+        async def agree(state: State) -> bool:
             live = [pod for pod in state.pods.values() if pod.status not in (SUCCEEDED, FAILED)]
             ours.clear()
             ours.update({pod.fact.uid: pod.node for pod in live if pod.node})
@@ -210,12 +222,10 @@ class Muster:
             return ours == theirs
 
         try:
-            await until(agree, "the log and the cluster agree", timeout_s=30)
+            state = await self.until_folded(agree, "the log and the cluster agree")
         except TimeoutError as error:
             differing = dict(ours.items() ^ theirs.items())
             raise AssertionError(f"{error}: {len(differing)} pods differ, e.g. {list(differing.items())[:5]}") from None
-        finally:
-            await log.close()
         claimed = {uid: claim.node for uid, claim in state.claims.items() if claim.stage in (PERMITTED, BOUND_CLAIM)}
         assert not claimed.items() - theirs.items(), "room is claimed for pods that are not there"
 

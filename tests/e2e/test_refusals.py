@@ -9,7 +9,6 @@ import subprocess
 from deploy.e2e.api import MERGE, Api, ApiError, Object, path_of
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import GANG_LABEL, gang, nodes, pod, pod_group
-from events.homes import open_log
 from services.state.fold import State
 from tests.e2e.cluster import COMMAND, Muster, until
 
@@ -75,21 +74,9 @@ async def test_a_member_whose_binding_is_forbidden_is_told_so_and_follows_when_i
     await muster.check()
 
 
-async def until_nothing_is_evicted(muster: Muster) -> None:
-    """Until the log has no eviction that is intended and not settled."""
-    log = await open_log(muster.nats.url, muster.cluster, user="reader", password=muster.passwords["reader"])
-    state = State()
-
-    async def settled() -> bool:
-        async for batch in log.read(state.sequence):
-            for stored in batch:
-                state.apply_stored(stored)
-        return not state.evictions
-
-    try:
-        await until(settled, "evictions are settled")
-    finally:
-        await log.close()
+async def nothing_is_evicted(state: State) -> bool:
+    """The log has no eviction that is intended and not settled."""
+    return not state.evictions
 
 
 async def test_a_gang_that_is_whole_again_outlives_the_budget_that_kept_its_eviction_waiting(
@@ -119,7 +106,7 @@ async def test_a_gang_that_is_whole_again_outlives_the_budget_that_kept_its_evic
         await until(kept_waiting, "the budget keeps the eviction waiting")
         await api.create(pod("late", labels={GANG_LABEL: "train"}))
         await muster.until_bound(3)
-        await until_nothing_is_evicted(muster)
+        await muster.until_folded(nothing_is_evicted, "evictions are settled")
         counts = {"disruptionsAllowed": 3, "currentHealthy": 3, "desiredHealthy": 0, "expectedPods": 3}
         status = {"status": {"observedGeneration": 1, **counts}}
         await api.call("PATCH", f"{BUDGET}/status", status, MERGE)
