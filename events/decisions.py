@@ -74,8 +74,9 @@ class GangPlaced(Decision, frozen=True):
 class GroupsRefused(Decision, frozen=True):
     """Groups that cannot be placed now, for one shared reason with the numbers behind it.
 
-    `reason` is a code: InsufficientRoom (autoscalers may act), TooFewPods, WaitingForGang, GangNotDeclared,
-    GangTimedOut, PodsGated, UnsupportedConstraint, GangTooLarge.
+    `reason` is a code: InsufficientRoom (autoscalers may act), BehindOthers (the same, where the shard left room for
+    another shard's groups, which go before), TooFewPods, WaitingForGang, GangNotDeclared, GangTimedOut, PodsGated,
+    UnsupportedConstraint, GangTooLarge.
     """
 
     reason: str

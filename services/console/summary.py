@@ -13,6 +13,7 @@ from services.binder.group_status import phase
 from services.console import again
 from services.console.beyond import beyond
 from services.console.counted import counted
+from services.state import reasons
 from services.state.fold import State
 from services.state.membership import members
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
@@ -116,7 +117,7 @@ def _why_alike(state: State, pods: list[Pod], left: again.Backoffs) -> str:
         return "not tried yet"
     _, message = said(state, group)
     cohort, kept = state.cohorts[group.cohort], state.reservations.get(group.key)
-    if cohort.reason == "InsufficientRoom" and (never := beyond(state, group)):
+    if reasons.follows(cohort.reason).for_room and (never := beyond(state, group)):
         message = f"{message.removesuffix('.')}. {never}"
     elif kept is not None:
         message = f"{message} Room for {_extent(kept)} is kept for it as it becomes free."

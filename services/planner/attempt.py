@@ -157,7 +157,9 @@ class Attempt:
             return Refusal("GangTooLarge", detail, sum(self.used))
         if self._comes_again:
             self.cycle.begun[self.group.key] = self
-        if not self.cycle.silent:
+        if self.cycle.silent:
+            self.cycle.left = True
+        else:
             self._at = len(self.cycle.placed)
             self.cycle.placed.append(self._proposal())
         return None

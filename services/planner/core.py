@@ -93,6 +93,8 @@ class Cycle:
         self.shards = sorted(set(state.owners))
         self.silent = False
         """Whether the group that is being placed is another shard's."""
+        self.left = False
+        """Whether some of the room was left for another shard's pods."""
         self.room = Room(state.table, policy.profile.node_score)
         self._sliced = state.table.rows_looked_at
         """Rows that had been scanned when the slice began."""
@@ -166,6 +168,7 @@ class Cycle:
             return
         placed = self.room.place(info, len(batch), self.seed(batch[0]))
         if self.silent:
+            self.left = self.left or bool(placed)
             return
         names = self.state.table.names
         nodes = [names[row] for row, pods in placed for _ in range(pods)]
@@ -193,6 +196,8 @@ class Cycle:
         """Equal refusals share one event."""
         if self.silent:
             return
+        if reason == "InsufficientRoom" and self.left:
+            reason = "BehindOthers"
         why = node_reasons or {}
         attempt = group.attempts + reasons.follows(reason).backs_off
         key = (reason, detail, attempt, needed, placeable, tuple(why.items()))

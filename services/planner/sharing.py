@@ -21,7 +21,7 @@ import numpy as np
 
 from events.policy import Policy
 from services.planner.rules.queue_orders import QUEUE_ORDERS, Place, QueueOrder
-from services.state import cohorts, membership, queueing
+from services.state import cohorts, membership, queueing, reasons
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
 from services.state.records import Group
@@ -41,7 +41,7 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
     if queue and len(mine) < len(waiting):
         last, least = queue[-1]
         others = (group for group in waiting if owners[group.partition] != shard)
-        if any(cohort.reason == "InsufficientRoom" for cohort in state.cohorts.values()):
+        if any(reasons.follows(cohort.reason).for_room for cohort in state.cohorts.values()):
             before = [group for group in others if order.place(state, group) < last]
         else:
             lowest = queueing.priority(state, least)

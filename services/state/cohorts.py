@@ -1,9 +1,10 @@
 """Cohorts: what one refusal refused together, its backoff, and what wakes it.
 
 A cohort backs off, and then is tried again only after a fact that could change its verdict: room given back for those
-refused for room, a member or a declaration for the others; else when its retry falls due. Nothing is scanned for that: a
-group is woken by its own facts (`groups.wake`), a cohort by comparing the log's last change of room with the basis of the
-refusal.
+refused for room, a member or a declaration for the others; else when its retry falls due. Those for whom a shard had only
+what it leaves for other shards' groups are tried right after their backoff: by then these have it, or leave it to them,
+of which no fact need tell. Nothing is scanned for that: a group is woken by its own facts (`groups.wake`), a cohort by
+comparing the log's last change of room with the basis of the refusal.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def waiting(state: State) -> list[Group]:
 def has_reason(state: State, cohort: Cohort) -> bool:
     """Whether something that could change the verdict happened since, as far as it concerns the cohort as a whole."""
     return cohort.woken or (
-        cohort.reason == "InsufficientRoom" and (room_moved(state, cohort) or unkept(state, cohort))
+        reasons.follows(cohort.reason).for_room and (room_moved(state, cohort) or unkept(state, cohort))
     )
 
 
@@ -62,7 +63,9 @@ def refused(state: State, event: ev.GroupsRefused) -> None:
             meant.append(group)
         else:
             state.ignore(event)
-    condition = event.reason if not event.node_reasons else f"{event.reason}: {', '.join(event.node_reasons)}"
+    condition = reasons.follows(event.reason).alike or event.reason
+    if event.node_reasons:
+        condition = f"{condition}: {', '.join(event.node_reasons)}"
     park(state, meant, event.reason, condition, message_of(event), event.needed, event.attempt)
 
 

@@ -1,6 +1,6 @@
 """Why groups are parked, and what follows from each reason: one table.
 
-The first eight are what a planner says (`GroupsRefused`); `SetAside` is a disagreement's; the others are assignments
+The first nine are what a planner says (`GroupsRefused`); `SetAside` is a disagreement's; the others are assignments
 that failed, as the binder or a fact says. A reason that is not in the table waits for a fact about its group or for its
 retry, and says nothing to users.
 """
@@ -18,6 +18,8 @@ class Reason(NamedTuple):
 
     word: str = ""
     """The reason of the pods' condition; none where the group is tried again at once."""
+    alike: str = ""
+    """Another reason, from which the pods' condition does not tell it."""
     backs_off: bool = False
     """It counts as a failed attempt: it backs off, and moves the group behind in the queue order."""
     tried_at_once: bool = False
@@ -26,6 +28,8 @@ class Reason(NamedTuple):
     """After the policy's `retry_ms`; else only a fact about the group itself ends it."""
     incomplete: bool = False
     """Only the missing pods, or the missing gang, can end it before its retry."""
+    for_room: bool = False
+    """Room that is given back can end it."""
     no_room: bool = False
     """The gang cannot be scheduled as things are; others wait for pods or for a declaration."""
 
@@ -33,7 +37,10 @@ class Reason(NamedTuple):
 _TO_NOTHING = Reason(backs_off=True, tried_at_once=True)
 
 REASONS = {
-    "InsufficientRoom": Reason(UNSCHEDULABLE, backs_off=True, no_room=True),
+    "InsufficientRoom": Reason(UNSCHEDULABLE, backs_off=True, for_room=True, no_room=True),
+    "BehindOthers": Reason(
+        UNSCHEDULABLE, "InsufficientRoom", backs_off=True, tried_at_once=True, for_room=True, no_room=True
+    ),
     "TooFewPods": Reason("WaitingForMembers", incomplete=True),
     "WaitingForGang": Reason("WaitingForGang", incomplete=True),
     "GangNotDeclared": Reason("WaitingForPodGroup"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from services.state import membership, timeouts
+from services.state import membership, reasons, timeouts
 from services.state.records import PARKED, Gang, Group
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def missing(state: State, gang: Gang) -> int:
 
 def goes_on(state: State, group: Group) -> bool:
     """Whether the cycle in which the group failed is not over: it found no room, and one of its gangs misses children."""
-    if group.phase != PARKED or state.cohorts[group.cohort].reason != "InsufficientRoom":
+    if group.phase != PARKED or not reasons.follows(state.cohorts[group.cohort].reason).for_room:
         return False
     gangs = [state.gangs[key] for key in group.gangs]
     if any(membership.rules_off(gang) for gang in gangs):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import Place
-from services.state import cohorts, groups, membership, nominations, pods, tallies, timeouts
+from services.state import cohorts, groups, membership, nominations, pods, reasons, tallies, timeouts
 from services.state.clock import NOMINATION, PERMIT, group_key, of_group, runs, set_deadline
 from services.state.nominations import replacement_key
 from services.state.records import (
@@ -182,7 +182,7 @@ def _try_holders(state: State) -> None:
 def _blocked(state: State) -> list[str]:
     """Groups that hold room and were refused for lack of more."""
     parked = [group for key in state.holding if (group := state.groups[key]).phase == PARKED]
-    return [group.key for group in parked if state.cohorts[group.cohort].reason == "InsufficientRoom"]
+    return [group.key for group in parked if reasons.follows(state.cohorts[group.cohort].reason).for_room]
 
 
 def _release(state: State, uids: list[str]) -> None:

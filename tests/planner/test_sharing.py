@@ -6,6 +6,7 @@ import zlib
 from typing import NamedTuple
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from services.state.nodes import NodeTable
 from services.state.partitions import partition_of
 from tests import facts
 from tests.facts import scheduling_class
-from tests.world import World, of_type
+from tests.world import World, of_type, refusals
 
 GIB = 1 << 30
 
@@ -67,6 +68,54 @@ def test_a_shard_leaves_room_for_another_shards_pods_of_a_higher_priority() -> N
     ]
     assert list(placed(world.plan("b"))) == theirs
     assert not of_type(world.judge(), ev.ProposalRefused)
+
+
+def behind_others() -> tuple[World, list[str], str]:
+    """Shard a leaves the only node to a gang of shard b's; its pods, and a's, which found no room behind them."""
+    world = policy(100)
+    world.node("n0", cpu=2)
+    gang = next(f"g{i}" for i in range(99) if world.state.owners[partition_of(f"default/g{i}")] == "b")
+    theirs, ours = world.gang(gang, 2, 2, priority=5), names(world, "a", 1)[0]
+    world.pod(ours, priority=1)
+    assert refusals(world.plan("a")) == ["BehindOthers"]
+    return world, theirs, ours
+
+
+@pytest.mark.parametrize("deleted", [1, 2])
+def test_if_the_others_do_not_take_the_room_after_all_who_was_behind_them_has_it_after_its_backoff(
+    deleted: int,
+) -> None:
+    """The other gang is deleted, or lacks a pod: of neither does a fact about room tell."""
+    world, theirs, ours = behind_others()
+    for name in theirs[:deleted]:
+        world.deleted(name)
+    assert not placed(world.plan("b"))
+    assert not world.plan("a"), "it backs off"
+    world.pass_s(2)
+    assert list(placed(world.plan("a"))) == [ours]
+
+
+def test_if_they_take_it_who_was_behind_them_waits_for_room_and_its_condition_stays() -> None:
+    world, theirs, ours = behind_others()
+    group = world.state.groups[f"pod/default/{ours}"]
+    condition = world.state.cohorts[group.cohort].condition
+    assert list(placed(world.plan("b"))) == theirs
+    world.judge()
+    world.pass_s(2)
+    assert refusals(world.plan("a")) == ["InsufficientRoom"]
+    assert world.state.cohorts[group.cohort].condition == condition
+    world.pass_s(30)
+    assert not world.plan("a")
+
+
+def test_who_is_refused_before_the_others_had_their_turn_is_not_behind_them() -> None:
+    world = policy(100)
+    world.node("n0", cpu=2)
+    world.pod(names(world, "b", 1)[0], priority=5)
+    large, small = names(world, "a", 2)
+    world.pod(large, cpu=9, priority=9)
+    world.pod(small, cpu=9, priority=1)
+    assert refusals(world.plan("a")) == ["InsufficientRoom", "BehindOthers"]
 
 
 def test_without_it_the_lower_priority_may_be_first() -> None:

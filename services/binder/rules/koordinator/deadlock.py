@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from events import DeadlockFound, GangReleased
-from services.state import cohorts, commits, fits, membership, queueing, reservations
+from services.state import cohorts, commits, fits, membership, queueing, reasons, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints
@@ -63,7 +63,7 @@ def _waits(state: State, group: Group) -> bool:
     if group.phase != PARKED or group.woken:
         return False
     cohort = state.cohorts[group.cohort]
-    return cohort.reason == "InsufficientRoom" and not cohorts.has_reason(state, cohort)
+    return reasons.follows(cohort.reason).for_room and not cohorts.has_reason(state, cohort)
 
 
 def _place(state: State, group: Group) -> tuple[int, int, str]:
