@@ -46,6 +46,16 @@ def placed(events: list[ev.Event]) -> dict[str, str]:
     }
 
 
+def contest(world: World, theirs: int, ours: int) -> tuple[list[str], list[str]]:
+    """Single pods of shard b, of a higher priority, and of shard a."""
+    high, low = names(world, "b", theirs), names(world, "a", ours)
+    for name in high:
+        world.pod(name, priority=5)
+    for name in low:
+        world.pod(name, priority=1)
+    return high, low
+
+
 def policy(lookahead_pods: int) -> World:
     return World(msgspec.structs.replace(DEFAULT_POLICY, lookahead_pods=lookahead_pods), shards=("a", "b"))
 
@@ -56,11 +66,7 @@ def policy(lookahead_pods: int) -> World:
 def test_a_shard_leaves_room_for_another_shards_pods_of_a_higher_priority() -> None:
     world = policy(100)
     world.node("n0", cpu=3)
-    theirs, ours = names(world, "b", 2), names(world, "a", 3)
-    for name in theirs:
-        world.pod(name, priority=5)
-    for name in ours:
-        world.pod(name, priority=1)
+    theirs, ours = contest(world, 2, 3)
     events = world.plan("a")
     assert list(placed(events)) == [ours[0]], "room for one is left, and nothing is said of the others' pods"
     assert [event.groups for event in of_type(events, ev.GroupsRefused)] == [
@@ -121,11 +127,7 @@ def test_who_is_refused_before_the_others_had_their_turn_is_not_behind_them() ->
 def test_without_it_the_lower_priority_may_be_first() -> None:
     world = policy(0)
     world.node("n0", cpu=3)
-    for name in names(world, "b", 2):
-        world.pod(name, priority=5)
-    ours = names(world, "a", 3)
-    for name in ours:
-        world.pod(name, priority=1)
+    _, ours = contest(world, 2, 3)
     assert list(placed(world.plan("a"))) == ours
 
 
@@ -181,11 +183,7 @@ def test_a_gang_that_would_not_fit_takes_nothing_in_the_look_ahead_either() -> N
 def test_the_look_ahead_is_bounded() -> None:
     world = policy(2)
     world.node("n0", cpu=6)
-    for name in names(world, "b", 5):
-        world.pod(name, priority=5)
-    ours = names(world, "a", 6)
-    for name in ours:
-        world.pod(name, priority=1)
+    _, ours = contest(world, 5, 6)
     assert list(placed(world.plan("a"))) == sorted(ours)[:4]
 
 
@@ -193,11 +191,7 @@ def test_the_others_pods_are_thought_where_their_own_shard_would_put_them() -> N
     world = policy(100)
     for i in range(16):
         world.node(f"n{i}", cpu=1)
-    theirs, ours = names(world, "b", 5), names(world, "a", 3)
-    for name in theirs:
-        world.pod(name, priority=5)
-    for name in ours:
-        world.pod(name, priority=1)
+    contest(world, 5, 3)
     thought = set(placed(world.plan("a")).values())
     said = set(placed(world.plan_without_appending("b")).values())
     assert not thought & said
