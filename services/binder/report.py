@@ -81,7 +81,7 @@ def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
 
 
 def failed_binding(event: ev.BindingFailed) -> KubernetesEvent:
-    """Its condition says nothing of it: the pod is tried again after its backoff."""
+    """What the API server said of this attempt; the pod is tried again after its backoff."""
     regarding = ("v1", "Pod", event.namespace, event.name, event.uid)
     name = _event_name(event.name, event.uid, event.message)
     return KubernetesEvent(name, regarding, "FailedScheduling", "Binding", event.message, True, 0)

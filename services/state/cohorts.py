@@ -169,9 +169,9 @@ def give_up(state: State, group: Group, reason: str, message: str) -> None:
     group.changed = state.sequence
 
 
-def failed_to_bind(state: State, uid: str, pod: Pod) -> None:
+def failed_to_bind(state: State, uid: str, pod: Pod, message: str) -> None:
     """The pod is tried again after a backoff, unless an edit of its label takes it elsewhere."""
     group = state.groups.get(pod.group)
     if group is not None and group.phase in (IDLE, READY, PARKED) and unplaced(state, group):
-        give_up(state, group, "BindingFailed", "the binding failed")
+        give_up(state, group, "BindingFailed", message or "the binding failed")
     groups.settled(state, uid, pod)

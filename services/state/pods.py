@@ -370,7 +370,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
         return
     release(state, event.uid)
     _member_lost(state, pod, pod.gang, held)
-    cohorts.failed_to_bind(state, event.uid, pod)
+    cohorts.failed_to_bind(state, event.uid, pod, event.message)
 
 
 def binding_renewed(state: State, event: ev.BindingRenewed) -> None:

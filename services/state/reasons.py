@@ -17,7 +17,7 @@ class Reason(NamedTuple):
     """What follows from it."""
 
     word: str = ""
-    """The reason of the pods' condition; none where the group is tried again at once."""
+    """The reason of the pods' condition; none where the group is tried again at once, and may well get its place then."""
     alike: str = ""
     """Another reason, from which the pods' condition does not tell it."""
     backs_off: bool = False
@@ -54,7 +54,7 @@ REASONS = {
     "HoldBroken": _TO_NOTHING,
     "MemberDeleted": _TO_NOTHING,
     "Deadlock": _TO_NOTHING,
-    "BindingFailed": _TO_NOTHING,
+    "BindingFailed": _TO_NOTHING._replace(word="BindingFailed"),
 }
 _OTHER = Reason()
 

@@ -227,3 +227,23 @@ async def test_a_gang_that_is_made_anew_under_its_name_gets_an_event_of_its_own(
             world.deleted(f"{run}-{number}")
     assert reader.client.conditions == ["first-0", "first-1", "second-0", "second-1"]
     assert reader.client.events == ["first-0", "second-0"]
+
+
+async def test_a_pod_that_had_no_room_and_whose_binding_is_refused_is_not_unschedulable_any_more() -> None:
+    """An autoscaler would act on it for as long as an admission policy forbids the binding, which may be for ever. Of
+    the second refusal it is told nothing new."""
+    world = World()
+    world.pod("waits")
+    world.settle()
+    reader = Reader(world)
+    await reader.round()
+    world.node("n0")
+    for _ in range(2):
+        world.pass_s(20)
+        world.plan()
+        world.judge()
+        about = {"uid": "waits", "namespace": "default", "name": "waits", "node": "n0", "assigned_node": ""}
+        world.append("binder", [ev.BindingFailed(**about, reason="Forbidden", message="not this one")], "outcome")
+        await reader.round()
+    said = [(one["reason"], one["message"]) for one in reader.client.said]
+    assert said == [("Unschedulable", "no nodes available to schedule pods"), ("BindingFailed", "not this one")]

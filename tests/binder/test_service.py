@@ -318,6 +318,7 @@ async def test_a_pod_whose_binding_is_refused_is_told_what_the_server_said(muste
     muster.start()
     await until(lambda: len(muster.events(ev.BindingFailed)) == 2, "the second refusal")
     await until(lambda: muster.told("FailedScheduling"), "an event on the pod")
+    await until(lambda: muster.events(ev.ConditionsReported), "its condition")
     muster.cluster.faults.lift()
     await until(lambda: muster.node_of("refused"), "the binding")
     (told,) = muster.told("FailedScheduling")

@@ -90,6 +90,7 @@ class WriteBehind:
     def note_failed_binding(self, event: ev.BindingFailed, _: int) -> None:
         if event.reason in REFUSALS:
             self.events.add(failed_binding(event))
+            self.conditions.note((event.uid,))
 
     def note_marks(self, event: ev.GangTimedOut | ev.TimeoutMarkRenewed, _: int) -> None:
         self.marks.note(uid for uid, _ in event.pods)
