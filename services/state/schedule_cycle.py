@@ -23,10 +23,12 @@ def missing(state: State, gang: Gang) -> int:
 
 
 def goes_on(state: State, group: Group) -> bool:
-    """Whether the cycle in which the group failed is not over: it found no room, and one of its gangs misses children."""
+    """Whether the cycle in which the group failed is not over: it found no room, and one of its gangs misses children.
+    Not so if a gang of it timed out, as a child may say that comes: then room is not what the group waits for."""
     if group.phase != PARKED or not reasons.follows(state.cohorts[group.cohort].reason).for_room:
         return False
     gangs = [state.gangs[key] for key in group.gangs]
     if any(membership.rules_off(gang) for gang in gangs):
         return False  # seed 002, After Gang: what came may go before the others
-    return timeouts.rules_apply(state, group) and any(missing(state, gang) for gang in gangs)
+    applies = timeouts.rules_apply(state, group) and not timeouts.stands(state, group)
+    return applies and any(missing(state, gang) for gang in gangs)

@@ -207,3 +207,14 @@ def test_in_a_gang_group_the_cycle_goes_on_while_one_gang_misses_children() -> N
     assert not world.plan_would(), "a has all of its children, and b has not"
     comes("b", 2, 3)
     assert world.plan_would()
+
+
+def test_a_child_that_says_that_the_gang_timed_out_has_it_told_so() -> None:
+    """Check whether the Gang has been timeout (check the pod's annotation): another scheduler wrote it. The gang was told
+    that it lacks room, on which an autoscaler acts, and more room would have been in vain."""
+    world = crowded(total=4)
+    said = world.state.pods["train-0"].fact.gang
+    assert said is not None
+    world.pod("train-2", "train", dialect=KOORDINATOR, declared=said.declared, cpu=4, timed_out=True)
+    assert refusals(world.plan()) == ["GangTimedOut"]
+    assert not world.plan_would()
