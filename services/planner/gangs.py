@@ -17,7 +17,7 @@ from services.planner.rules.koordinator.pre_filter import timed_out
 from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
 from services.planner.rules.volcano import task_minimums
-from services.state import commits, fits, membership
+from services.state import commits, fits, lacking, membership
 from services.state.fold import State
 from services.state.membership import Census
 from services.state.nominations import claim_key, only_task
@@ -104,9 +104,9 @@ def _both(of_all: Refusal, of_free: Refusal | None) -> Refusal | None:
 
 def _roll(state: State, gang: Gang) -> Roll:
     minimum = gang.declaration.min_member if gang.declaration is not None else 1
-    whole = _quota(f"gang {gang.key}", minimum, gang, membership.census(state, gang.members))
+    whole = _quota(lacking.named(gang, ""), minimum, gang, membership.census(state, gang.members))
     tasks = [
-        _quota(f"task {name} of gang {gang.key}", least, gang, membership.census(state, members))._replace(task=name)
+        _quota(lacking.named(gang, name), least, gang, membership.census(state, members))._replace(task=name)
         for name, (members, least) in task_minimums.tasks(state, gang).items()
     ]
     return Roll(gang, whole, tuple(tasks), after_gang.constrained(gang), non_strict.together(gang))
@@ -131,7 +131,7 @@ def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None
         for quota in (roll.whole, *roll.tasks):
             if too_few(quota.census, quota.minimum):
                 there = quota.census.total
-                detail = f"{quota.of} has {there} of its minimum of {quota.minimum} pods: less than minAvailable"
+                detail = lacking.too_few(quota.of, there, quota.minimum)
                 return Refusal("TooFewPods", detail, quota.minimum, there)
     if over := timed_out(cycle.state, group):
         return Refusal("GangTimedOut", over)

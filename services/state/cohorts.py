@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import groups, reasons
+from services.state import groups, lacking, reasons
 from services.state.clock import BACKOFF, RETRY, set_deadline
 from services.state.membership import unplaced
 from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
@@ -63,18 +63,23 @@ def refused(state: State, event: ev.GroupsRefused) -> None:
             meant.append(group)
         else:
             state.ignore(event)
-    condition = reasons.follows(event.reason).alike or event.reason
-    if event.node_reasons:
-        condition = f"{condition}: {', '.join(event.node_reasons)}"
-    park(state, meant, event.reason, condition, message_of(event), event.needed, event.attempt)
+    if meant:
+        word, about = reasons.follows(event.reason).alike or event.reason, _about(state, meant[0], event)
+        condition = f"{word}: {about}" if about else word
+        park(state, meant, event.reason, condition, message_of(event), event.needed, event.attempt)
+
+
+def _about(state: State, group: Group, event: ev.GroupsRefused) -> str:
+    """What is missing, but for how much of it; empty where the reason says all. Pods are told again when it changes."""
+    if event.reason in ("PodsGated", "UnsupportedConstraint"):
+        return " ".join(word for word in event.detail.split() if not word.isdecimal())
+    return ", ".join(event.node_reasons) or lacking.subject(state, group, event.reason)
 
 
 def park(
     state: State, meant: list[Group], reason: str, condition: str, message: str, needed: int, attempt: int
 ) -> None:
     """One cohort for these groups, at the place of the current event."""
-    if not meant:
-        return
     follows = reasons.follows(reason)
     owner = state.owner(meant[0])
     cohort = Cohort(state.place, reason, condition, message, needed, state.basis, attempt, owner, {})

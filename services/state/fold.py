@@ -144,8 +144,6 @@ class State:
     """Class → how many records keep room for pods of it (`classes`)."""
     named: dict[str, dict[str, None]] = field(default_factory=dict)
     """Gang → the gangs that name it as one of their group, in no particular order."""
-    last_awaited: dict[str, str] = field(default_factory=dict)
-    """Group → the gang outside of it for which it was last found to wait, if there was one (`membership`)."""
     kept_for: dict[str, dict[str, None]] = field(default_factory=dict)
     """Gang → UIDs of its failed members whose room is nominated, in the order of `nominations`."""
     tallies: dict[str, Tally] = field(default_factory=dict)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import events as ev
 from events import dialects
 from events.subjects import shard_of
-from services.state import declarations, reasons, schedule_cycle, tallies, timeouts
-from services.state.membership import incomplete, placeable, unplaced
+from services.state import declarations, lacking, reasons, schedule_cycle, tallies, timeouts
+from services.state.membership import placeable, unplaced
 from services.state.naming import named_by, names_changed
 from services.state.partitions import partition_of
 from services.state.records import (
@@ -136,7 +136,6 @@ def drop(state: State, group: Group) -> None:
     _unpark(state, group)
     state.ready.pop(group.key, None)
     state.holding.pop(group.key, None)
-    state.last_awaited.pop(group.key, None)
     if state.groups.get(group.key) is group:
         del state.groups[group.key]
 
@@ -242,9 +241,7 @@ def wake(state: State, group: Group, uid: str = "") -> None:
             state.ready[group.key] = None
     elif group.phase == PARKED:
         cohort = state.cohorts[group.cohort]
-        if reasons.follows(cohort.reason).incomplete and incomplete(state, group, cohort.reason):
-            return
-        if cohort.reason == "GangTimedOut" and timeouts.stands(state, group):
+        if reasons.follows(cohort.reason).incomplete and lacking.stands(state, group, cohort):
             return
         if cohort.backing_off:
             group.woken = True

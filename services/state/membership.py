@@ -128,37 +128,24 @@ def awaited(state: State, group: Group) -> str:
     return next((key for key in outside(state, group) if not reached(state, key)), "")
 
 
-def _waits(state: State, group: Group) -> bool:
-    """Whether there is such a gang. The one that was found last is looked at first: each fact about a gang that thousands
-    name may ask for each of those, and they may name 128 each."""
-    last = state.last_awaited.get(group.key, "")
-    if last and last not in group.gangs and not reached(state, last):
-        naming = state.named.get(last, {})
-        if any(key in naming and not rules_off(state.gangs[key]) for key in group.gangs):
-            return True
-    found = state.last_awaited[group.key] = awaited(state, group)
-    return bool(found)
+def short(state: State, gang: Gang, task: str = "") -> bool:
+    """Whether the gang, or its task, is declared and has fewer pods than must start together."""
+    if gang.declaration is None or rules_off(gang):
+        return False
+    there, minimum = there_of(state, gang, task)
+    return there < minimum
+
+
+def there_of(state: State, gang: Gang, task: str = "") -> tuple[int, int]:
+    """(pods of the gang, or of its task, that are not terminating; how many must start together)."""
+    if task:
+        return tallies.of(state, gang).staying_of(task), task_minimums(gang).get(task, 0)
+    return total(state, gang), gang.declaration.min_member if gang.declaration is not None else 1
 
 
 def too_few(state: State, gang: Gang) -> bool:
     """Whether a declared gang is short of pods, or one of its tasks is."""
-    if gang.declaration is None or rules_off(gang):
-        return False
-    if total(state, gang) < gang.declaration.min_member:
-        return True
-    tally = tallies.of(state, gang)
-    return any(tally.staying_of(name) < minimum for name, minimum in task_minimums(gang).items())
-
-
-def incomplete(state: State, group: Group, reason: str) -> bool:
-    """Whether the group still waits for what it was refused for, pods that a gang of it lacks (`TooFewPods`) or another
-    gang (`WaitingForGang`), and none of its pods may be placed before that."""
-    gangs = [state.gangs[key] for key in group.gangs]
-    if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
-        return False
-    if reason == "TooFewPods":
-        return any(too_few(state, gang) for gang in gangs)
-    return _waits(state, group)
+    return any(short(state, gang, task) for task in ("", *task_minimums(gang)))
 
 
 def lacks(state: State, gang: Gang) -> int:

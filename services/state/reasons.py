@@ -27,7 +27,7 @@ class Reason(NamedTuple):
     retried: bool = True
     """After the policy's `retry_ms`; else only a fact about the group itself ends it."""
     incomplete: bool = False
-    """Only the missing pods, or the missing gang, can end it before its retry."""
+    """Only what is named as missing, pods, a gang or what the user does, can end it before its retry (`lacking`)."""
     for_room: bool = False
     """Room that is given back can end it."""
     no_room: bool = False
@@ -44,7 +44,7 @@ REASONS = {
     "TooFewPods": Reason("WaitingForMembers", incomplete=True),
     "WaitingForGang": Reason("WaitingForGang", incomplete=True),
     "GangNotDeclared": Reason("WaitingForPodGroup"),
-    "GangTimedOut": Reason("GangTimedOut", retried=False),
+    "GangTimedOut": Reason("GangTimedOut", retried=False, incomplete=True),
     "PodsGated": Reason("WaitingForMembers"),
     "UnsupportedConstraint": Reason("UnsupportedConstraint", no_room=True),
     "GangTooLarge": Reason("GangTooLarge", no_room=True),

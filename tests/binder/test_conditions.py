@@ -247,3 +247,41 @@ async def test_a_pod_that_had_no_room_and_whose_binding_is_refused_is_not_unsche
         await reader.round()
     said = [(one["reason"], one["message"]) for one in reader.client.said]
     assert said == [("Unschedulable", "no nodes available to schedule pods"), ("BindingFailed", "not this one")]
+
+
+async def told_last(reader: Reader) -> dict[str, str]:
+    """What each pod's condition says now."""
+    await reader.round()
+    said = zip(reader.client.conditions, reader.client.said, strict=True)
+    return {uid: one["message"] for uid, one in said}
+
+
+async def test_pods_of_a_gang_group_are_told_of_the_gang_that_lacks_pods_now() -> None:
+    """Each time for the same reason, so that the reason alone does not say whether they know it."""
+    world, roles = World(), ("default/a", "default/b")
+    world.koordinator("default/a", 1, 2, {"groups": roles})
+    world.koordinator("default/b", 1, 2, {"groups": roles})
+    world.plan()
+    reader = Reader(world)
+    short = "gang {} has 1 of its minimum of 2 pods: less than minAvailable"
+    assert await told_last(reader) == dict.fromkeys(("a-0", "b-0"), short.format("default/a"))
+    world.koordinator("default/a", 2, 2, {"groups": roles})
+    world.plan()
+    assert await told_last(reader) == dict.fromkeys(("a-0", "a-1", "b-0"), short.format("default/b"))
+
+
+async def test_pods_of_a_job_are_told_of_the_task_whose_pods_are_gated_now() -> None:
+    world = World()
+    world.node("n0")
+    world.pod_group("job", 2, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 1})
+    world.volcano("ps-0", "job", "ps", gated=True)
+    world.volcano("worker-0", "job", "worker", gated=True)
+    world.volcano("other-0", "job", "other")
+    world.volcano("other-1", "job", "other")
+    world.plan()
+    reader = Reader(world)
+    gated = "task {} of gang default/job@batch needs 1 more pods; 0 may be scheduled, others are gated or done"
+    assert await told_last(reader) == dict.fromkeys(("other-0", "other-1"), gated.format("ps"))
+    world.volcano("ps-0", "job", "ps")
+    world.plan()
+    assert await told_last(reader) == dict.fromkeys(("other-0", "other-1", "ps-0"), gated.format("worker"))

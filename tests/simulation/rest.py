@@ -14,7 +14,7 @@ from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
 from services.planner.core import Cycle
 from services.simulator.api import Api
-from services.state import membership, reasons, snapshot, timeouts
+from services.state import lacking, membership, reasons, snapshot, timeouts
 from services.state.clock import RESERVATION
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING, Clock
@@ -239,7 +239,7 @@ def _timed_out_gangs_wait_for_their_users(witness: Witness, api: Api) -> None:
         cohort, stands = state.cohorts.get(group.cohort), timeouts.stands(state, group)
         if cohort is None:
             continue
-        others = reasons.follows(cohort.reason).incomplete and membership.incomplete(state, group, cohort.reason)
+        others = reasons.follows(cohort.reason).incomplete and lacking.stands(state, group, cohort)
         if stands and not others and cohort.reason not in ("GangTimedOut", "SetAside"):
             raise Violation(f"{group.key} has timed out, and waits for {cohort.reason} (7.9, seed 002)")
         if cohort.reason == "GangTimedOut":

@@ -361,3 +361,65 @@ def test_a_gang_without_pods_may_name_one_that_starts() -> None:
     world.pod("a-0", "a", dialect="koordinator/v1alpha1")
     world.settle()
     assert world.where("a-0") == ["n0"]
+
+
+def test_when_a_role_has_its_pods_all_are_told_of_the_next_that_lacks_some() -> None:
+    """Who is named, is what its user looks after. Of more pods of a role that has enough nobody is told."""
+    world = World()
+    world.node("n0")
+    world.koordinator("a/role-a", 1, 2, {"groups": ROLES})
+    world.koordinator("b/role-b", 1, 3, {"groups": ROLES})
+    detail = "gang a/role-a has 1 of its minimum of 2 pods: less than minAvailable"
+    assert refusals(world.plan()) == [("TooFewPods", detail)]
+    world.koordinator("b/role-b", 2, 3, {"groups": ROLES})
+    assert world.plan() == [], "the role that is named lacks pods still"
+    world.koordinator("a/role-a", 2, 2, {"groups": ROLES})
+    detail = "gang b/role-b has 2 of its minimum of 3 pods: less than minAvailable"
+    assert refusals(world.plan()) == [("TooFewPods", detail)]
+    world.koordinator("a/role-a", 5, 2, {"groups": ROLES})
+    assert world.plan() == []
+    world.koordinator("b/role-b", 3, 3, {"groups": ROLES})
+    world.settle()
+    assert len(world.bound()) == 8
+
+
+def test_a_role_that_is_there_by_now_is_not_said_to_be_missing() -> None:
+    """Its pods lack room: whoever is told that it is not there looks for a name that is misspelt."""
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/b")})
+    about = "gang default/a names default/b in its gang group, which"
+    assert refusals(world.plan()) == [("WaitingForGang", f"{about} is not there yet")]
+    needed(world, 2)
+    assert ("WaitingForGang", f"{about} does not run with its minimum yet") in refusals(world.plan())
+    world.deleted("b-0")
+    world.deleted("b-1")
+    assert world.plan() == [], "it does not run"
+
+
+def test_when_a_gang_runs_those_that_wait_for_it_are_told_of_the_next_that_they_wait_for() -> None:
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/b", "default/c")})
+    about = "gang default/a names default/{} in its gang group, which is not there yet"
+    assert refusals(world.plan()) == [("WaitingForGang", about.format("b"))]
+    world.koordinator("default/b", 1, 1)
+    world.settle()
+    group = world.state.groups["default/a"]
+    assert world.state.cohorts[group.cohort].message == about.format("c")
+
+
+def test_when_the_user_of_one_gang_acted_the_others_that_timed_out_are_named_alone() -> None:
+    world = World()
+    world.node("n0")
+    group = ("default/a", "default/b")
+    declared = Declaration(min_member=1, waiting_time_ms=0, groups=group, said=("groups", "min_member"))
+    for name in "ab":
+        world.pod(f"{name}-0", name, dialect="koordinator/v1alpha1", declared=declared, timed_out=True)
+    ((reason, detail),) = refusals(world.plan())
+    assert (reason, detail.partition(":")[0]) == ("GangTimedOut", "gangs default/a, default/b")
+    world.pod("b-1", "b", dialect="koordinator/v1alpha1", declared=declared)
+    assert world.plan() == []
+    world.says("a-0", timed_out=False)
+    ((reason, detail),) = refusals(world.plan())
+    assert (reason, detail.partition(":")[0]) == ("GangTimedOut", "gang default/b")

@@ -133,3 +133,19 @@ def test_room_that_a_starving_job_asks_for_holds_each_tasks_minimum() -> None:
     world.pass_s(2)
     [request] = of_type(world.plan(), ev.RoomRequested)
     assert sum(pods for room in request.room for pods in room.nodes.values()) == 3
+
+
+def test_a_job_that_has_its_pods_is_told_of_the_task_that_lacks_some() -> None:
+    """Its controller makes the pods one by one: what it lacks after the last is not what it lacked after the first."""
+    world = World()
+    world.node("n0")
+    world.pod_group("job", 3, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 2})
+    world.volcano("worker-0", "job", "worker")
+    assert refusal(world)[1].startswith("gang default/job@batch has 1 of its minimum of 3 pods")
+    world.volcano("worker-1", "job", "worker")
+    assert world.plan() == []
+    world.volcano("worker-2", "job", "worker")
+    assert refusal(world)[1].startswith("task ps of gang default/job@batch has 0 of its minimum of 1 pods")
+    world.volcano("ps-0", "job", "ps")
+    world.settle()
+    assert len(world.bound()) == 4

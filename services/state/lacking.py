@@ -1,0 +1,83 @@
+"""What a group waits for that was refused before anything of it was tried: pods, another gang, its user.
+
+Who or what that is, is a part of what its pods are told (`Cohort.condition`), and while it is so, a fact about the group
+wakes nobody. Of several that lack something the first is named: once it has that, the group is tried again, and its pods
+are told of the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.state import membership, tallies, timeouts
+from services.state.membership import rules_off, short
+from services.state.records import Cohort, Gang, Group
+
+if TYPE_CHECKING:
+    from services.state.fold import State
+
+_NOT_THERE = "not there"
+
+
+def subject(state: State, group: Group, reason: str) -> str:
+    """Who or what a refusal of the group for `reason` is about; empty where that goes without saying."""
+    if reason == "TooFewPods":
+        return _first_short(state, group)
+    if reason == "WaitingForGang":
+        awaited = membership.awaited(state, group)
+        return awaited if awaited in state.gangs else f"{awaited} {_NOT_THERE}"
+    if reason == "GangTimedOut" and len(group.gangs) > 1:
+        return " ".join(key for key in group.gangs if timeouts.gang_stands(state, state.gangs[key]))
+    return ""
+
+
+def stands(state: State, group: Group, cohort: Cohort) -> bool:
+    """Whether the group still waits for what it was told, and none of its pods may be placed before that."""
+    about = _about(cohort)
+    if cohort.reason == "GangTimedOut":
+        return all(timeouts.gang_stands(state, state.gangs[key]) for key in about.split() or group.gangs)
+    gangs = [state.gangs[key] for key in group.gangs]
+    if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
+        return False
+    if cohort.reason == "TooFewPods":
+        return short(state, *short_of(state, group, cohort))
+    awaited, _, how = about.partition(" ")
+    return cohort.reason == "WaitingForGang" and _waits(state, group, awaited, absent=how == _NOT_THERE)
+
+
+def short_of(state: State, group: Group, cohort: Cohort) -> tuple[Gang, str]:
+    """The gang, and its task or "", that has too few pods as the group was told."""
+    key, _, task = _about(cohort).partition(" ")
+    return state.gangs[key or group.gangs[0]], task
+
+
+def named(gang: Gang, task: str) -> str:
+    """A gang, or a task of it, as messages call it."""
+    return f"task {task} of gang {gang.key}" if task else f"gang {gang.key}"
+
+
+def too_few(of: str, there: int, minimum: int) -> str:
+    """The refusal's message. `of`: as `named` has it."""
+    return f"{of} has {there} of its minimum of {minimum} pods: less than minAvailable"
+
+
+def _about(cohort: Cohort) -> str:
+    return cohort.condition.partition(": ")[2]
+
+
+def _first_short(state: State, group: Group) -> str:
+    for key in group.gangs:
+        gang = state.gangs[key]
+        tasks = membership.task_minimums(gang)
+        for task in ("", *tasks):
+            if short(state, gang, task):
+                return f"{key} {task}".rstrip() if tasks or len(group.gangs) > 1 else ""
+    return ""
+
+
+def _waits(state: State, group: Group, awaited: str, *, absent: bool) -> bool:
+    """Whether one of its gangs names this one, which does not run with its minimum yet; `absent`: and is not there."""
+    if membership.reached(state, awaited) or (absent and awaited in state.gangs):
+        return False
+    naming = state.named.get(awaited, {})
+    return awaited not in group.gangs and any(key in naming and not rules_off(state.gangs[key]) for key in group.gangs)
