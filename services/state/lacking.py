@@ -40,15 +40,17 @@ def stands(state: State, group: Group, cohort: Cohort) -> bool:
     if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
         return False
     if cohort.reason == "TooFewPods":
-        return short(state, *short_of(state, group, cohort))
+        return short(state, *_short_of(state, group, cohort))
     awaited, _, how = about.partition(" ")
     return cohort.reason == "WaitingForGang" and _waits(state, group, awaited, absent=how == _NOT_THERE)
 
 
-def short_of(state: State, group: Group, cohort: Cohort) -> tuple[Gang, str]:
-    """The gang, and its task or "", that has too few pods as the group was told."""
-    key, _, task = _about(cohort).partition(" ")
-    return state.gangs[key or group.gangs[0]], task
+def pods(state: State, group: Group, cohort: Cohort) -> str:
+    """The message of a cohort that lacks pods, with how many there are now; empty if there are enough."""
+    gang, task = _short_of(state, group, cohort)
+    if not short(state, gang, task):
+        return ""
+    return too_few(named(gang, task), *membership.there_of(state, gang, task))
 
 
 def named(gang: Gang, task: str) -> str:
@@ -57,12 +59,18 @@ def named(gang: Gang, task: str) -> str:
 
 
 def too_few(of: str, there: int, minimum: int) -> str:
-    """The refusal's message. `of`: as `named` has it."""
+    """What a refusal for too few pods says. `of`: as `named` has it."""
     return f"{of} has {there} of its minimum of {minimum} pods: less than minAvailable"
 
 
 def _about(cohort: Cohort) -> str:
     return cohort.condition.partition(": ")[2]
+
+
+def _short_of(state: State, group: Group, cohort: Cohort) -> tuple[Gang, str]:
+    """The gang, and its task or "", that has too few pods as the group was told."""
+    key, _, task = _about(cohort).partition(" ")
+    return state.gangs[key or group.gangs[0]], task
 
 
 def _first_short(state: State, group: Group) -> str:

@@ -1,6 +1,8 @@
-"""What the pods of a refused group are told: what the planner said, or which declaration of their gang cannot be read.
+"""What the pods of a refused group are told: what the planner said, with how many pods their gang has by now, or which
+declaration of it cannot be read.
 
-Derived, not decided: a PodGroup that cannot be read is as good as none, and the group is tried again with the next one.
+Derived, not decided: a pod that comes wakes nobody while others are missing. And a PodGroup that cannot be read is as
+good as none; the group is tried again with the next one.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events import dialects
+from services.state import lacking
 from services.state.records import Gang, Group
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 def said(state: State, group: Group) -> tuple[str, str]:
     """(What is written again only when it changes, the message) for the pods of a group in a cohort."""
     cohort = state.cohorts[group.cohort]
+    if cohort.reason == "TooFewPods":
+        return cohort.condition, lacking.pods(state, group, cohort) or cohort.message
     if cohort.reason != "GangNotDeclared" or not state.rejections:
         return cohort.condition, cohort.message
     for key in group.gangs:

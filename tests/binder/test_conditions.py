@@ -12,6 +12,7 @@ import events as ev
 from events.envelope import decode
 from services.binder.service.rounds import Rate
 from tests.binder.behind import Client, Reader, behind, notice, told
+from tests.why import why_waiting
 from tests.world import World
 
 
@@ -285,3 +286,32 @@ async def test_pods_of_a_job_are_told_of_the_task_whose_pods_are_gated_now() -> 
     world.volcano("ps-0", "job", "ps")
     world.plan()
     assert await told_last(reader) == dict.fromkeys(("other-0", "other-1", "ps-0"), gated.format("worker"))
+
+
+async def test_a_pod_that_comes_to_a_gang_that_lacks_some_is_told_how_many_there_are_with_it() -> None:
+    """Who was told before is not told again for a count (D21); and whoever asks for the reason gets what is true now."""
+    world = World()
+    world.pod_group("train", 4)
+    world.pod("train-0", "train")
+    world.plan()
+    reader = Reader(world)
+    short = "gang default/train has {} of its minimum of {} pods: less than minAvailable"
+    assert await told_last(reader) == {"train-0": short.format(1, 4)}
+    world.pod("train-1", "train")
+    assert await told_last(reader) == {"train-0": short.format(1, 4), "train-1": short.format(2, 4)}
+    world.pod_group("train", 5)
+    assert why_waiting(world.state, world.state.pods["train-0"]) == short.format(2, 5)
+
+
+async def test_what_is_written_is_true_when_it_is_written() -> None:
+    """Another pod came since this one was chosen. It is not skipped: nothing would put it in the queue again."""
+    world = World()
+    world.pod_group("train", 4)
+    world.pod("train-0", "train")
+    world.plan()
+    reader = Reader(world)
+    reader.notice()
+    (write,) = reader.writer.conditions.due(1)
+    world.pod("train-1", "train")
+    assert await write.make() == 2, "its condition, and an event"
+    assert [one["message"].split()[3] for one in reader.client.said] == ["2"]

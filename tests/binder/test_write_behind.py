@@ -222,7 +222,7 @@ async def test_a_start_tells_again_of_what_was_rejected() -> None:
 
 async def test_one_pod_of_a_group_gets_an_event_for_each_thing_that_it_waits_for() -> None:
     world = World()
-    world.pod_group("train", 3)
+    world.pod_group("train", 2)
     for name in ("train-0", "train-1"):
         world.pod(name, "train")
     world.settle()

@@ -66,12 +66,11 @@ class Conditions:
         """Conditions that the log does not know as written yet."""
         while self.pods and most > 0:
             uid = self.pods.take()
-            due = self._condition(uid)
-            if due is None:
+            if self._condition(uid) is None:
                 self._versions.pop(uid, None)
             else:
                 most -= 1
-                yield Write(partial(self._write, uid, due), partial(self.pods.put, uid))
+                yield Write(partial(self._write, uid), partial(self.pods.put, uid))
 
     def _condition(self, uid: str) -> Condition | None:
         state = self._decider.state
@@ -79,12 +78,12 @@ class Conditions:
         moved = pod is not None and self._groups.get(uid, pod.group) != pod.group
         return condition(state, uid, in_doubt=moved or uid in self._in_doubt)
 
-    async def _write(self, uid: str, due: Condition) -> int:
-        """The condition, and FailedScheduling for one waiting pod of a group and reason."""
+    async def _write(self, uid: str) -> int:
+        """The condition as it is by now, and FailedScheduling for one waiting pod of a group and reason."""
         state = self._decider.state
-        pod, in_doubt = state.pods.get(uid), uid in self._in_doubt
-        if pod is None or self._condition(uid) != due:
-            return 0  # a commit was folded since this was chosen
+        pod, due, in_doubt = state.pods.get(uid), self._condition(uid), uid in self._in_doubt
+        if pod is None or due is None:
+            return 0  # a commit was folded since it was chosen
         fact, group, version = pod.fact, pod.group, self._versions.pop(uid, pod.resource_version)
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
         if not pod.reported:
