@@ -72,8 +72,15 @@ def refused(state: State, event: ev.GroupsRefused) -> None:
 def _about(state: State, group: Group, event: ev.GroupsRefused) -> str:
     """What is missing, but for how much of it; empty where the reason says all. Pods are told again when it changes."""
     if event.reason in ("PodsGated", "UnsupportedConstraint"):
-        return " ".join(word for word in event.detail.split() if not word.isdecimal())
-    return ", ".join(event.node_reasons) or lacking.subject(state, group, event.reason)
+        return _countless(event.detail)
+    if reasons.follows(event.reason).for_room:
+        more = event.detail.partition(". ")[2]  # behind the sentence that counts which pods of a gang have a node
+        return ", ".join((*event.node_reasons, _countless(more)) if more else event.node_reasons)
+    return lacking.subject(state, group, event.reason)
+
+
+def _countless(text: str) -> str:
+    return " ".join(word for word in text.split() if not word.isdecimal())
 
 
 def park(

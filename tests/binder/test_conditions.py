@@ -315,3 +315,27 @@ async def test_what_is_written_is_true_when_it_is_written() -> None:
     world.pod("train-1", "train")
     assert await write.make() == 2, "its condition, and an event"
     assert [one["message"].split()[3] for one in reader.client.said] == ["2"]
+
+
+async def test_pods_of_a_gang_without_room_are_told_when_no_more_are_to_come() -> None:
+    """As long as some are, only room has it tried again: that nobody has to wait for them any more is news, though room
+    is what is missing before and after."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.koordinator("default/train", 2, 2, {"total_member": 4})
+    world.plan()
+    reader = Reader(world)
+    nodes = "0/1 nodes are available: 1 Insufficient cpu."
+    about = f"{nodes} gang default/train: 1 of the 2 pods that must start together have a node."
+    more = "Of gang default/train 2 more pods are to come; before, only room has it tried again."
+    assert set((await told_last(reader)).values()) == {f"{about} {more}"}
+    world.pass_s(2)
+    world.koordinator("default/train", 4, 2, {"total_member": 4})
+    world.plan()
+    assert await told_last(reader) == {f"train-{number}": about for number in range(4)}
+    world.pass_s(20)
+    world.node("n0", cpu=1)
+    world.plan()
+    assert len(world.state.cohorts) == 1
+    await reader.round()
+    assert len(reader.client.said) == 6, "told once each, and the first two twice"
