@@ -141,21 +141,40 @@ def _incomplete(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None
 
 def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | None:
     """Why a complete group cannot be placed, however much room there is."""
-    for roll in rolls:
-        for quota in (roll.whole, *roll.tasks) if roll.all_or_none else ():
-            unfit = {digest: why for digest in quota.census.placeable if (why := _unsupported(cycle, digest))}
-            if unfit and quota.placeable - sum(len(quota.census.placeable[digest]) for digest in unfit) < quota.lacks:
-                return not_supported(next(iter(unfit.values())))
+    together = [quota for roll in rolls if roll.all_or_none for quota in (roll.whole, *roll.tasks)]
+    if refusal := _needs_unsupported(cycle, together):
+        return refusal
     pods = sum(roll.whole.placeable for roll in rolls)
     if pods > cycle.policy.gang_pods:
         detail = f"{name_of(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
         return Refusal("GangTooLarge", detail, pods)
-    for roll in rolls:
-        for quota in (roll.whole, *roll.tasks) if roll.all_or_none or not pods else ():
-            lacks = max(quota.lacks, 0 if pods else 1)
-            if quota.placeable < lacks:
-                some = f"{quota.placeable} may be scheduled, others are gated or done"
-                return Refusal("PodsGated", f"{quota.of} needs {lacks} more pods; {some}", lacks, quota.placeable)
+    return _needs_gated(together) if pods else _needs_gated([roll.whole for roll in rolls], least=1)
+
+
+def _besides(cycle: Cycle, rolls: list[Roll]) -> str:
+    """What a group that lacks room lacks besides, in words: a NonStrict gang takes what room there is for those of its
+    pods that may be placed, and does not start with these alone."""
+    apart = [quota for roll in rolls if roll.constrained and not roll.together for quota in (roll.whole, *roll.tasks)]
+    refusal = _needs_unsupported(cycle, apart) or _needs_gated(apart)
+    return f" Besides, {refusal.detail}." if refusal is not None else ""
+
+
+def _needs_unsupported(cycle: Cycle, quotas: list[Quota]) -> Refusal | None:
+    """Whether one cannot be met without pods that ask for what no rule here does yet."""
+    for quota in quotas:
+        unfit = {digest: why for digest in quota.census.placeable if (why := _unsupported(cycle, digest))}
+        if unfit and quota.placeable - sum(len(quota.census.placeable[digest]) for digest in unfit) < quota.lacks:
+            return not_supported(next(iter(unfit.values())))
+    return None
+
+
+def _needs_gated(quotas: list[Quota], *, least: int = 0) -> Refusal | None:
+    """Whether one cannot be met by the pods that may be placed now. `least`: so many it needs in any case."""
+    for quota in quotas:
+        lacks = max(quota.lacks, least)
+        if quota.placeable < lacks:
+            some = f"{quota.placeable} may be scheduled, others are gated or done"
+            return Refusal("PodsGated", f"{quota.of} needs {lacks} more pods; {some}", lacks, quota.placeable)
     return None
 
 
@@ -236,7 +255,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         yield from attempt.place(partial, needs)
         return attempt.propose()
     detail = f"{name_of(group)}: {best} of the {needed} pods that must start together have a node."
-    detail += schedule_cycle.unfinished(cycle.state, group)
+    detail += schedule_cycle.unfinished(cycle.state, group) + _besides(cycle, rolls)
     if needs and not taken:
         detail += yield from _ask_for_room(cycle, group, parts, needs, orders)
     return Refusal("InsufficientRoom", detail, needed, best, why)

@@ -116,3 +116,41 @@ def test_a_non_strict_gang_that_does_not_fit_keeps_nobody_of_its_group() -> None
     [event] = of_type(world.plan(), ev.GangPlaced)
     assert [uid for one in event.required for uid in one.pods] == ["a-0", "a-1"]
     assert [uid for one in event.optional for uid in one.pods] == ["b-0"]
+
+
+def test_a_gang_that_lacks_room_is_told_what_it_lacks_besides() -> None:
+    """It takes what room it gets for the pods that may be placed, so that room is what they wait for; but whoever adds
+    some for them is told that the gang does not start with these alone."""
+    world = World()
+    world.node("n0", cpu=0)
+    detail = "gang default/a: 0 of the 2 pods that must start together have a node."
+
+    def told() -> str:
+        (event,) = of_type(world.plan(), ev.GroupsRefused)
+        assert event.reason == "InsufficientRoom"
+        return event.detail
+
+    world.koordinator("default/a", 2, 2, LOOSE)
+    fact = world.state.pods["a-1"].fact
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), gated=True))
+    gated = " Besides, gang default/a needs 2 more pods; 1 may be scheduled, others are gated or done."
+    assert told() == detail + gated
+    world.pass_s(2)
+    volumes = world.scheduling_class(unsupported=("volumes",))
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=volumes))
+    assert told() == f"{detail} Besides, not supported yet: volumes."
+    world.pass_s(5)
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version()))
+    assert told() == detail
+
+
+def test_of_a_gang_whose_running_pods_do_not_count_too_few_may_be_placed() -> None:
+    """only-waiting: one runs and one waits for room, and two must wait together."""
+    world = World()
+    world.node("n0", cpu=0)
+    world.node("n1", unschedulable=True)
+    uids = world.koordinator("default/a", 2, 2, LOOSE | {"match_policy": "only-waiting"})
+    world.assigned(uids[0], "n1")
+    (event,) = of_type(world.plan(), ev.GroupsRefused)
+    about = "gang default/a needs 2 more pods; 1 may be scheduled, others are gated or done"
+    assert event.detail == f"gang default/a: 0 of the 2 pods that must start together have a node. Besides, {about}."
