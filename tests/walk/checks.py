@@ -8,7 +8,7 @@ from events.envelope import Header
 from services.binder import core as binder
 from services.planner import core as planner
 from services.planner.core import Cycle
-from services.state import membership, snapshot
+from services.state import lacking, membership, reasons, snapshot
 from services.state.deadlines import STANDS
 from services.state.fold import State
 from services.state.naming import named_by
@@ -49,6 +49,9 @@ def _nothing_that_fits_waits(state: State) -> None:
         cycle.plan([group])
         assert not cycle.placed, f"{group} fits and waits (7.12)"
         assert group.cohort, f"{group} waits without a reason (7.9)"
+        cohort = state.cohorts[group.cohort]
+        still = not reasons.follows(cohort.reason).incomplete or lacking.stands(state, group, cohort)
+        assert still, f"{group} is told what is not so any more: {cohort.message} (7.9)"
 
 
 COUNTERS = {"sequence", "epoch", "room_sequence", "kept_sequence", "ignored", "set_aside"}
