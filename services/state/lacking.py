@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from services.state import membership, tallies, timeouts
 from services.state.membership import rules_off, short
+from services.state.naming import named_by
 from services.state.records import Cohort, Gang, Group
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ def subject(state: State, group: Group, reason: str) -> str:
     if reason == "TooFewPods":
         return _first_short(state, group)
     if reason == "WaitingForGang":
-        awaited = membership.awaited(state, group)
-        return awaited if awaited in state.gangs else f"{awaited} {_NOT_THERE}"
+        return _first_awaited(state, group)
     if reason == "GangTimedOut" and len(group.gangs) > 1:
         return " ".join(key for key in group.gangs if timeouts.gang_stands(state, state.gangs[key]))
     return ""
@@ -41,8 +41,7 @@ def stands(state: State, group: Group, cohort: Cohort) -> bool:
         return False
     if cohort.reason == "TooFewPods":
         return short(state, *_short_of(state, group, cohort))
-    awaited, _, how = about.partition(" ")
-    return cohort.reason == "WaitingForGang" and _waits(state, group, awaited, absent=how == _NOT_THERE)
+    return cohort.reason == "WaitingForGang" and _waits(state, group, about)
 
 
 def pods(state: State, group: Group, cohort: Cohort) -> str:
@@ -83,9 +82,18 @@ def _first_short(state: State, group: Group) -> str:
     return ""
 
 
-def _waits(state: State, group: Group, awaited: str, *, absent: bool) -> bool:
-    """Whether one of its gangs names this one, which does not run with its minimum yet; `absent`: and is not there."""
-    if membership.reached(state, awaited) or (absent and awaited in state.gangs):
+def _first_awaited(state: State, group: Group) -> str:
+    awaited = membership.awaited(state, group)
+    names = next((key for key in group.gangs if awaited in named_by(state.gangs[key])), "")
+    return f"{names} {awaited}" if awaited in state.gangs else f"{names} {awaited} {_NOT_THERE}"
+
+
+def _waits(state: State, group: Group, about: str) -> bool:
+    """Whether the gang that was told names the other one still, which does not run with its minimum yet."""
+    names, _, other = about.partition(" ")
+    awaited, _, how = other.partition(" ")
+    if membership.reached(state, awaited) or (how == _NOT_THERE and awaited in state.gangs):
         return False
     naming = state.named.get(awaited, {})
-    return awaited not in group.gangs and any(key in naming and not rules_off(state.gangs[key]) for key in group.gangs)
+    waits = any(key in naming and not rules_off(state.gangs[key]) for key in group.gangs)
+    return names in naming and waits and awaited not in group.gangs

@@ -423,3 +423,17 @@ def test_when_the_user_of_one_gang_acted_the_others_that_timed_out_are_named_alo
     world.says("a-0", timed_out=False)
     ((reason, detail),) = refusals(world.plan())
     assert (reason, detail.partition(":")[0]) == ("GangTimedOut", "gang default/b")
+
+
+def test_when_another_gang_of_the_group_names_the_one_that_is_waited_for_that_is_told() -> None:
+    world = World()
+    world.node("n0")
+    group = ("default/a", "default/c")
+    world.koordinator("default/a", 1, 1, {"groups": (*group, "default/x")})
+    world.koordinator("default/c", 1, 1, {"groups": (*group, "default/x")})
+    about = "gang default/{} names default/x in its gang group, which is not there yet"
+    assert refusals(world.plan()) == [("WaitingForGang", about.format("a"))]
+    before = world.state.cohorts[world.state.groups["default/a"].cohort].condition
+    world.koordinator("default/a", 1, 1, {"groups": group})
+    assert refusals(world.plan()) == [("WaitingForGang", about.format("c"))]
+    assert world.state.cohorts[world.state.groups["default/a"].cohort].condition != before, "its pods are told"
