@@ -10,7 +10,11 @@ from services.kubernetes.errors import ApiError, Conflict, NotFound
 
 class Written(NamedTuple):
     """`outcome`: written (by us now, or already there), changed (another version of the pod: try again with that), gone
-    (no such pod any more), refused (a definite no, see `message`), in_doubt."""
+    (no such pod any more), refused (a definite no, see `message`), in_doubt.
+
+    A webhook may answer 404 or 409, too. Only the pod tells: if it is there and nothing changed, that was a refusal, and
+    with the version that it has it would be refused again for ever.
+    """
 
     outcome: str
     resource_version: str = ""
@@ -25,15 +29,17 @@ async def annotate(
     try:
         version = await client.annotate_pod(namespace, name, uid, resource_version, {key: value})
         return Written("written", version)
-    except NotFound:
-        return Written("gone")
-    except Conflict:
-        return await _look(client, namespace, name, uid, annotation)
+    except (Conflict, NotFound) as error:
+        refused = Written("refused", resource_version, str(error))
+        return await _look(client, namespace, name, uid, annotation, refused)
     except ApiError as error:
         return Written("in_doubt" if error.retryable else "refused", message=str(error))
 
 
-async def _look(client: Client, namespace: str, name: str, uid: str, annotation: tuple[str, str]) -> Written:
+async def _look(
+    client: Client, namespace: str, name: str, uid: str, annotation: tuple[str, str], refused: Written
+) -> Written:
+    """What became of a write that failed with the pod; `refused`: what it means if nothing did."""
     try:
         seen = await client.get_pod(namespace, name)
     except ApiError as error:
@@ -41,5 +47,7 @@ async def _look(client: Client, namespace: str, name: str, uid: str, annotation:
     if seen is None or seen.metadata.uid != uid:
         return Written("gone")
     key, value = annotation
-    stands = (seen.metadata.annotations or {}).get(key) == value
-    return Written("written" if stands else "changed", seen.metadata.resource_version)
+    version = seen.metadata.resource_version
+    if (seen.metadata.annotations or {}).get(key) == value:
+        return Written("written", version)
+    return refused if version == refused.resource_version else Written("changed", version)

@@ -171,6 +171,17 @@ async def test_a_definite_no_settles_it_and_the_gang_stays_refused(world: World,
     assert not world.plan_would()
 
 
+@pytest.mark.parametrize("answer", [Conflict("annotate", 409, "", "no"), NotFound("annotate", 404, "", "no")])
+async def test_a_webhooks_no_is_one_however_it_puts_it(world: World, cluster: Cluster, answer: ApiError) -> None:
+    """A 409 about pods that did not change was taken for a change: the intent was renewed, and refused, for ever, with a
+    commit for each round. A 404 was taken for the pod's end."""
+    cluster.answers = [answer] * 3
+    binder = Binder(world, cluster).noticed()
+    assert [type(event) for event in await binder.round()] == [ev.TimeoutMarkFailed] * 3
+    assert not world.state.marks
+    assert await binder.round() == []
+
+
 async def test_a_user_who_acts_first_finds_no_annotation(world: World, cluster: Cluster) -> None:
     """The gang may be tried again: an intent of which no attempt is under way is given up."""
     world.pod_group("train", 2, 9_000, dialect="koordinator/v1alpha1")
