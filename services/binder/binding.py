@@ -2,8 +2,8 @@
 
 A binding has three kinds of answers. A definite yes or no is an outcome. A resourceVersion that moved on is a no to every
 attempt of the old intent: the pod is read, and if nothing that matters changed, the intent is renewed. If nothing
-changed at all, no precondition failed: somebody refused with a 409, as a webhook may. No answer, or one that leaves it
-open, is no outcome: the same intent is tried again (design, rule 5).
+changed at all, somebody refused with a 409 or a 404, as a webhook may. No answer, or one that leaves it open, is no
+outcome: the same intent is tried again (design, rule 5).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import NamedTuple
 import events as ev
 
 Outcome = ev.PodBound | ev.BindingFailed | ev.BindingRenewed
+BY_THE_POD = frozenset({"gone", "precondition"})
+"""Answers of which only the pod says what they mean: a webhook may give them, too."""
 REFUSALS = frozenset({"Forbidden", "Rejected"})
 """Answers that say nothing of an earlier attempt: the pod is as it was."""
 
@@ -38,14 +40,12 @@ class Seen(NamedTuple):
 
 
 def outcome(intent: Intent, answer: str, message: str, assigned_node: str) -> Outcome | None:
-    """The outcome of a definite answer; None: read the pod (``precondition``) or try again (the rest)."""
+    """The outcome of a definite answer; None: read the pod (`BY_THE_POD`) or try again (the rest)."""
     match answer:
         case "bound":
             return bound(intent)
         case "assigned":
             return assigned(intent, message, assigned_node)
-        case "gone":
-            return failed(intent, "PodGone", message)
         case "forbidden":
             return failed(intent, "Forbidden", message)
         case "rejected":
@@ -54,7 +54,7 @@ def outcome(intent: Intent, answer: str, message: str, assigned_node: str) -> Ou
 
 
 def settled_by(intent: Intent, seen: Seen | None, message: str) -> Outcome:
-    """What a failed precondition means, given the pod as it is now; `message`: the server's words."""
+    """What an answer of `BY_THE_POD` means, given the pod as it is now; `message`: the server's words."""
     if seen is None or seen.uid != intent.uid:
         return failed(intent, "PodGone", "the pod is gone")
     if seen.node:

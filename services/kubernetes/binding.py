@@ -18,7 +18,7 @@ Outcome = Literal["bound", "assigned", "precondition", "gone", "forbidden", "rej
 - ``assigned``: the pod has a node already, `BindResult.node`: ours from an earlier attempt, or somebody else's.
 - ``precondition``: UID or resourceVersion are not those of the intent any more. After an attempt in doubt this may be
   that attempt's own doing: only the pod tells.
-- ``gone``: no such pod, or it is being deleted.
+- ``gone``: no such pod, or it is being deleted; or a webhook says so, which only the pod tells.
 - ``forbidden``: 401 or 403; the message names what is missing.
 - ``rejected``: any other definite no.
 - ``in_doubt``: no answer, or a server error: it may have been executed, or may still be.

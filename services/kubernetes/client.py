@@ -225,7 +225,8 @@ class Client(Transport):
         return decoded(_written_decoder, request, answer.body)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ask once for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: gone."""
+        """Ask once for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: it is gone,
+        or a webhook says so."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

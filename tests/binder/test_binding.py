@@ -16,10 +16,10 @@ INTENT = Intent("uid", "default", "web", "n0", "7")
         ("bound", "", "PodBound"),
         ("assigned", "n0", "PodBound"),
         ("assigned", "n1", "AlreadyAssigned"),
-        ("gone", "", "PodGone"),
         ("forbidden", "", "Forbidden"),
         ("rejected", "", "Rejected"),
         ("precondition", "", None),
+        ("gone", "", None),
         ("unknown", "", None),
         ("", "", None),
     ],
@@ -58,7 +58,7 @@ def test_a_renewed_intent_has_the_version_that_was_seen() -> None:
 
 
 def test_a_conflict_about_a_pod_that_did_not_change_is_a_refusal() -> None:
-    """A webhook may answer 409. Renewed, the intent would be the same, and be refused and renewed for ever."""
+    """A webhook may answer 409, or 404. Renewed, the intent would be the same, and be refused and renewed for ever."""
     refused = settled_by(INTENT, Seen("uid", "7", "", False, False), "why")
     assert isinstance(refused, ev.BindingFailed)
     assert (refused.reason, refused.message) == ("Rejected", "why")

@@ -39,6 +39,8 @@ class Client:
         self.pod: dict[str, Any] = dict(UNBOUND)
         self.seen, self.lost = "4711", 0
         """The version of pods that are looked at, if they are there; how many looks have no answer."""
+        self.fenced = ""
+        """That of pods that were written, where it is another."""
         self.tried: set[str] = set()
 
     async def bind(self, namespace: str, name: str, uid: str, *_: str) -> BindResult:
@@ -64,7 +66,7 @@ class Client:
     async def patch_pod_status(self, *_: Any) -> str:
         if self.error is not None:
             raise self.error
-        return self.seen
+        return self.fenced or self.seen
 
 
 def said(outcomes: list[ev.Event]) -> list[str]:
@@ -169,10 +171,30 @@ async def test_a_pod_that_is_gone_is_neither_written_nor_warned_of(
     """Whatever became of an attempt before: nothing of it can land any more."""
     uid = binding.intents[0]
     binding.effects._doubtful[uid] = "n0"
-    binding.client.told["gone"] = {uid}
+    binding.client.told["gone"], binding.client.seen = {uid}, ""
     await binding.bind(uid)
     assert said(binding.outcomes) == ["PodGone"]
     assert not caplog.records
+
+
+@pytest.mark.parametrize("answer", ["gone", "precondition"])
+async def test_a_webhooks_no_is_one_whatever_code_it_has(
+    binding: Binding, caplog: pytest.LogCaptureFixture, answer: Outcome
+) -> None:
+    """A 404 about a pod that is there was taken for the pod's end, and nobody was told what the webhook says. Of an older
+    attempt it says nothing, so that this one is fenced."""
+    first, doubtful = binding.intents[:2]
+    version = binding.world.state.pods[first].resource_version
+    binding.client.told[answer], binding.client.seen = {first}, version
+    await binding.bind(first)
+    assert said(binding.outcomes) == ["Rejected"]
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["the server's words"]
+    binding.client.told[answer], binding.client.seen = {doubtful}, binding.world.state.pods[doubtful].resource_version
+    binding.client.fenced = "4711"
+    binding.effects._doubtful[doubtful] = "n0"
+    binding.effects._put(doubtful)
+    await until(lambda: len(binding.outcomes) == 3, "it to be fenced and refused")
+    assert said(binding.outcomes[1:]) == ["BindingFailed", "Rejected"]
 
 
 async def test_a_binding_that_was_refused_is_warned_of(binding: Binding, caplog: pytest.LogCaptureFixture) -> None:

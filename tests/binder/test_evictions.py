@@ -99,8 +99,8 @@ async def test_an_eviction_that_comes_to_nothing_is_warned_of(
     """A budget may keep it waiting for ever: whoever wonders why the pod is still there reads the binder's log."""
     monkeypatch.setattr(effects, "WARNED_S", 0.0)
     written = SimpleNamespace(metadata=SimpleNamespace(uid="p0", deletion_timestamp=None))
-    conflict = Conflict("evict", 409, "Conflict", "modified")
-    refusals = [ApiError("evict", 429, "TooManyRequests", BUDGET), conflict, conflict]
+    conflict, missing = Conflict("evict", 409, "Conflict", "modified"), NotFound("evict", 404, "", "a webhook's no")
+    refusals = [ApiError("evict", 429, "TooManyRequests", BUDGET), conflict, conflict, missing]
     async with Evicting("p0", answers=refusals) as evicting:
         evicting.pods["p0"] = Unreachable("get", "Timeout", "", sent=True)
         evicting.effects._evict_later("p0")
@@ -111,6 +111,7 @@ async def test_an_eviction_that_comes_to_nothing_is_warned_of(
         f"evictions that came to nothing: 1, the last of ml/p0: evict: 429 TooManyRequests: {BUDGET}",
         "evictions that came to nothing: 1, the last of ml/p0: get: no answer Timeout: ",
         "evictions that came to nothing: 1, the last of ml/p0: evict: 409 Conflict: modified",
+        "evictions that came to nothing: 1, the last of ml/p0: evict: 404 : a webhook's no",
     ]
 
 

@@ -16,7 +16,7 @@ import events as ev
 from events import Event
 from events.envelope import Commit
 from services import telemetry
-from services.binder.binding import REFUSALS, Intent, Outcome, Seen, bound, outcome, settled_by
+from services.binder.binding import BY_THE_POD, REFUSALS, Intent, Outcome, Seen, bound, outcome, settled_by
 from services.decider import Decider
 from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
@@ -169,7 +169,7 @@ class Effects:
                 intent.namespace, intent.name, intent.uid, intent.resource_version, intent.node
             )
             found = outcome(intent, result.outcome, result.message, result.node)
-            if result.outcome == "precondition":
+            if result.outcome in BY_THE_POD:
                 with suppress(ApiError):
                     found = settled_by(intent, await self._look(intent), result.message)
             refused = found if isinstance(found, ev.BindingFailed) and found.reason in REFUSALS else None
@@ -274,21 +274,20 @@ class Effects:
     async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | ev.EvictionFailed | None:
         """What became of one attempt; None: nothing definite, try again.
 
-        A conflict says that the UID is another's, or that somebody else wrote the pod just then: the pod tells.
+        A conflict says that the UID is another's, or that somebody else wrote the pod just then, or a webhook says it, as
+        it may say 404: the pod tells.
         """
         about = {"uid": uid, "namespace": namespace, "name": name}
         try:
             await self._client.evict(namespace, name, uid)
-        except NotFound:
-            pass
-        except Conflict as conflict:
+        except (Conflict, NotFound) as refusal:
             try:
                 seen = await self._client.get_pod(namespace, name)
             except ApiError as error:
                 self._failed_evictions.note(f"{namespace}/{name}", str(error))
                 return None
             if seen is not None and seen.metadata.uid == uid and seen.metadata.deletion_timestamp is None:
-                self._failed_evictions.note(f"{namespace}/{name}", str(conflict))
+                self._failed_evictions.note(f"{namespace}/{name}", str(refusal))
                 return None
         except ApiError as error:
             self._failed_evictions.note(f"{namespace}/{name}", str(error))
