@@ -22,13 +22,14 @@ Outcome = Literal["bound", "assigned", "precondition", "gone", "forbidden", "rej
 - ``forbidden``: 401 or 403; the message names what is missing.
 - ``rejected``: any other definite no.
 - ``in_doubt``: no answer, or a server error: it may have been executed, or may still be.
-- ``not_executed``: the server was too busy (429) or refused the connection, until the attempts were used up.
+- ``not_executed``: the server, or a webhook, was too busy (429), or the server refused the connection.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BindResult:
-    """The answer to a binding. `node` is set where the server named the node that the pod has."""
+    """The answer to a binding. `node` is set where the server named the node that the pod has, `retry_after_s` where it
+    asked to be left alone for so long."""
 
     outcome: Outcome
     message: str = ""

@@ -16,7 +16,6 @@ from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from events.wire import UNDECODABLE
 from services.kubernetes import binding, discovery
@@ -45,7 +44,6 @@ _group_decoder = msgspec.json.Decoder(Group)
 _identified_decoder = msgspec.json.Decoder(Identified)
 _written_decoder = msgspec.json.Decoder(Written)
 _encode = msgspec.json.Encoder().encode
-_backoff = wait_random_exponential(multiplier=0.05, max=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +63,6 @@ class Client(Transport):
     def __init__(self, access: Access, *, connections: int = 128, timeout_s: float = 30.0) -> None:
         super().__init__(access, connections=connections, timeout_s=timeout_s)
         self._retrying = retrying()
-        self._rebinding = AsyncRetrying(
-            retry=retry_if_result(lambda result: result.outcome == "not_executed"),
-            wait=_wait_to_rebind,
-            stop=stop_after_attempt(5),
-            retry_error_callback=lambda state: state.outcome.result() if state.outcome is not None else None,
-        )
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -133,18 +125,11 @@ class Client(Transport):
     # ------------------------------------------------------------------------------------------------------- effects
 
     async def bind(self, namespace: str, name: str, uid: str, resource_version: str, node: str) -> BindResult:
-        """Bind a pod to a node, on condition that UID and resourceVersion are these. Never raises ApiError.
+        """Ask once to bind a pod to a node, on condition that UID and resourceVersion are these. Never raises ApiError.
 
-        Repeats by itself only what certainly was not executed; everything else is the caller's decision.
+        Not even what certainly was not executed is repeated here: a webhook of one namespace may be the one that is busy.
         """
         body = binding.body(namespace, name, uid, resource_version, node)
-        result = await self._bind(namespace, name, body)
-        if result.outcome == "not_executed":
-            await asyncio.sleep(min(result.retry_after_s, REPEATED_WITHIN_S))
-            result = await self._rebinding(self._bind, namespace, name, body)
-        return result
-
-    async def _bind(self, namespace: str, name: str, body: bytes) -> BindResult:
         request = f"create pods/binding {namespace}/{name}"
         try:
             answer = await self.send(request, "POST", _pod_path(namespace, name, "/binding"), body)
@@ -225,8 +210,8 @@ class Client(Transport):
         return decoded(_written_decoder, request, answer.body)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ask once for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: it is gone,
-        or a webhook says so."""
+        """Ask once for a pod's eviction; a disruption budget may refuse it (ApiError 429). NotFound, Conflict: it is
+        gone, or a webhook says so."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -296,12 +281,6 @@ class Client(Transport):
                 raise
             await asyncio.sleep(min(error.retry_after_s or 0.0, REPEATED_WITHIN_S))
         return await self._retrying(once)
-
-
-def _wait_to_rebind(state: RetryCallState) -> float:
-    result = state.outcome.result() if state.outcome is not None else None
-    after = min(result.retry_after_s, REPEATED_WITHIN_S) if isinstance(result, BindResult) else 0.0
-    return max(after, _backoff(state))
 
 
 def _cut(text: str, size: int) -> str:

@@ -32,6 +32,8 @@ class Client:
         self.answers.set()
         self.in_doubt = self.asked = 0
         self.silent: set[str] = set()
+        self.busy: dict[str, float] = {}
+        """Pods that are to be asked for later, after so many seconds."""
         self.told: dict[Outcome, set[str]] = {"gone": set(), "rejected": set(), "precondition": set()}
         """Answer → the pods that get it."""
         self.error: ApiError | None = None
@@ -51,6 +53,8 @@ class Client:
         for told, pods in self.told.items():
             if uid in pods:
                 return BindResult(told, "the server's words")
+        if uid in self.busy:
+            return BindResult("not_executed", "429", "", self.busy[uid])
         if self.in_doubt or uid in self.silent:
             self.in_doubt = max(0, self.in_doubt - 1)
             return BindResult("in_doubt", "no answer", "", 0.0)
@@ -155,6 +159,18 @@ async def test_a_binding_without_an_answer_is_repeated_ever_more_seldom_but_ever
     binding.effects._put(binding.intents[0])
     await until(lambda: len(pauses) >= 9, "it to be repeated")
     assert pauses[:9] == EVER_MORE_SELDOM
+
+
+@pytest.mark.parametrize(("asked_s", "waited"), [(1.0, [1.0, 1.0, 1.0, 1.0, 1.6, 3.2, 5.0]), (300.0, [30.0] * 7)])
+async def test_who_asks_to_be_left_alone_is_not_asked_before_that(
+    binding: Binding, pauses: list[float], asked_s: float, waited: list[float]
+) -> None:
+    """But after half a minute at the latest, whoever says what."""
+    binding.client.busy = {binding.intents[0]: asked_s}
+    binding.effects._put(binding.intents[0])
+    await until(lambda: len(pauses) >= 7, "it to be repeated")
+    assert pauses[:7] == waited
+    assert not binding.effects._doubtful, "nothing of it can land"
 
 
 async def test_a_pod_that_has_finished_meanwhile_has_no_intent(binding: Binding) -> None:
@@ -307,6 +323,16 @@ async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding, node: str,
     await until(lambda: not binding.effects._doubtful, "it to be settled")
     assert said(binding.outcomes) == expected
     assert binding.effects._repeated._value == effects.REPEATED
+
+
+async def test_a_webhook_that_is_busy_holds_up_nobody_else(binding: Binding) -> None:
+    """A 429 with a Retry-After of half a minute, of one namespace's webhook, kept each worker for two and a half."""
+    theirs, others = binding.intents[:20], binding.intents[20:]
+    binding.client.busy = dict.fromkeys(theirs, 30.0)
+    for uid in theirs:
+        binding.effects._put(uid)
+    await binding.bind(*others)
+    assert len(binding.outcomes) == len(others)
 
 
 async def test_those_in_doubt_hold_up_nobody_else(binding: Binding, caplog: pytest.LogCaptureFixture) -> None:

@@ -341,19 +341,14 @@ async def test_a_timeout_leaves_a_binding_in_doubt(cluster: SimulatedCluster) ->
         assert (await bind(hasty, created)).outcome == "in_doubt"
 
 
-async def test_a_busy_server_is_asked_again(cluster: SimulatedCluster, client: Client) -> None:
+async def test_a_busy_server_did_nothing_and_says_when_to_ask_again(cluster: SimulatedCluster, client: Client) -> None:
+    """Bindings are repeated by the binder, beside others: one namespace's webhook may be what is busy."""
     created = cluster.create(pod("p"))
-    fault = cluster.faults.plan(verb="bind", status=429, times=2)
-    assert (await bind(client, created)).outcome == "bound"
-    assert fault.hits == 2
-
-
-async def test_a_server_that_stays_busy_did_nothing(cluster: SimulatedCluster, client: Client) -> None:
-    created = cluster.create(pod("p"))
-    cluster.faults.plan(verb="bind", status=429, times=0)
+    fault = cluster.faults.plan(verb="bind", status=429, retry_after_s=7)
     result = await bind(client, created)
-    assert result.outcome == "not_executed"
+    assert (result.outcome, result.retry_after_s, fault.hits) == ("not_executed", 7.0, 1)
     assert "429" in result.message
+    assert (await bind(client, created)).outcome == "bound"
 
 
 async def test_no_server_at_all(cluster: SimulatedCluster) -> None:
@@ -362,13 +357,12 @@ async def test_no_server_at_all(cluster: SimulatedCluster) -> None:
         assert (await bind(nowhere, created)).outcome == "not_executed"
 
 
-@pytest.mark.parametrize("verb", ["bind", "get"])
 async def test_who_is_asked_to_wait_waits_before_the_first_repetition_too(
-    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch, verb: str
+    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that has too much to do got every request twice at once."""
-    created = cluster.create(pod("p"))
-    fault = cluster.faults.plan(verb=verb, status=429, retry_after_s=7)
+    cluster.create(pod("p"))
+    fault = cluster.faults.plan(verb="get", status=429, retry_after_s=7)
     waited: list[float] = []
     sleep = asyncio.sleep
 
@@ -377,8 +371,7 @@ async def test_who_is_asked_to_wait_waits_before_the_first_repetition_too(
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", told)
-    answer = await (bind(client, created) if verb == "bind" else client.get_pod("default", "p"))
-    assert (answer == binding.BOUND) if verb == "bind" else answer is not None
+    assert await client.get_pod("default", "p") is not None
     assert fault.hits == 1
     assert 7.0 in waited
 

@@ -1,6 +1,6 @@
-"""Bindings and evictions, a bounded number of each in flight: each from an intent in the log. What is in doubt is
-repeated until the answer is definite, beside first attempts: a webhook that fails for one namespace's pods must not
-hold up everybody's.
+"""Bindings and evictions, a bounded number of each in flight: each from an intent in the log. What is in doubt, or was
+not executed, is repeated until the answer is definite, beside first attempts: a webhook that fails for one namespace's
+pods, or says that it is busy, must not hold up everybody's.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from services.decider import Decider
 from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
+from services.kubernetes.transport import REPEATED_WITHIN_S
 from services.state import membership
 from services.state.records import BOUND_CLAIM, PERMITTED, Eviction
 
@@ -35,7 +36,7 @@ EVICTED_PER_S = 200
 gang may have 50,000 pods, and a budget may refuse for ever."""
 REPEATED = 1_024
 """Bindings that are repeated at a time: about 200 a second once each of them waits for the longest time. While so many
-are in doubt, others wait as well: then it is no webhook of one namespace, but the API server that does not answer."""
+are, others wait as well: then it is no webhook of one namespace, but the API server that does not answer or is busy."""
 
 
 class FailedAttempts:
@@ -127,19 +128,19 @@ class Effects:
         while True:
             uid = await self._queue.get()
             began_s = time.perf_counter()
-            if not await self._bind(uid, began_s):
+            if (after_s := await self._bind(uid, began_s)) is not None:
                 await self._repeated.acquire()
-                tasks.create_task(self._bind_again(uid, began_s))
+                tasks.create_task(self._bind_again(uid, began_s, after_s))
 
-    async def _bind_again(self, uid: str, began_s: float) -> None:
+    async def _bind_again(self, uid: str, began_s: float, after_s: float | None) -> None:
         """Repeat a binding until it is settled, and give its place among those that are repeated back."""
-        pause_s, settled = FIRST_RETRY_S, False
+        pause_s = FIRST_RETRY_S
         try:
-            while not settled:
-                await asyncio.sleep(pause_s)
+            while after_s is not None:
+                await asyncio.sleep(max(pause_s, min(after_s, REPEATED_WITHIN_S)))
                 pause_s = min(pause_s * 2, LONGEST_RETRY_S)
                 async with self._asked_again:
-                    settled = await self._bind(uid, began_s)
+                    after_s = await self._bind(uid, began_s)
         finally:
             self._repeated.release()
 
@@ -150,19 +151,19 @@ class Effects:
             return None
         return Intent(uid, pod.fact.namespace, pod.fact.name, claim.node, claim.resource_version)
 
-    async def _bind(self, uid: str, began_s: float) -> bool:
-        """One attempt; whether that was the last that the intent needs."""
+    async def _bind(self, uid: str, began_s: float) -> float | None:
+        """One attempt; how long the server asks to be left alone before the next, None: it was the last one needed."""
         self.in_flight += 1
         try:
-            settled = await self._attempt(uid, began_s)
+            after_s = await self._attempt(uid, began_s)
         finally:
             self.in_flight -= 1
-        if settled:
+        if after_s is None:
             self._ended_s.append(time.monotonic())
-        return settled
+        return after_s
 
-    async def _attempt(self, uid: str, began_s: float) -> bool:
-        """Whether the answer is definite, or the log has settled the intent otherwise."""
+    async def _attempt(self, uid: str, began_s: float) -> float | None:
+        """As `_bind`: None if the answer is definite, or the log has settled the intent otherwise."""
         intent = self._intent(uid)
         if intent is not None:
             result = await self._client.bind(
@@ -180,13 +181,13 @@ class Effects:
             elif uid in self._doubtful and refused:
                 found = await self._fence(intent, refused)
             if found is None:
-                return False
+                return result.retry_after_s
             telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
             self._report(found)
         elif uid in self._doubtful:
             self._report_if_seen(uid, self._doubtful[uid])
         self._doubtful.pop(uid, None)
-        return True
+        return None
 
     def _report_if_seen(self, uid: str, node: str) -> None:
         """Ingest saw the pod on its node before an answer said so. The state needs no more; users and traces need the
