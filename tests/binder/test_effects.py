@@ -335,6 +335,17 @@ async def test_a_webhook_that_is_busy_holds_up_nobody_else(binding: Binding) -> 
     assert len(binding.outcomes) == len(others)
 
 
+async def test_a_write_that_changed_nothing_fences_nothing(binding: Binding) -> None:
+    """A webhook may put back what the write says: an older attempt may still land."""
+    uid = binding.intents[0]
+    binding.effects._doubtful[uid] = "n0"
+    binding.client.told["rejected"] = {uid}
+    binding.client.seen = binding.world.state.pods[uid].resource_version
+    binding.effects._put(uid)
+    await until(lambda: binding.client.asked == 2, "it to be tried again")
+    assert not binding.outcomes
+
+
 async def test_those_in_doubt_hold_up_nobody_else(binding: Binding, caplog: pytest.LogCaptureFixture) -> None:
     """A webhook that fails for one namespace's pods: as many of them as there are workers kept all others waiting."""
     theirs, others = binding.intents[:20], binding.intents[20:]

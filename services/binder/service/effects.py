@@ -221,6 +221,8 @@ class Effects:
             return None
         except ApiError:
             return None
+        if version == intent.resource_version:
+            return None  # a webhook that keeps the condition as it was: nothing makes an older attempt fail
         self._report(ev.ConditionsReported(reason="BindingFailed", pods=((intent.uid, version),)))
         return refused
 
