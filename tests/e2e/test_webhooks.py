@@ -7,21 +7,20 @@ from collections.abc import AsyncIterator
 import pytest
 
 from deploy.e2e.api import Api, Object
-from deploy.e2e.workload import nodes, pod
+from deploy.e2e.workload import gang, nodes, pod, pod_group
 from tests.e2e.cluster import Muster, until
-from tests.e2e.webhooks import no, webhook
+from tests.e2e.webhooks import ASKED, no, patched, webhook
 
-ASKED = "asked"
-PODS = f"/api/v1/namespaces/{ASKED}/pods"
+PODS, EVENTS = f"/api/v1/namespaces/{ASKED}/pods", f"/api/v1/namespaces/{ASKED}/events"
 
 
 @pytest.fixture(autouse=True)
 async def asked(api: Api) -> AsyncIterator[None]:
-    """A namespace of whose objects webhooks are asked; its pods go with the test."""
-    metadata = {"name": ASKED, "labels": {"webhook": "asked"}}
-    await api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    """A namespace of whose objects webhooks are asked; what is in it goes with the test."""
+    await api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ASKED}})
     yield
-    await api.delete(PODS)
+    for path in (PODS, f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{ASKED}/podgroups", EVENTS):
+        await api.delete(path)
 
 
 async def there(api: Api) -> dict[str, str]:
@@ -51,3 +50,71 @@ async def test_one_that_is_busy_holds_up_no_other_namespace(api: Api, muster: Mu
         await api.create_all([pod(f"free-{number}", gpus=0) for number in range(20)])
         await muster.until_bound(20, timeout_s=20)
         assert not await there(api)
+
+
+async def said_of(api: Api, name: str) -> list[str]:
+    """What the events on a pod in that namespace say."""
+    events = await api.items(EVENTS)
+    return [one["message"] for one in events if one["involvedObject"]["name"] == name]
+
+
+@pytest.mark.parametrize("code", [400, 404, 409])
+async def test_whom_it_refuses_is_told_in_its_words_and_follows_when_it_may(
+    api: Api, muster: Muster, code: int
+) -> None:
+    muster.start_all()
+    said: dict[str, Object] = {"train-000": no(code, "never on a Friday")}
+    async with webhook(api, lambda request: said.get(request["name"]), "pods/binding"):
+        await api.create_all(nodes(1))
+        await api.create(pod_group("train", 3, namespace=ASKED))
+        await api.create_all(gang("train", 3, namespace=ASKED))
+
+        async def told() -> bool:
+            return any("never on a Friday" in message for message in await said_of(api, "train-000"))
+
+        await until(told, "the pod has an event with its words")
+        assert sorted(await there(api)) == ["train-001", "train-002"]
+        said.clear()
+
+        async def all_there() -> bool:
+            return len(await there(api)) == 3
+
+        await until(all_there, "the third follows")
+    await muster.check()
+
+
+@pytest.mark.parametrize("code", [500, 504])
+async def test_one_that_fails_delays_its_pods(api: Api, muster: Muster, code: int) -> None:
+    muster.start_all()
+    said = [no(code)] * 20
+    async with webhook(api, lambda request: said.pop() if said else None, "pods/binding"):
+        await api.create_all(nodes(1))
+        await api.create_all(gang("train", 8, namespace=ASKED))
+        await api.create(pod_group("train", 8, namespace=ASKED))
+
+        async def all_there() -> bool:
+            return len(await there(api)) == 8
+
+        await until(all_there, "they are bound when it answers again")
+        assert not said
+    await muster.check()
+
+
+async def test_one_that_sends_a_pod_to_another_node(api: Api, muster: Muster) -> None:
+    """The binding's answer says nothing of it; what the pod says counts, and the room that was meant is free again."""
+    muster.start_all()
+    elsewhere = patched({"op": "replace", "path": "/target/name", "value": "node-00001"})
+    async with webhook(api, lambda request: elsewhere, "pods/binding", mutating=True):
+        await api.create_all(nodes(2))
+        await api.create_all([pod(f"moved-{number}", namespace=ASKED) for number in range(4)])
+
+        async def all_there() -> bool:
+            return list((await there(api)).values()) == ["node-00001"] * 4
+
+        await until(all_there, "all are on that node")
+        await muster.check_agreement()
+        await api.create_all(gang("rest", 12))
+        await api.create(pod_group("rest", 12))
+        bound = await muster.until_bound(12)
+        assert sorted(bound.values()).count("node-00000") == 8
+    await muster.check()

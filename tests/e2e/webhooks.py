@@ -6,17 +6,21 @@ import base64
 import json
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
 
-from deploy.e2e.api import Api, Object
+from deploy.e2e.api import Api, Object, collection
 from deploy.e2e.processes import free_port
+from tests.e2e.cluster import until
 from tests.kubernetes.certificates import CERTIFICATE, KEY
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
+ASKED = "asked"
+PROBE: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "namespace": ASKED}}
+"""What a webhook is asked about until it is in force."""
 Says = Callable[[Object], Object | None]
 """From an AdmissionRequest to what is said besides the UID; None lets it pass."""
 
@@ -43,16 +47,18 @@ def _context() -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def webhook(
-    api: Api, says: Says, *resources: str, mutating: bool = False, operations: Sequence[str] = ("*",)
-) -> AsyncIterator[None]:
-    """Asked about these resources in all namespaces whose label ``webhook`` is ``asked``, as long as this lasts."""
+async def webhook(api: Api, says: Says, *resources: str, mutating: bool = False) -> AsyncIterator[None]:
+    """Asked about these resources in the namespace `ASKED`, as long as this lasts. That must be there."""
+    in_force = False
 
     async def answer(request: web.Request) -> web.Response:
+        nonlocal in_force
         asked = (await request.json())["request"]
-        said = says(asked) or {"allowed": True}
+        probed = asked["kind"]["kind"] == PROBE["kind"]
+        in_force |= probed
+        said = None if probed else says(asked)
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-        return web.json_response(review | {"response": {"uid": asked["uid"], **said}})
+        return web.json_response(review | {"response": {"uid": asked["uid"], **(said or {"allowed": True})}})
 
     application = web.Application()
     application.router.add_post("/", answer)
@@ -62,19 +68,25 @@ async def webhook(
     kind = "MutatingWebhookConfiguration" if mutating else "ValidatingWebhookConfiguration"
     path = f"{CONFIGURATIONS}/{kind.lower()}s"
     authority = base64.b64encode(CERTIFICATE.encode()).decode()
-    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": list(operations), "resources": list(resources)}
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [*resources, "configmaps"]}
     hook: Object = {
         "name": "e2e.example.com",
         "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": authority},
         "rules": [rule],
-        "namespaceSelector": {"matchLabels": {"webhook": "asked"}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ASKED}},
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         "timeoutSeconds": 5,
     }
     body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "e2e"}}
     await api.call("POST", path, body | {"webhooks": [hook]})
+
+    async def probe() -> bool:
+        await api.call("POST", f"{collection(PROBE)}?dryRun=All", PROBE)
+        return in_force
+
     try:
+        await until(probe, "the webhook is in force")
         yield
     finally:
         await api.delete(f"{path}/e2e")
