@@ -25,7 +25,17 @@ from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.objects import Group, Identified, Page, Pod, Written
 from services.kubernetes.resources import Resource
-from services.kubernetes.transport import JSON, REPEATED_WITHIN_S, UNREADABLE, Answer, Transport, decoded, retrying
+from services.kubernetes.transport import (
+    JSON,
+    LONGEST_WAIT_S,
+    REPEATED_WITHIN_S,
+    UNREADABLE,
+    Answer,
+    Transport,
+    decoded,
+    retrying,
+    worth_repeating,
+)
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -33,6 +43,9 @@ PAGE = 1_000
 """Objects that one page of a list holds at most: a few MB, decoded in about 10 ms."""
 WATCH_S = 300
 """After this long the server ends a watch by itself; it is resumed from the last resourceVersion seen."""
+PATIENCE_S = 5.0
+"""Who asks a write to come again after longer is not waited for here: it may be one namespace's webhook that is busy, and
+others' writes are made together with this one."""
 NOTE_BYTES = 1_024
 """What the API server accepts as the note of a Kubernetes event."""
 INSTANCE_BYTES = 128
@@ -62,7 +75,7 @@ class Client(Transport):
 
     def __init__(self, access: Access, *, connections: int = 128, timeout_s: float = 30.0) -> None:
         super().__init__(access, connections=connections, timeout_s=timeout_s)
-        self._retrying = retrying()
+        self._reading, self._writing = retrying(), retrying(patience_s=PATIENCE_S)
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -270,6 +283,7 @@ class Client(Transport):
         accept: str = JSON,
     ) -> Answer:
         """A request that may be repeated: it reads, or its preconditions make a second execution harmless."""
+        patience_s, repeating = (LONGEST_WAIT_S, self._reading) if body is None else (PATIENCE_S, self._writing)
 
         async def once() -> Answer:
             return (await self.send(request, verb, path, body, content_type, accept)).raise_for(request)
@@ -277,10 +291,10 @@ class Client(Transport):
         try:
             return await once()  # nearly always; tenacity's bookkeeping costs as much as the request
         except ApiError as error:
-            if not error.retryable:
+            if not worth_repeating(error, patience_s):
                 raise
             await asyncio.sleep(min(error.retry_after_s or 0.0, REPEATED_WITHIN_S))
-        return await self._retrying(once)
+        return await repeating(once)
 
 
 def _cut(text: str, size: int) -> str:

@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -102,10 +103,15 @@ def _wait(state: RetryCallState) -> float:
     return _jitter(state) if after is None else min(after, REPEATED_WITHIN_S)
 
 
-def retrying(attempts: int = 6) -> AsyncRetrying:
-    """Repeats a call that raised a retryable ApiError; the last error is raised as it is."""
+def worth_repeating(error: BaseException, patience_s: float = LONGEST_WAIT_S) -> bool:
+    """Whether the same request may be answered otherwise a moment later, and nobody asked for more patience than that."""
+    return isinstance(error, ApiError) and error.retryable and (error.retry_after_s or 0.0) <= patience_s
+
+
+def retrying(attempts: int = 6, patience_s: float = LONGEST_WAIT_S) -> AsyncRetrying:
+    """Repeats a call that raised an ApiError which is worth it; the last error is raised as it is."""
     return AsyncRetrying(
-        retry=retry_if_exception(lambda error: isinstance(error, ApiError) and error.retryable),
+        retry=retry_if_exception(partial(worth_repeating, patience_s=patience_s)),
         wait=_wait,
         stop=stop_after_attempt(attempts),
         reraise=True,

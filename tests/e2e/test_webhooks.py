@@ -23,6 +23,9 @@ async def asked(api: Api) -> AsyncIterator[None]:
         await api.delete(path)
 
 
+BUSY = no(429, reason="TooManyRequests", details={"retryAfterSeconds": 30})
+
+
 async def there(api: Api) -> dict[str, str]:
     """Pod → node in that namespace."""
     return {
@@ -31,13 +34,12 @@ async def there(api: Api) -> dict[str, str]:
 
 
 async def test_one_that_is_busy_holds_up_no_other_namespace(api: Api, muster: Muster) -> None:
-    """It answers 429, and asks to be left alone for half a minute."""
     muster.start_all()
-    busy, asked = no(429, reason="TooManyRequests", details={"retryAfterSeconds": 30}), set[str]()
+    asked = set[str]()
 
     def says(request: Object) -> Object:
         asked.add(request["name"])
-        return busy
+        return BUSY
 
     async with webhook(api, says, "pods/binding"):
         await api.create_all([pod(f"busy-{number}", namespace=ASKED, gpus=0) for number in range(100)])
@@ -56,6 +58,30 @@ async def said_of(api: Api, name: str) -> list[str]:
     """What the events on a pod in that namespace say."""
     events = await api.items(EVENTS)
     return [one["message"] for one in events if one["involvedObject"]["name"] == name]
+
+
+async def test_one_that_is_busy_keeps_no_other_pod_from_being_told_why_it_waits(api: Api, muster: Muster) -> None:
+    muster.start_all()
+    asked = set[str]()
+
+    def says(request: Object) -> Object:
+        asked.add(request["name"])
+        return BUSY
+
+    async with webhook(api, says, "pods/status"):
+        await api.create_all(nodes(1))
+        await api.create_all([pod(f"busy-{number}", namespace=ASKED, cpu="100") for number in range(5)])
+
+        async def all_are() -> bool:
+            return len(asked) == 5
+
+        await until(all_are, "theirs is to be written")
+        await api.create(pod("free", cpu="100"))
+
+        async def told() -> bool:
+            return bool(await muster.condition("free"))
+
+        await until(told, "the other is told", timeout_s=20)
 
 
 @pytest.mark.parametrize("code", [400, 404, 409])

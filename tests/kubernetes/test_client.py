@@ -334,6 +334,18 @@ async def test_a_proxy_that_does_not_connect(proxy: tuple[str, list[bytes]], ans
         assert "s3cr3t" not in str(error.value)
 
 
+async def test_a_write_that_is_to_come_again_much_later_is_its_callers(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    """One namespace's webhook that answered 429, with a Retry-After of half a minute, kept all conditions waiting for two
+    and a half."""
+    created = cluster.create(pod("p"))
+    fault = cluster.faults.plan(verb="patch", status=429, retry_after_s=30, times=0)
+    with pytest.raises(ApiError) as refused:
+        await client.patch_pod_status("default", "p", created["metadata"]["uid"], "", {"conditions": []})
+    assert (refused.value.code, refused.value.retryable, fault.hits) == (429, True, 1)
+
+
 async def test_a_timeout_leaves_a_binding_in_doubt(cluster: SimulatedCluster) -> None:
     created = cluster.create(pod("p"))
     cluster.faults.plan(verb="bind", delay_s=30.0)
