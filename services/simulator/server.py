@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -184,13 +185,14 @@ class Server:
         """Everything that changes something: the answer's body and status."""
         api, view, name, namespace = self.api, call.view, call.name, call.namespace
         collection = view.collection
-        if call.query.get("dryRun"):
-            raise errors.bad_request("the simulated API has no dryRun")
+        _refuse_dry_run(call.query)
         status = 200
         match call.verb:
             case "bind" | "evict":
                 api_version, kind, act = _ACTIONS[call.verb]
-                act(api, namespace, name, call.formed(api_version, kind))
+                asked = call.formed(api_version, kind)
+                _refuse_dry_run(asked.get("deleteOptions") or {})
+                act(api, namespace, name, asked)
                 body, status = _SUCCESS, 201
             case "create":
                 body, status = view.whole(api.create(collection, namespace, _stored_form(call))), 201
@@ -336,8 +338,15 @@ def _stored_form(call: Call) -> dict[str, Any]:
     return event_forms.to_core(obj)
 
 
+def _refuse_dry_run(options: Mapping[str, Any]) -> None:
+    """Whoever asks for one wants nothing to happen: deletions say so in their body."""
+    if options.get("dryRun"):
+        raise errors.bad_request("the simulated API has no dryRun")
+
+
 def _delete_options(call: Call) -> dict[str, Any]:
     options = call.formed("v1", "DeleteOptions")
+    _refuse_dry_run(options)
     if grace := call.query.get("gracePeriodSeconds"):
         options.setdefault("gracePeriodSeconds", _number(grace, "gracePeriodSeconds"))
     return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.client import ABSENT_NODE, OTHER_UID, Client, Object, pod
+from tests.contract.client import ABSENT_NODE, MERGE, OTHER_UID, Client, Object, pod
 
 
 async def test_a_pending_pod_is_deleted_at_once(client: Client) -> None:
@@ -96,3 +96,23 @@ async def test_an_eviction_of_a_bound_pod_is_graceful(client: Client) -> None:
         kind, doomed = await watch.next()
         assert kind == "MODIFIED"
         assert doomed["metadata"]["deletionTimestamp"]
+
+
+async def test_a_dry_run_changes_nothing(client: Client) -> None:
+    """It may be refused. Deletions say in their body that they are none, as ``kubectl delete --dry-run=server`` does."""
+    made, dry = await client.pod("a"), {"dryRun": ["All"]}
+    one, bound = f"{client.pods}/a", {"target": {"kind": "Node", "name": ABSENT_NODE}, "metadata": {"name": "a"}}
+    label = {"metadata": {"labels": {"dry": "run"}}}
+    for answer in [
+        await client.delete(one, dry),
+        await client.delete(client.pods, dry),
+        await client.post(f"{one}/eviction", eviction("a", **dry)),
+        await client.request("DELETE", one, dryRun="All"),
+        await client.request("DELETE", client.pods, dryRun="All"),
+        await client.request("PATCH", one, label, MERGE, dryRun="All"),
+        await client.request("POST", f"{one}/binding", {"apiVersion": "v1", "kind": "Binding"} | bound, dryRun="All"),
+        await client.request("POST", client.pods, pod("b"), dryRun="All"),
+    ]:
+        assert answer.code in (200, 201, 400), answer
+    (left,) = (await client.get(client.pods)).ok()["items"]
+    assert left["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
