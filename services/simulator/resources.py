@@ -27,6 +27,15 @@ class Resource:
     generation: bool = True
     """Whether changes of the spec raise metadata.generation."""
     subresources: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+    """What users call it: kubectl asks discovery what ``po`` is."""
+    categories: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """What it can be asked for by, beside plural and kind, as discovery says it."""
+        said = {"shortNames": self.short, "categories": self.categories}
+        return {field: list(names) for field, names in said.items() if names}
 
     @property
     def api_version(self) -> str:
@@ -38,22 +47,34 @@ class Resource:
         return f"{plural}.{self.group}" if self.group else plural
 
 
+ALL = ("all",)
+"""The category of what ``kubectl get all`` asks for."""
+POD = ("binding", "eviction", "resize")
 BUILT_IN = (
-    Resource("", "v1", "namespaces", "Namespace", namespaced=False, status=True, generation=False),
-    Resource("", "v1", "nodes", "Node", namespaced=False, status=True, generation=False),
-    Resource("", "v1", "pods", "Pod", status=True, subresources=("binding", "eviction", "resize")),
-    Resource("", "v1", "limitranges", "LimitRange", generation=False),
-    Resource("", "v1", "events", "Event", generation=False),
-    Resource("events.k8s.io", "v1", "events", "Event", generation=False),
-    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
+    Resource("", "v1", "namespaces", "Namespace", namespaced=False, status=True, generation=False, short=("ns",)),
+    Resource("", "v1", "nodes", "Node", namespaced=False, status=True, generation=False, short=("no",)),
+    Resource("", "v1", "pods", "Pod", status=True, subresources=POD, short=("po",), categories=ALL),
+    Resource("", "v1", "limitranges", "LimitRange", generation=False, short=("limits",)),
+    Resource("", "v1", "events", "Event", generation=False, short=("ev",)),
+    Resource("events.k8s.io", "v1", "events", "Event", generation=False, short=("ev",)),
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, short=("pc",)),
     Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False),
-    Resource("apps", "v1", "deployments", "Deployment", status=True),
-    Resource("apps", "v1", "replicasets", "ReplicaSet", status=True),
-    Resource("apps", "v1", "statefulsets", "StatefulSet", status=True),
-    Resource("apps", "v1", "daemonsets", "DaemonSet", status=True),
-    Resource("batch", "v1", "jobs", "Job", status=True),
+    Resource("apps", "v1", "deployments", "Deployment", status=True, short=("deploy",), categories=ALL),
+    Resource("apps", "v1", "replicasets", "ReplicaSet", status=True, short=("rs",), categories=ALL),
+    Resource("apps", "v1", "statefulsets", "StatefulSet", status=True, short=("sts",), categories=ALL),
+    Resource("apps", "v1", "daemonsets", "DaemonSet", status=True, short=("ds",), categories=ALL),
+    Resource("batch", "v1", "jobs", "Job", status=True, categories=ALL),
     Resource("coordination.k8s.io", "v1", "leases", "Lease", generation=False),
-    Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, status=True),
+    Resource(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        namespaced=False,
+        status=True,
+        short=("crd", "crds"),
+        categories=("api-extensions",),
+    ),
 )
 
 PODGROUPS_CRD: dict[str, Any] = {
@@ -140,6 +161,8 @@ def from_crd(crd: dict[str, Any]) -> Iterator[Resource]:
                 namespaced=spec.scope == "Namespaced",
                 status="status" in (version.subresources or {}),
                 custom=True,
+                short=tuple(spec.names.short_names),
+                categories=tuple(spec.names.categories),
             )
 
 
@@ -149,9 +172,11 @@ class _Version(msgspec.Struct):
     subresources: dict[str, Any] | None = None
 
 
-class _Names(msgspec.Struct):
+class _Names(msgspec.Struct, rename="camel"):
     plural: str
     kind: str
+    short_names: list[str] = msgspec.field(default_factory=list)
+    categories: list[str] = msgspec.field(default_factory=list)
 
 
 class _Spec(msgspec.Struct):
@@ -174,7 +199,7 @@ def resource_list(resources: Iterable[Resource], group: str, version: str) -> di
         if (resource.group, resource.version) != (group, version):
             continue
         base = {"singularName": resource.kind.lower(), "namespaced": resource.namespaced, "kind": resource.kind}
-        served.append({"name": resource.plural, **base, "verbs": VERBS})
+        served.append({"name": resource.plural, **base, **resource.names, "verbs": VERBS})
         if resource.status:
             served.append({"name": f"{resource.plural}/status", **base, "verbs": ["get", "patch", "update"]})
         for sub in resource.subresources:
@@ -222,6 +247,7 @@ def group_discovery(resources: Iterable[Resource]) -> dict[str, Any]:
                 "scope": "Namespaced" if resource.namespaced else "Cluster",
                 "singularResource": resource.kind.lower(),
                 "verbs": VERBS,
+                **resource.names,
                 "subresources": [{"subresource": name, "verbs": ["get", "patch", "update"]} for name in subresources],
             }
             groups.setdefault(resource.group, {}).setdefault(resource.version, []).append(told)

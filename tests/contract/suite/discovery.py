@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.client import Answer, Client, eventually
 
 
@@ -18,6 +20,26 @@ async def test_discovery_names_what_is_served(client: Client) -> None:
     assert by_name["pods"]["kind"] == "Pod"
     assert (await client.get("/version")).ok()["major"] == "1"
     assert (await client.get("/readyz")).code == 200
+
+
+CALLED = {
+    "/api/v1": {"pods": "po", "nodes": "no", "namespaces": "ns", "limitranges": "limits", "events": "ev"},
+    "/apis/apps/v1": {"deployments": "deploy", "replicasets": "rs", "statefulsets": "sts", "daemonsets": "ds"},
+    "/apis/batch/v1": {"jobs": ""},
+    "/apis/scheduling.k8s.io/v1": {"priorityclasses": "pc"},
+    "/apis/node.k8s.io/v1": {"runtimeclasses": ""},
+    "/apis/events.k8s.io/v1": {"events": "ev"},
+    "/apis/apiextensions.k8s.io/v1": {"customresourcedefinitions": "crd crds"},
+}
+IN_ALL = {"pods", "deployments", "replicasets", "statefulsets", "daemonsets", "jobs"}
+
+
+@pytest.mark.parametrize("path", CALLED)
+async def test_discovery_says_what_users_call_it(client: Client, path: str) -> None:
+    """kubectl knows none of these names by itself."""
+    told = {resource["name"]: resource for resource in (await client.get(path)).ok()["resources"]}
+    assert {name: " ".join(told[name].get("shortNames", [])) for name in CALLED[path]} == CALLED[path]
+    assert {name for name in CALLED[path] if "all" in told[name].get("categories", [])} == IN_ALL & CALLED[path].keys()
 
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -43,6 +65,9 @@ async def test_aggregated_discovery_names_every_resource_in_one_answer(crd: Clie
     assert served["scheduling.x-k8s.io", "v1alpha1"] == {"podgroups": ["status"]}
     assert "priorityclasses" in served["scheduling.k8s.io", "v1"]
     assert "status" in served["apps", "v1"]["deployments"]
+    apps = next(group for group in answer.body["items"] if group["metadata"]["name"] == "apps")
+    deployments = next(one for one in apps["versions"][0]["resources"] if one["resource"] == "deployments")
+    assert (deployments["shortNames"], deployments["categories"]) == (["deploy"], ["all"])
 
 
 async def test_a_group_that_is_not_served_is_a_plain_404(client: Client) -> None:
