@@ -4,8 +4,8 @@ libyaml's composer recurses on the C stack, so a file of brackets crashes the pr
 the memory once they are written out as JSON, or contain themselves; merges of merges multiply while they are read. So
 what is nested deeper than `DEEPEST`, or repeats itself more than `MOST_REPEATED` times, is refused.
 
-As Kubernetes reads YAML, a timestamp is a string, and so is every key; in manifests (`load_each`) numbers are those that
-`kubectl` finds, too. What is JSON is read as JSON: of a large cluster that is seconds instead of minutes.
+As Kubernetes reads YAML, a timestamp is a string, and so is every key; in manifests (`load_each`) numbers and booleans
+are those that `kubectl` finds, too. What is JSON is read as JSON: of a large cluster that is seconds instead of minutes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LONGEST_INTEGER = 1_000
 _SHALLOW = 5_000
 """Levels that the C stack bears, with room to spare."""
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
-_MERGE, _STRING, _VALUE, _TIME, _INTEGER, _FLOAT = (
-    f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value", "timestamp", "int", "float")
+_MERGE, _STRING, _VALUE, _TIME, _BOOL, _INTEGER, _FLOAT = (
+    f"tag:yaml.org,2002:{kind}" for kind in ("merge", "str", "value", "timestamp", "bool", "int", "float")
 )
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 """Where a document starts: nothing else may stand so at the beginning of a line."""
@@ -130,7 +130,10 @@ def _without(tags: tuple[str, ...]) -> dict[str, list[tuple[str, re.Pattern[str]
 
 
 class _ManifestLoader(_Loader):
-    """Numbers as `kubectl` reads them: ``1e+06`` is one, as Helm writes a million, and ``1:30`` is none."""
+    """Numbers as `kubectl` reads them: ``1e+06`` is one, as Helm writes a million, and ``1:30`` is none. So is ``y`` no
+    letter, but true."""
+
+    bool_values = yaml.SafeLoader.bool_values | {"y": True, "n": False}
 
     def construct_number(self, node: yaml.ScalarNode) -> Any:
         return _number(node.value.replace("_", ""))
@@ -148,6 +151,7 @@ for _tag, _pattern in (
     (_FLOAT, r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?$"),
 ):
     _ManifestLoader.add_implicit_resolver(_tag, re.compile(_pattern), list("-+.0123456789"))
+_ManifestLoader.add_implicit_resolver(_BOOL, re.compile(r"[yYnN]$"), list("yYnN"))
 _ManifestLoader.add_constructor(_FLOAT, _ManifestLoader.construct_number)
 _ManifestLoader.add_constructor(_INTEGER, _ManifestLoader.construct_integer)
 

@@ -103,6 +103,16 @@ def test_a_long_number_to_the_base_of_60_is_not_reckoned_out() -> None:
         load_all("1" + ":59" * 333)
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("y", True), ("Y", True), ("n", False), ("N", False), ("yes", True), ("off", False), ("yY", "yY"), ("'y'", "y")],
+)
+def test_booleans_of_manifests_are_those_of_kubectl(written: str, read: object) -> None:
+    """A label ``x: y`` that no cluster takes was taken, and ``hostNetwork: y`` was refused."""
+    assert list(load_each(f"a: {written}")) == [{"a": read}]
+    assert list(load_each("y: 1")) == [{"true": 1}], "a key is a string, as of a boolean"
+
+
 def test_numbers_of_manifests_are_those_of_kubectl() -> None:
     """Helm writes ``value: 1e+06`` of a million, which was a string; ``window: 1:30`` was 90, ``- =`` no YAML."""
     (found,) = load_each("\n".join(f"- {text}" for text in NUMBERS))
