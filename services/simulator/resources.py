@@ -86,7 +86,13 @@ PODGROUPS_CRD: dict[str, Any] = {
     },
     "spec": {
         "group": "scheduling.x-k8s.io",
-        "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
+        "names": {
+            "kind": "PodGroup",
+            "listKind": "PodGroupList",
+            "plural": "podgroups",
+            "singular": "podgroup",
+            "shortNames": ["pg", "pgs"],
+        },
         "scope": "Namespaced",
         "versions": [
             {

@@ -345,8 +345,11 @@ def _refuse_dry_run(options: Mapping[str, Any]) -> None:
 
 
 def _delete_options(call: Call) -> dict[str, Any]:
+    """Raises ApiError 400, also for what would be left alone: the controllers delete what an owner leaves behind."""
     options = call.formed("v1", "DeleteOptions")
     _refuse_dry_run(options)
+    if "Orphan" in (options.get("propagationPolicy"), call.query.get("propagationPolicy")):
+        raise errors.bad_request("the simulated API orphans nothing: expected propagationPolicy Background")
     if grace := call.query.get("gracePeriodSeconds"):
         options.setdefault("gracePeriodSeconds", _number(grace, "gracePeriodSeconds"))
     return options

@@ -251,6 +251,15 @@ async def test_a_body_in_protobuf_is_told_what_is_read(client: Client, session: 
         assert "application/json" in (await response.json())["message"]
 
 
+async def test_an_owner_does_not_go_alone(client: Client, cluster: SimulatedCluster) -> None:
+    """``kubectl delete --cascade=orphan``: its pods went, too."""
+    cluster.create(pod("a"))
+    refused = await client.delete(f"{client.pods}/a", {"propagationPolicy": "Orphan"})
+    assert "orphans nothing" in refused.refused(400, "BadRequest")["message"]
+    (await client.request("DELETE", f"{client.pods}/a", propagationPolicy="Orphan")).refused(400, "BadRequest")
+    (await client.delete(f"{client.pods}/a", {"propagationPolicy": "Foreground"})).ok()
+
+
 async def test_the_same_seed_gives_the_same_uids() -> None:
     first, second, other = (SimulatedCluster(seed=seed).create(pod("a"))["metadata"]["uid"] for seed in (7, 7, 8))
     assert first == second != other
