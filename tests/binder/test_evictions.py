@@ -58,21 +58,22 @@ class Evicting:
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-async def test_an_eviction_that_was_not_executed_is_no_doubt() -> None:
-    """Never sent, or kept off by a disruption budget: a refusal is about no older attempt that might still land."""
-    not_executed = [
+async def test_an_eviction_is_asked_for_until_it_is_done() -> None:
+    """Never sent, kept off by a disruption budget, or refused for now: none of these leaves a doubt."""
+    answers = [
         Unreachable("evict", "ClientConnectorError", "connection refused", sent=False),
         ApiError("evict", 429, "TooManyRequests", BUDGET),
+        Forbidden("evict", 403, "Forbidden", "no right"),
+        ApiError("evict", 422, "Invalid", "a webhook's no"),
     ]
-    async with Evicting("p0", answers=[*not_executed, Forbidden("evict", 403, "Forbidden", "no right")]) as evicting:
+    async with Evicting("p0", answers=answers) as evicting:
         for _ in range(2):  # intended twice, and asked for once
             evicting.effects._evict_later("p0")
         await until(lambda: evicting.outcomes, "its outcome")
         await until(lambda: not evicting.effects._evicting, "it to be settled")
-    (refusal,) = evicting.outcomes
-    assert isinstance(refusal, ev.EvictionFailed)
-    assert refusal.message == "evict: 403 Forbidden: no right"
-    assert len(evicting.asked) == 3
+        assert not evicting.effects._doubtful_evictions
+    assert evicting.outcomes == [ev.PodEvicted(uid="p0", namespace="ml", name="p0")]
+    assert len(evicting.asked) == 5
 
 
 async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_ever_more_seldom(

@@ -191,6 +191,12 @@ class Muster:
         await self.check_agreement()
         assert (await self.verify())["verified"]
 
+    async def set_policy(self, *flags: str) -> None:
+        """``muster policy set`` with these."""
+        command = [str(COMMAND), "policy", "set", self.nats.url, "--cluster", self.cluster, *flags]
+        environment = os.environ | self.credentials("admin")
+        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, env=environment)
+
     async def until_folded(self, holds: Callable[[State], Awaitable[bool]], what: str) -> State:
         """The log's state, once this holds of it."""
         log = await open_log(self.nats.url, self.cluster, user="reader", password=self.passwords["reader"])

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-
 from deploy.e2e.api import MERGE, Api, ApiError, Object, path_of
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import GANG_LABEL, gang, nodes, pod, pod_group
 from services.state.fold import State
-from tests.e2e.cluster import COMMAND, Muster, until
+from tests.e2e.cluster import Muster, until
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 BUDGET = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/tight"
@@ -87,10 +83,7 @@ async def test_a_gang_that_is_whole_again_outlives_the_budget_that_kept_its_evic
     await api.create(pod_group("train", 3))
     await api.create_all(gang("train", 3))
     await muster.until_bound(3)
-    evict = ("--replacement-policy", "evict", "--replacement-hold-ms", "100")
-    admin = muster.credentials("admin")
-    command = [str(COMMAND), "policy", "set", muster.nats.url, "--cluster", muster.cluster, *evict]
-    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, env=os.environ | admin)
+    await muster.set_policy("--replacement-policy", "evict", "--replacement-hold-ms", "100")
     chosen = {"matchLabels": {GANG_LABEL: "train"}}
     metadata = {"name": "tight", "namespace": "default"}
     await api.create(

@@ -9,6 +9,7 @@ import pytest
 from deploy.e2e.api import Api, Object
 from deploy.e2e.workload import gang, nodes, pod, pod_group
 from tests.e2e.cluster import Muster, until
+from tests.e2e.test_refusals import nothing_is_evicted
 from tests.e2e.webhooks import ASKED, no, patched, webhook
 
 PODS, EVENTS = f"/api/v1/namespaces/{ASKED}/pods", f"/api/v1/namespaces/{ASKED}/events"
@@ -143,4 +144,39 @@ async def test_one_that_sends_a_pod_to_another_node(api: Api, muster: Muster) ->
         await api.create(pod_group("rest", 12))
         bound = await muster.until_bound(12)
         assert sorted(bound.values()).count("node-00000") == 8
+    await muster.check()
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_evictions_that_it_refuses_are_asked_for_until_it_does_not(api: Api, muster: Muster, code: int) -> None:
+    """The gang lacks a member, and nobody comes: what the policy says of it holds until it is so."""
+    muster.start_all()
+    await api.create_all(nodes(1))
+    await api.create(pod_group("train", 3, namespace=ASKED))
+    await api.create_all(gang("train", 3, namespace=ASKED))
+
+    async def all_there() -> bool:
+        return len(await there(api)) == 3
+
+    await until(all_there, "the gang is bound")
+    await muster.set_policy("--replacement-policy", "evict", "--replacement-hold-ms", "100")
+    refused = set[str]()
+
+    def says(request: Object) -> Object:
+        refused.add(request["name"])
+        return no(code)
+
+    async with webhook(api, says, "pods/eviction"):
+        await api.delete(f"{PODS}/train-000")
+
+        async def both_refused() -> bool:
+            return refused == {"train-001", "train-002"}
+
+        await until(both_refused, "it refuses both evictions")
+
+    async def going() -> bool:
+        return all("deletionTimestamp" in one["metadata"] for one in await api.items(PODS))
+
+    await until(going, "the rest of the gang is evicted", timeout_s=30)
+    await muster.until_folded(nothing_is_evicted, "evictions are settled")
     await muster.check()

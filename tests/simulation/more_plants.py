@@ -12,8 +12,9 @@ MORE: dict[str, Plant] = {
         "services.binder.service.effects",
         (
             (
-                "            if error.retryable or uid in self._doubtful_evictions:\n",
-                "            if error.retryable:\n",
+                "            return None\n        return ev.PodEvicted(",
+                "            return None if error.retryable else ev.EvictionFailed(**about, message=str(error))\n"
+                "        return ev.PodEvicted(",
             ),
         ),
     ),
@@ -22,8 +23,8 @@ MORE: dict[str, Plant] = {
         "services.binder.service.effects",
         (
             (
-                "        except ApiError:\n            return None\n        self._report(",
-                "        except ApiError:\n            return refused\n        self._report(",
+                "        except ApiError:\n            return None\n        if version ==",
+                "        except ApiError:\n            return refused\n        if version ==",
             ),
         ),
     ),

@@ -245,11 +245,12 @@ class Effects:
             self._evictions.put_nowait(uid)
 
     async def _evict(self, uid: str) -> None:
-        """Try one eviction until the answer is definite; a disruption budget may keep it waiting.
+        """Try one eviction until the pod is gone or going, or its gang has its minimum again.
 
-        A refusal answers this attempt. While an older one may still land it settles nothing: an eviction's precondition
-        is the UID alone, so that no write of our own could make that one fail, and the same eviction is tried again
-        (design, rule 5). Nor is one called off that may still land.
+        No refusal settles it: a disruption budget, a webhook or a missing right may let it through later, and until then
+        the gang stays half bound. Nor could a refusal while an older attempt may still land: an eviction's precondition
+        is the UID alone, so that no write of our own could make that one fail. For the same reason none is called off
+        that may still land (design, rule 5).
         """
         pause_s = FIRST_RETRY_S
         while True:
@@ -274,8 +275,8 @@ class Effects:
         about = {"uid": eviction.uid, "namespace": eviction.namespace, "name": eviction.name}
         return ev.EvictionFailed(**about, message=f"gang {gang.key} has its minimum again")
 
-    async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | ev.EvictionFailed | None:
-        """What became of one attempt; None: nothing definite, try again.
+    async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | None:
+        """What became of one attempt; None: nothing yet, try again.
 
         A conflict says that the UID is another's, or that somebody else wrote the pod just then, or a webhook says it, as
         it may say 404: the pod tells.
@@ -296,9 +297,7 @@ class Effects:
             self._failed_evictions.note(f"{namespace}/{name}", str(error))
             if result_of(error).outcome == "in_doubt":
                 self._doubtful_evictions.add(uid)
-            if error.retryable or uid in self._doubtful_evictions:
-                return None
-            return ev.EvictionFailed(**about, message=str(error))
+            return None
         return ev.PodEvicted(**about)
 
     def _report(self, found: Event) -> None:
