@@ -35,6 +35,8 @@ class BindResult:
     message: str = ""
     node: str = ""
     retry_after_s: float = 0.0
+    answered: bool = True
+    """Whether it is an answer at all."""
 
 
 BOUND = BindResult("bound")
@@ -74,7 +76,8 @@ def result_of(error: ApiError) -> BindResult:
         return _conflict(error)
     elif error.retryable:
         outcome = "in_doubt"
-    return BindResult(outcome, str(error), retry_after_s=error.retry_after_s or 0.0)
+    answered = not isinstance(error, Unreachable)
+    return BindResult(outcome, str(error), retry_after_s=error.retry_after_s or 0.0, answered=answered)
 
 
 def _conflict(error: ApiError) -> BindResult:

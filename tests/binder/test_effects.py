@@ -57,7 +57,7 @@ class Client:
             return BindResult("not_executed", "429", "", self.busy[uid])
         if self.in_doubt or uid in self.silent:
             self.in_doubt = max(0, self.in_doubt - 1)
-            return BindResult("in_doubt", "no answer", "", 0.0)
+            return BindResult("in_doubt", "no answer", "", 0.0, answered=False)
         return BindResult("bound", "", "", 0.0)
 
     async def get_pod(self, namespace: str, name: str) -> Any:
@@ -91,7 +91,8 @@ class Binding:
         assert len(self.intents) == MANY
         self.outcomes: list[ev.Event] = []
         decider: Any = SimpleNamespace(state=self.world.state, report=self.outcomes.append)
-        self.effects = Effects(decider, self.client, concurrency)  # type: ignore[arg-type]
+        self.told: list[ev.BindingFailed] = []
+        self.effects = Effects(decider, self.client, concurrency, tells=self.told.append)  # type: ignore[arg-type]
 
     async def bind(self, *uids: str) -> None:
         before = len(self.outcomes)
@@ -333,6 +334,25 @@ async def test_a_webhook_that_is_busy_holds_up_nobody_else(binding: Binding) -> 
         binding.effects._put(uid)
     await binding.bind(*others)
     assert len(binding.outcomes) == len(others)
+
+
+async def test_what_keeps_a_binding_waiting_is_told_once_after_a_while(
+    binding: Binding, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A webhook that fails: its pods had no word of it while that lasted. Without any answer it is no webhook."""
+    silent, busy = binding.intents[:2]
+    binding.client.silent, binding.client.busy = {silent}, {busy: 0.0}
+    for uid in (silent, busy):
+        binding.effects._put(uid)
+    await until(lambda: len(pauses) >= 9, "them to be repeated")
+    assert not binding.told
+    monkeypatch.setattr(effects, "TOLD_AFTER_S", 0.0)
+    before = len(pauses)
+    await until(lambda: len(pauses) >= before + 9, "them to be repeated")
+    assert [(one.name, one.message) for one in binding.told] == [(busy, "429")]
+    binding.client.busy.clear()
+    await until(lambda: binding.outcomes, "the one to be bound")
+    assert not binding.effects._told
 
 
 async def test_a_write_that_changed_nothing_fences_nothing(binding: Binding) -> None:

@@ -127,6 +127,25 @@ async def test_one_that_fails_delays_its_pods(api: Api, muster: Muster, code: in
     await muster.check()
 
 
+async def test_of_one_that_goes_on_failing_its_pods_are_told(api: Api, muster: Muster) -> None:
+    muster.start_all()
+    async with webhook(api, lambda request: no(500, "out of order"), "pods/binding"):
+        await api.create_all(nodes(1))
+        await api.create(pod("waits", namespace=ASKED))
+
+        async def told() -> bool:
+            return any("out of order" in message for message in await said_of(api, "waits"))
+
+        await until(told, "the pod has an event with its words", timeout_s=30)
+        assert not await there(api)
+
+    async def bound() -> bool:
+        return bool(await there(api))
+
+    await until(bound, "it is bound when nobody is asked any more")
+    await muster.check()
+
+
 async def test_one_that_sends_a_pod_to_another_node(api: Api, muster: Muster) -> None:
     """The binding's answer says nothing of it; what the pod says counts, and the room that was meant is free again."""
     muster.start_all()

@@ -94,7 +94,7 @@ async def run(
         absence_counts=False,
     )
     behind = WriteBehind(decider, client, holder=holder, busy=lambda: effects.busy, rates=rates)
-    effects = Effects(decider, client, concurrency, overwrites=behind.conditions.doubt)
+    effects = Effects(decider, client, concurrency, overwrites=behind.conditions.doubt, tells=behind.tell)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(decider.run(ev.BinderTaken(holder=holder), turn))
         if leases is not None:

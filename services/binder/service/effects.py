@@ -16,7 +16,7 @@ import events as ev
 from events import Event
 from events.envelope import Commit
 from services import telemetry
-from services.binder.binding import BY_THE_POD, REFUSALS, Intent, Outcome, Seen, bound, outcome, settled_by
+from services.binder.binding import BY_THE_POD, REFUSALS, Intent, Outcome, Seen, bound, failed, outcome, settled_by
 from services.decider import Decider
 from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
@@ -31,6 +31,8 @@ WARNED_S = 10.0
 LOAD, LULL_S = 50, 1.0
 """So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
+TOLD_AFTER_S = 5.0
+"""When the pod is told what keeps its binding waiting: a webhook that fails may do so for days."""
 EVICTED_PER_S = 200
 """Evictions that are repeated: of more than a thousand that a disruption budget keeps waiting each waits for longer. A
 gang may have 50,000 pods, and a budget may refuse for ever."""
@@ -60,12 +62,20 @@ class Effects:
     """Bindings and evictions: from the intents in the state to outcomes in the log."""
 
     def __init__(
-        self, decider: Decider, client: Client, concurrency: int, *, overwrites: Callable[[str], None] = lambda _: None
+        self,
+        decider: Decider,
+        client: Client,
+        concurrency: int,
+        *,
+        overwrites: Callable[[str], None] = lambda _: None,
+        tells: Callable[[ev.BindingFailed], None] = lambda _: None,
     ) -> None:
         """`concurrency`: so many bindings, and so many evictions, are asked for at a time. `overwrites` hears of each pod
-        whose condition is written from here."""
+        whose condition is written from here, `tells` of what keeps a binding waiting, once of each."""
         self._decider = decider
-        self._overwrites = overwrites
+        self._overwrites, self._tells = overwrites, tells
+        self._told: set[str] = set()
+        """UIDs of bindings that wait, and of which it is told already."""
         self._client = client
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
@@ -181,12 +191,16 @@ class Effects:
             elif uid in self._doubtful and refused:
                 found = await self._fence(intent, refused)
             if found is None:
+                if result.answered and uid not in self._told and time.perf_counter() - began_s > TOLD_AFTER_S:
+                    self._told.add(uid)
+                    self._tells(failed(intent, "Waiting", result.message))
                 return result.retry_after_s
             telemetry.BIND_S.record(time.perf_counter() - began_s, outcome=type(found).__name__)
             self._report(found)
         elif uid in self._doubtful:
             self._report_if_seen(uid, self._doubtful[uid])
         self._doubtful.pop(uid, None)
+        self._told.discard(uid)
         return None
 
     def _report_if_seen(self, uid: str, node: str) -> None:

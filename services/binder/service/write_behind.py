@@ -89,8 +89,12 @@ class WriteBehind:
 
     def note_failed_binding(self, event: ev.BindingFailed, _: int) -> None:
         if event.reason in REFUSALS:
-            self.events.add(failed_binding(event))
+            self.tell(event)
             self.conditions.note((event.uid,))
+
+    def tell(self, event: ev.BindingFailed) -> None:
+        """The pod, what its binding met."""
+        self.events.add(failed_binding(event))
 
     def note_marks(self, event: ev.GangTimedOut | ev.TimeoutMarkRenewed, _: int) -> None:
         self.marks.note(uid for uid, _ in event.pods)
