@@ -118,8 +118,8 @@ class ControlPlane:
             for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system")
         )
 
-    def start_controllers(self, *controllers: str) -> Process:
-        """The kube-controller-manager with these controllers only, e.g. ``deployment-controller``."""
+    def start_controllers(self, *controllers: str, gates: Sequence[str] = ()) -> Process:
+        """The kube-controller-manager with these controllers only, e.g. ``deployment-controller``; `gates` are open."""
         port = free_port()
         manager = self.run(
             "kube-controller-manager",
@@ -131,6 +131,7 @@ class ControlPlane:
             f"--cert-dir={self.directory / 'certificates'}",
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
+            *(f"--feature-gates={gate}=true" for gate in gates),
         )
         insecure = ssl._create_unverified_context()  # its certificate is its own and nobody reads its answer
         wait_until(

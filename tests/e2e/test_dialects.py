@@ -132,6 +132,45 @@ async def test_kubernetes_own_gangs_with_its_gates_on(api: Api, muster: Muster) 
     assert (await muster.verify())["verified"]
 
 
+def job(name: str, size: int) -> Object:
+    """Of so many pods at a time, of which Kubernetes makes a gang (1.36, WorkloadWithJob)."""
+    spec = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
+    template = {"spec": member(name)["spec"] | {"restartPolicy": "Never"}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
+
+
+async def test_jobs_of_which_kubernetes_makes_gangs(control_plane: ControlPlane, api: Api, muster: Muster) -> None:
+    """The Job controller makes a Workload and a PodGroup of each, and names it in the pods."""
+    native = "scheduling.k8s.io/v1alpha2"
+    gates = ("GenericWorkload", "WorkloadWithJob")
+    controllers = control_plane.start_controllers("job-controller", "podgroup-protection-controller", gates=gates)
+    muster.start_all()
+    try:
+        await api.create_all(nodes(1, gpus=8))
+        await api.create(job("first", 6))
+        assert len(await muster.until_bound(6)) == 6
+        await api.create(job("second", 4))
+
+        async def told() -> bool:
+            groups = await api.items(groups_path(native))
+            said = [one["reason"] for group in groups for one in group.get("status", {}).get("conditions", ())]
+            return "Unschedulable" in said
+
+        await until(told, "the PodGroup of the second says that it does not fit")
+        assert len(await muster.bound()) == 6, "two of the second's would have had room"
+        assert (await muster.verify())["verified"]
+    finally:
+        for path in ("/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods", groups_path(native)):
+            await api.delete(path)
+
+        async def gone() -> bool:
+            return not await api.names(groups_path(native)) and not await api.names("/api/v1/namespaces/default/pods")
+
+        await until(gone, "controllers have let go of what is deleted")
+        controllers.stop()
+
+
 @pytest.mark.parametrize(
     ("api_version", "has_status", "of", "phase"),
     [
