@@ -255,11 +255,11 @@ def _checked(obj: Object, where: str) -> Object:
 def _metadata(metadata: Any, where: str, *, named: bool) -> Object:
     checked = dict(_mapping(metadata, "metadata", where))
     checked.pop("resourceVersion", None)
-    if named and not checked.get("name") and not checked.get("generateName"):
-        raise ManifestError(f"{where}: metadata.name: expected a name, found nothing")
     for field in ("name", "generateName", "namespace"):
         if field in checked and not isinstance(checked[field], str):
             raise ManifestError(f"{where}: metadata.{field}: expected a string, found {_told(checked[field])}")
+    if named and not checked.get("name") and not checked.get("generateName"):
+        raise ManifestError(f"{where}: metadata.name: expected a name, found nothing")
     if named:
         where = f"{where} {checked.get('name') or checked['generateName']}"
     for field in ("labels", "annotations"):

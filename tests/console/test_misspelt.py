@@ -143,7 +143,7 @@ spec:
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: n}
+metadata: {name: 'n'}
 spec: {podCIDR: 10.0.0.0/24, taint: [{key: a, effect: NoSchedule}]}
 status: {capacity: {cpu: 1}, nodeInfo: {}, images: []}
 """

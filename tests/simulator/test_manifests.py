@@ -20,7 +20,7 @@ GOOD = """
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: n, creationTimestamp: 2026-01-02T03:04:05Z}
+metadata: {name: 'n', creationTimestamp: 2026-01-02T03:04:05Z}
 status: {allocatable: {cpu: 4, memory: 8Gi}}
 ---
 apiVersion: v1
@@ -69,7 +69,7 @@ def test_what_stands_twice_is_named_with_its_line(tmp_path: Path) -> None:
         str(refused.value)
         == f"{file}, document 1: not YAML: 'name' appears twice in one mapping, again at line 5, column 3"
     )
-    merged = "x: &x {apiVersion: v1, kind: Pod}\n<<: *x\nkind: Node\nmetadata: {name: n}\ny: {<<: *x, kind: z}\n"
+    merged = "x: &x {apiVersion: v1, kind: Pod}\n<<: *x\nkind: Node\nmetadata: {name: 'n'}\ny: {<<: *x, kind: z}\n"
     assert [obj["kind"] for obj in load_yaml([write(file, merged)])] == ["Node"]
 
 
@@ -148,7 +148,7 @@ def test_directives_stay_with_their_document(tmp_path: Path) -> None:
 
 def test_a_namespace_of_a_node_means_nothing(tmp_path: Path) -> None:
     """As for the API server. As it was: the node was refused, and every pod waited."""
-    node = "apiVersion: v1\nkind: Node\nmetadata: {name: n, namespace: default}\n"
+    node = "apiVersion: v1\nkind: Node\nmetadata: {name: 'n', namespace: default}\n"
     (found,) = served(load_yaml([write(tmp_path / "a.yaml", node)]))
     assert (found["metadata"]["name"], "namespace" in found["metadata"]) == ("n", False)
 
@@ -182,6 +182,7 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
         ("kind: Pod", "document 1: apiVersion: expected a name, found nothing"),
         ("apiVersion: v1", "document 1: kind: expected a name, found nothing"),
         ("apiVersion: v1\nkind: Pod", "Pod: metadata.name: expected a name, found nothing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: n}", "Pod: metadata.name: expected a string, found bool False"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}", "Pod: metadata.name: expected a string, found int 7"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x", "metadata: expected an object, found str 'x'"),
         (POD + "spec: {}", "Pod a: spec.containers: expected a list of containers, found nothing"),
