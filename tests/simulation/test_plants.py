@@ -22,7 +22,7 @@ EARLY = (
     "outcome without effect",
     "binding without preconditions",
     "synced too early",
-    "ports not judged",
+    "ports not planned",
     "label forgotten",
     "node's change missed",
     "preferred is required",
