@@ -23,6 +23,7 @@ FILES = sorted(
 )
 DOCUMENTS = [ROOT / name for name in FILES if name.endswith(".md")]
 TOP = {name.partition("/")[0] for name in FILES}
+COMMAND: Any = typer.main.get_command(app)
 MADE = re.compile(r"^([a-z0-9]+):", re.MULTILINE)
 END = re.compile(r"\s[&|>]+(\s|$)|\s#\s|…|`")
 
@@ -116,7 +117,7 @@ def test_commands_that_are_shown_can_be_given(document: Path) -> None:
 def _misfit(line: str) -> str:
     """What is wrong with the command, without its arguments' values."""
     words = shlex.split(END.split(line)[0].replace("'", "")) if "[" not in line else re.split(r"[\s\[\]]+", line)
-    command: Any = typer.main.get_command(app)
+    command: Any = COMMAND
     for word in words:
         if not hasattr(command, "commands"):
             break
@@ -137,7 +138,7 @@ def _parameters(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def test_each_argument_and_option_says_what_it_is() -> None:
-    known = dict(_parameters(typer.main.get_command(app), "muster"))
+    known = dict(_parameters(COMMAND, "muster"))
     assert len(known) > 100
     assert [name for name, parameter in known.items() if not getattr(parameter, "help", "")] == []
 
