@@ -5,7 +5,8 @@ acknowledged message is fsynced (``sync_interval: always``): the default syncs e
 messages in a coordinated power failure.
 
 The server picks its own free port and tells it in a file, so that no two starts can race for one; it is ready when that
-file is there and the port greets. A later `start` of the same object takes the same port: clients find it again.
+file is there and the port greets. A later `start` of the same object takes the same port: clients find it again. Until
+then the object holds it, bound and not listened on: the kernel gives a port that is free to whoever connects somewhere.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ import signal
 import socket
 import subprocess
 import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from events.children import dying_with_its_parent
@@ -52,6 +56,8 @@ class EmbeddedServer:
         self.extra = extra
         self.jetstream = jetstream
         self._process: subprocess.Popen[bytes] | None = None
+        self._let_go: Callable[[], object] = lambda: None
+        """Gives the port back that is held while the server is down."""
 
     @property
     def url(self) -> str:
@@ -93,6 +99,7 @@ class EmbeddedServer:
         except BaseException:
             self.kill()
             raise
+        self._let_go()
         return self
 
     def stop(self) -> None:
@@ -106,7 +113,7 @@ class EmbeddedServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process = None
+        self._ended()
 
     def pause(self) -> None:
         """SIGSTOP: it keeps its connections and answers nothing, as a machine that hangs."""
@@ -121,13 +128,19 @@ class EmbeddedServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process = None
+            self._ended()
+
+    def _ended(self) -> None:
+        self._process = None
+        with suppress(OSError):  # somebody was faster, or it never had a port
+            self._let_go = weakref.finalize(self, reserve_port(self.port).close)
 
     def __enter__(self) -> EmbeddedServer:
         return self.start()
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
+        self._let_go()
 
     @property
     def log_path(self) -> Path:
@@ -161,6 +174,19 @@ class EmbeddedServer:
 
     def _log_end(self) -> str:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
+
+
+def reserve_port(port: int = 0) -> socket.socket:
+    """This port of loopback, or a free one: the kernel gives it to nobody else, and a server may listen on it all the
+    same. Raises OSError if somebody has it."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        reserved.bind(("127.0.0.1", port))
+    except OSError:
+        reserved.close()
+        raise
+    return reserved
 
 
 def quoted(path: Path) -> str:

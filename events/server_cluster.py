@@ -1,17 +1,15 @@
 """Three embedded servers that are one NATS cluster, as users run it: routes between them, and TLS where files are given.
 
-They listen on loopback. Each keeps its port when it is killed and started again: the port is bound here, without being
-listened on, for as long as the object lives, so that neither another process nor a client's own outgoing connection can
-take it while its server is down.
+They listen on loopback. Ports are bound here, without being listened on, for as long as the object lives: routes name
+them before any server is up.
 """
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from events.server import EmbeddedServer, quoted
+from events.server import EmbeddedServer, quoted, reserve_port
 
 NAMES = ("one", "two", "three", "four", "five")
 
@@ -84,11 +82,3 @@ class ServerCluster:
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
-
-
-def reserve_port() -> socket.socket:
-    """A port of loopback that the kernel gives to nobody else, and on which a server may listen all the same."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", 0))
-    return reserved

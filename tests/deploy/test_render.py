@@ -34,8 +34,7 @@ from events import permissions
 from events.connection import Connection
 from events.homes import open_log, split
 from events.permissions import password_variable, users
-from events.server import find_binary
-from events.server_cluster import reserve_port
+from events.server import find_binary, reserve_port
 from events.subjects import FEDERATION
 from services.cli.muster import app
 from services.settings import read

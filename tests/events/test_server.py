@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,6 +94,15 @@ def test_it_comes_back_at_the_same_port(tmp_path: Path) -> None:
     assert answers(port)
     assert len(list(tmp_path.glob("*.ports"))) == 1, "what the one that was killed left might be read for this one's"
     server.stop()
+
+
+@pytest.mark.parametrize("end", [EmbeddedServer.stop, EmbeddedServer.kill])
+def test_while_it_is_down_nobody_else_is_given_its_port(tmp_path: Path, end: Callable[[EmbeddedServer], None]) -> None:
+    with EmbeddedServer(tmp_path) as server, socket.socket() as other:
+        end(server)
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", server.port))
+        server.start()
 
 
 def test_a_stopped_process_can_be_ended(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from events import permissions, subjects
 from events.connection import Connection
 from events.jetstream import JetStreamLog
 from events.lease import Lease
-from events.server import EmbeddedServer
-from events.server_cluster import reserve_port
+from events.server import EmbeddedServer, reserve_port
 from services.ingest import service as ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
