@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from events.children import dying_with_its_parent
+from events.server import reserve_port
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_RESERVED: list[socket.socket] = []
 
 
 class Process:
@@ -105,10 +107,10 @@ def wait_until(
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port on 127.0.0.1 for a server. The kernel gives it to nobody else while this process lives: not to a client
+    that connects while the server is down either, who might be connected to himself."""
+    _RESERVED.append(reserve_port())
+    return int(_RESERVED[-1].getsockname()[1])
 
 
 def answers(url: str, token: str = "", context: ssl.SSLContext | None = None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
+from deploy.e2e.processes import free_port
 from events import object_store, subjects
 from events.answers import NO_ROOM, NobodyThere, Unanswered
 from events.connection import Connection
@@ -28,16 +28,10 @@ from tests.waiting import until
 REPLICAS = 3
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as open_together:
-        sockets = [open_together.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [listening.getsockname()[1] for listening in sockets]
-
-
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[dict[str, EmbeddedServer]]:
     """Three servers of one NATS cluster, by name."""
-    ports = free_ports(REPLICAS)
+    ports = [free_port() for _ in range(REPLICAS)]
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
     with ExitStack() as running:
         servers = {}
@@ -111,7 +105,7 @@ async def test_a_server_that_is_cut_off_from_the_others_is_left(
     third, others, url = two_then_three
     writer = await JetStreamLog.open(others, cluster, replicas=REPLICAS)
     third.stop()
-    nowhere = f'listen: "127.0.0.1:{free_ports(1)[0]}", routes: ["nats://127.0.0.1:1"] }}'
+    nowhere = f'listen: "127.0.0.1:{free_port()}", routes: ["nats://127.0.0.1:1"] }}'
     third.extra = re.sub("listen: .*", nowhere, third.extra)
     third.start()
     sequence = await append(writer, "binder", 1, 0)
