@@ -253,6 +253,7 @@ def assigned(state: State, event: ev.PodAssigned) -> None:
     if pod.observed != TERMINATING:
         pod.observed = BOUND
     pod.observed_version = event.resource_version
+    timeouts.removed(state, event.uid, pod)
     if pod.status != TERMINATING:
         tallies.set_status(state, event.uid, pod, BOUND)
     occupy(state, event.uid, pod, event.node)

@@ -87,7 +87,7 @@ def observed_again(state: State, uid: str, pod: Pod, before: ev.PodObserved) -> 
         if says(before):
             _act(state, uid, gang)
         else:
-            _compare(state, uid, pod)
+            removed(state, uid, pod)
     elif not says(before) and state.marks.pop(uid, None) is None and gang is not None:
         tallies.says_timed_out(state, gang, uid)
 
@@ -102,14 +102,15 @@ def written(state: State, uid: str, pod: Pod, resource_version: str) -> bool:
     if mark is None or objects.version(resource_version) < objects.version(mark.resource_version):
         return False
     mark.written = resource_version
-    return _compare(state, uid, pod)
+    return removed(state, uid, pod)
 
 
-def _compare(state: State, uid: str, pod: Pod) -> bool:
-    """Whether a fact without the annotation is newer than our write: a user removed it before any fact showed it."""
+def removed(state: State, uid: str, pod: Pod) -> bool:
+    """Whether a fact without the annotation is newer than our write: a user removed it before any fact showed it. That
+    the pod was assigned says so, too: it would be observed in full if anything else were news."""
     mark = state.marks.get(uid)
     version = objects.version
-    if mark is None or not mark.written or version(pod.fact.resource_version) < version(mark.written):
+    if mark is None or not mark.written or version(pod.observed_version) < version(mark.written):
         return False
     _act(state, uid, state.gangs.get(pod.gang))
     return True

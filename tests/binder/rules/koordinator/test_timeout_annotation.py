@@ -108,6 +108,21 @@ def test_an_annotation_that_was_removed_before_our_word_of_it_is_removed() -> No
     assert world.where(*uids) == ["n0"] * 3
 
 
+@pytest.mark.parametrize("word_first", [True, False])
+def test_that_a_pod_was_assigned_is_newer_than_our_write_and_does_not_show_it(word_first: bool) -> None:
+    """Its user removed the annotation, and somebody bound the pod, while nobody looked (seed 314448)."""
+    world, uids = ended()
+    ours = tuple((uid, world.version()) for uid in uids)
+    word = ev.TimeoutMarked(pods=ours)
+    if word_first:
+        world.append("binder", [word], cause="outcome")
+    world.assigned(uids[0], "n0")
+    if not word_first:
+        world.append("binder", [word], cause="outcome")
+    assert list(world.state.marks) == uids[1:]
+    assert list(world.state.gangs["default/train"].timed_out) == uids[1:]
+
+
 def test_a_pod_that_goes_leaves_no_intent_behind() -> None:
     """Nothing leaks (design, 7.13)."""
     world, uids = ended()
