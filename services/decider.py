@@ -132,9 +132,6 @@ class Decider:
         await self.catch_up()
         if not telemetry.is_on():
             return await self._run(taken, turn)
-        from services.tracing import traces
-
-        self._traces = traces(self.state, self.writer.name)
         measuring = asyncio.create_task(self._measure_lag(), name=f"lag of {self.writer.name}")
         try:
             await self._run(taken, turn)
@@ -212,6 +209,10 @@ class Decider:
     def _activate(self) -> None:
         self._clock.start(self._log_time.time_ns)
         self.active = True
+        if telemetry.is_on():
+            from services.tracing import traces
+
+            self._traces = traces(self.state, self.writer.name)
         if self._started is not None:
             self._started()
 
@@ -276,7 +277,7 @@ class Decider:
                 raise SteppedDown(f"{self.writer.subject} was taken by another process at {commit.sequence}")
             if self.active and self._applied is not None:
                 self._applied(commit)
-            if self.active and self._traces is not None:
+            if self._traces is not None:
                 self._traces.applied(commit, self._deciding_s)
             events += len(commit.events)
             if events >= FOLD_EVENTS:

@@ -9,7 +9,8 @@ one or knows of it. Off, this module is not even imported. A gang's trace (`serv
 - ``bind``: from there until each pod that was permitted is settled
 - ``gang``, around them all: its first pod was created (Kubernetes says so in whole seconds) → the first ``bind`` ends
 
-What was under way when a binder took over has no ``bind`` and no ``gang``.
+What was permitted before a binder took over has no ``bind``, and its gang no ``gang``. Gangs that name each other are one
+group: each join or parting begins a trace, and what ``ingest`` told of them one by one stands outside of it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from services import telemetry
 from services.state.fold import State
 from services.state.groups import key_of
 from services.state.membership import members
-from services.state.records import PENDING, PERMITTED
+from services.state.records import PENDING, PERMITTED, Group
 from services.writer import Gather, Writer
 
 
@@ -82,7 +83,7 @@ class TracedGather(Gather):
 
 
 class Traces(Protocol):
-    """What a deciding writer tells of the commits that it folds."""
+    """What a deciding writer tells of the commits that it folds, from when it is the active one."""
 
     def applied(self, commit: Commit, deciding_s: float) -> None:
         """`commit` was folded just now. `deciding_s` is how long this writer thought about its last one."""
@@ -133,8 +134,6 @@ class _Permitted:
     first_place: int
     created_ns: int
     permitted_ns: int
-    first: bool
-    """Whether none of its members was bound before."""
     unsettled: int = 0
     bound: int = 0
 
@@ -143,7 +142,11 @@ class Binding:
     """The binder's part: from the proposals that it reads to the last outcome of a permit."""
 
     def __init__(self, state: State) -> None:
+        """`state`: as it is when this binder becomes the active one."""
         self._state = state
+        self._rooted = {key: group.since for key, group in state.groups.items() if _was_permitted(state, group)}
+        """group → the place of its first fact, once the root of its trace was told, or was for an earlier binder to tell.
+        A gang may have no bound pod and have been bound before: its pods are replaced one by one."""
         self._read_ns: dict[str, int] = {}
         """group → when the oldest of its proposals that has no permit was read."""
         self._permitted: dict[str, _Permitted] = {}
@@ -173,6 +176,8 @@ class Binding:
         groups = self._state.groups
         if len(self._read_ns) > len(groups):  # some went before anybody judged their proposals
             self._read_ns = {key: read_ns for key, read_ns in self._read_ns.items() if key in groups}
+        if len(self._rooted) > 2 * len(groups):
+            self._rooted = {key: since for key, since in self._rooted.items() if key in groups}
 
     def _permit(self, event: ev.GangPermitted, now_ns: int, link: str) -> None:
         key = event.group
@@ -189,11 +194,8 @@ class Binding:
         telemetry.gang_span("permit", key, group.since, read_ns, now_ns, link=link, pods=len(uids))
         permitted = self._permitted.get(key)
         if permitted is None:
-            pods = self._state.pods
-            first = not any(pods[uid].node for uid in members(self._state, group))
             created_ns = min(group.created_ns or read_ns, read_ns)  # the API server's clock is another
-            permitted = _Permitted(group.since, created_ns, now_ns, first)
-            self._permitted[key] = permitted
+            permitted = self._permitted[key] = _Permitted(group.since, created_ns, now_ns)
         permitted.unsettled += len(uids)
         self._unsettled.update(dict.fromkeys(uids, key))
 
@@ -214,5 +216,12 @@ class Binding:
             return
         del self._permitted[key]
         telemetry.gang_span("bind", key, gang.first_place, gang.permitted_ns, now_ns, pods=gang.bound)
-        if gang.first and gang.bound:
+        if gang.bound and self._rooted.get(key) != gang.first_place:
+            self._rooted[key] = gang.first_place
             telemetry.gang_span("gang", key, gang.first_place, gang.created_ns, now_ns, root=True, pods=gang.bound)
+
+
+def _was_permitted(state: State, group: Group) -> bool:
+    if group.pod:
+        return group.pod in state.permitted or bool(state.pods[group.pod].node)
+    return any(state.gangs[key].started for key in group.gangs)

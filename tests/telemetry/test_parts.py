@@ -18,7 +18,7 @@ from services.kubernetes.client import Client
 from services.kubernetes.errors import Unreachable
 from services.state.fold import State
 from services.telemetry.sdk import Sdk
-from services.tracing import Binding, TracedGather, traces
+from services.tracing import Binding, TracedGather, Traces, traces
 from services.writer import Writer
 from tests.telemetry.views import totals
 from tests.world import World
@@ -26,16 +26,23 @@ from tests.world import World
 pytestmark = pytest.mark.usefixtures("on")
 
 
-def replay(world: World, writer: str, states: list[State] | None = None) -> State:
-    """What `writer` tells when it follows the log of that world; `states` gets what it folds."""
+def replay(
+    world: World, writer: str, states: list[State] | None = None, *, active_from: int = 0, told: list[Traces] | None = None
+) -> State:
+    """What `writer` tells when it follows the log of that world, active behind this place; `states` gets what it folds,
+    `told` what tells."""
     state = State()
     if states is not None:
         states.append(state)
-    told = traces(state, writer)
-    for stored in world.log.commits:
+    for stored in world.log.commits[:active_from]:
+        state.apply_stored(stored)
+    telling = traces(state, writer)
+    if told is not None:
+        told.append(telling)
+    for stored in world.log.commits[active_from:]:
         commit = state.apply_stored(stored)
         assert commit is not None
-        told.applied(commit, 0.001)
+        telling.applied(commit, 0.001)
     return state
 
 
@@ -69,6 +76,50 @@ def test_members_that_come_later_are_bound_in_the_same_trace(spans: InMemorySpan
     finished = spans.get_finished_spans()
     assert [span.name for span in finished] == ["permit", "bind", "gang", "permit", "bind"]
     assert len({span.context.trace_id for span in finished}) == 1
+
+
+def test_a_gang_whose_pods_are_all_replaced_has_one_root(spans: InMemorySpanExporter) -> None:
+    """As it was: while none of its pods was bound its next ones were its first, and two spans had one id."""
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=1)
+    world.settle()
+    bound = world.state.sequence
+    world.pod("b", "train", minimum=1)
+    world.deleted("a")
+    world.settle()
+    replay(world, "binder")
+    assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind", "gang", "permit", "bind"]
+    spans.clear()
+    replay(world, "binder", active_from=bound)
+    assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind"], "of a binder that took over"
+
+
+def test_a_gang_of_which_a_pod_was_bound_by_somebody_else_has_a_root(spans: InMemorySpanExporter) -> None:
+    """As it was: its trace had none, as its first pods that were bound were not the first with a node."""
+    world = World()
+    world.node("n0")
+    world.pod("a", "train", minimum=2)
+    world.assigned("a", "n0")
+    world.pod("b", "train", minimum=2)
+    world.settle()
+    replay(world, "binder")
+    assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind", "gang"]
+
+
+def test_of_roots_that_were_told_only_those_of_gangs_that_are_there_are_known(spans: InMemorySpanExporter) -> None:
+    world = World()
+    world.node("n0")
+    for number in range(9):
+        world.pod(f"p{number}")
+        world.settle()
+        world.deleted(f"p{number}")
+    told: list[Traces] = []
+    replay(world, "binder", told=told)
+    assert sum(span.name == "gang" for span in spans.get_finished_spans()) == 9
+    (binding,) = told
+    assert isinstance(binding, Binding)
+    assert not binding._rooted
 
 
 def test_a_gang_that_comes_again_under_its_name_is_another_trace(spans: InMemorySpanExporter) -> None:
