@@ -22,6 +22,7 @@ from events.log import EventLog, LogError
 from services import telemetry
 from services.feed import core
 from services.settings import Settings
+from services.telemetry.repeated import Repeated
 
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 """After an interruption; another feed of the same cluster would interrupt for ever, and so would a stream that takes
@@ -85,12 +86,13 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
         after, time = _place(feed, last)
         await _check_log(events, after, time)
     log.info("publishing", extra={"after": last.id if last is not None else "all that is too old"})
+    belongs = partial(_belongs, Repeated(log, "set aside: %d, the last at this place"))
     async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
         async for batch in batches:
             kept = batch if oldest_ns is None else list(dropwhile(partial(_is_too_old, oldest_ns, end), batch))
             if kept:
                 oldest_ns = None  # all that follows belongs to it, whatever its writer's clock says
-            await _publish_batch(feed, filter(_belongs, kept), after)
+            await _publish_batch(feed, filter(belongs, kept), after)
             telemetry.FEED_PLACE.set(batch[-1].sequence)
 
 
@@ -158,10 +160,10 @@ def _is_too_old(oldest_ns: int, end: int, stored: Stored) -> bool:
     return stored.sequence <= end and (core.is_foreign(stored) or core.appended_ns(stored) < oldest_ns)
 
 
-def _belongs(stored: Stored) -> bool:
+def _belongs(set_aside: Repeated, stored: Stored) -> bool:
     """Whether this commit is a writer's."""
     if core.is_foreign(stored):
-        log.warning("set aside", extra={"place": stored.sequence, "subject": stored.subject})
-        telemetry.SET_ASIDE.add(1)
+        set_aside.warn(extra={"place": stored.sequence, "subject": stored.subject})
+        telemetry.SET_ASIDE.add(1, writer="feed")
         return False
     return True

@@ -16,6 +16,7 @@ from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import DEFAULT_RATES, WriteBehind
 from services.kubernetes.binding import BindResult, Outcome
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from services.telemetry import repeated
 from tests.waiting import until
 from tests.world import World
 
@@ -385,10 +386,10 @@ async def test_those_in_doubt_hold_up_nobody_else(binding: Binding, caplog: pyte
 async def test_a_warning_counts_what_came_to_nothing_since_the_one_before(
     binding: Binding, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "WARNED_S", 0.0)
+    monkeypatch.setattr(repeated, "TOLD_S", 0.0)
     binding.client.in_doubt = 2
     await binding.bind(binding.intents[0])
-    assert [record.args[1] for record in caplog.records if record.args] == [1, 1]
+    assert [record.args[0] for record in caplog.records if record.args] == [1, 1]
 
 
 async def test_an_api_server_without_an_answer_is_not_asked_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import events as ev
-from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
 from services.kubernetes.errors import ApiError, Conflict, Forbidden, NotFound, Unreachable
+from services.telemetry import repeated
 from tests.waiting import until
 
 
@@ -98,7 +98,7 @@ async def test_an_eviction_that_comes_to_nothing_is_warned_of(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A budget may keep it waiting for ever: whoever wonders why the pod is still there reads the binder's log."""
-    monkeypatch.setattr(effects, "WARNED_S", 0.0)
+    monkeypatch.setattr(repeated, "TOLD_S", 0.0)
     written = SimpleNamespace(metadata=SimpleNamespace(uid="p0", deletion_timestamp=None))
     conflict, missing = Conflict("evict", 409, "Conflict", "modified"), NotFound("evict", 404, "", "a webhook's no")
     refusals = [ApiError("evict", 429, "TooManyRequests", BUDGET), conflict, conflict, missing]

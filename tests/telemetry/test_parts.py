@@ -27,7 +27,12 @@ pytestmark = pytest.mark.usefixtures("on")
 
 
 def replay(
-    world: World, writer: str, states: list[State] | None = None, *, active_from: int = 0, told: list[Traces] | None = None
+    world: World,
+    writer: str,
+    states: list[State] | None = None,
+    *,
+    active_from: int = 0,
+    told: list[Traces] | None = None,
 ) -> State:
     """What `writer` tells when it follows the log of that world, active behind this place; `states` gets what it folds,
     `told` what tells."""

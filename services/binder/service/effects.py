@@ -24,10 +24,9 @@ from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.transport import REPEATED_WITHIN_S
 from services.state import membership
 from services.state.records import BOUND_CLAIM, PERMITTED, Eviction
+from services.telemetry.repeated import Repeated
 
 logger = logging.getLogger("muster.binder")
-WARNED_S = 10.0
-"""How often at most the log says that bindings, or evictions, fail."""
 LOAD, LULL_S = 50, 1.0
 """So many bindings within so long are a load. Fewer leave time for what is written behind, be it for weeks."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
@@ -39,23 +38,6 @@ gang may have 50,000 pods, and a budget may refuse for ever."""
 REPEATED = 1_024
 """Bindings that are repeated at a time: about 200 a second once each of them waits for the longest time. While so many
 are, others wait as well: then it is no webhook of one namespace, but the API server that does not answer or is busy."""
-
-
-class FailedAttempts:
-    """Counts failed attempts, and warns now and then: how many, and what the server said of the last."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._warned_s = -WARNED_S
-        self._unsaid = 0
-        """Since the last warning."""
-
-    def note(self, about: str, message: str) -> None:
-        self._unsaid += 1
-        now_s = time.monotonic()
-        if now_s - self._warned_s >= WARNED_S:
-            logger.warning("%s that came to nothing: %d, the last of %s: %s", self._what, self._unsaid, about, message)
-            self._warned_s, self._unsaid = now_s, 0
 
 
 class Effects:
@@ -93,7 +75,8 @@ class Effects:
         self.in_flight = 0
         self._ended_s: deque[float] = deque(maxlen=LOAD)
         """When the last bindings ended."""
-        self._failed_bindings, self._failed_evictions = FailedAttempts("bindings"), FailedAttempts("evictions")
+        self._failed_bindings = Repeated(logger, "bindings that came to nothing: %d, the last of %s: %s")
+        self._failed_evictions = Repeated(logger, "evictions that came to nothing: %d, the last of %s: %s")
 
     @property
     def busy(self) -> bool:
@@ -185,7 +168,7 @@ class Effects:
                     found = settled_by(intent, await self._look(intent), result.message)
             refused = found if isinstance(found, ev.BindingFailed) and found.reason in REFUSALS else None
             if refused or found is None:
-                self._failed_bindings.note(f"{intent.namespace}/{intent.name} to {intent.node}", result.message)
+                self._failed_bindings.warn(f"{intent.namespace}/{intent.name} to {intent.node}", result.message)
             if result.outcome == "in_doubt":
                 self._doubtful[uid] = intent.node
             elif uid in self._doubtful and refused:
@@ -302,13 +285,13 @@ class Effects:
             try:
                 seen = await self._client.get_pod(namespace, name)
             except ApiError as error:
-                self._failed_evictions.note(f"{namespace}/{name}", str(error))
+                self._failed_evictions.warn(f"{namespace}/{name}", str(error))
                 return None
             if seen is not None and seen.metadata.uid == uid and seen.metadata.deletion_timestamp is None:
-                self._failed_evictions.note(f"{namespace}/{name}", str(refusal))
+                self._failed_evictions.warn(f"{namespace}/{name}", str(refusal))
                 return None
         except ApiError as error:
-            self._failed_evictions.note(f"{namespace}/{name}", str(error))
+            self._failed_evictions.warn(f"{namespace}/{name}", str(error))
             if result_of(error).outcome == "in_doubt":
                 self._doubtful_evictions.add(uid)
             return None

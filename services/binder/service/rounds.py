@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from services.decider import Decider
 from services.kubernetes.errors import ApiError, NotFound
+from services.telemetry.repeated import Repeated
 
 logger = logging.getLogger("muster.binder")
 ROUND_S = 0.5
@@ -128,6 +129,8 @@ class Rounds:
         """What puts back into their queues the writes that failed, and may not fail later."""
         self.refused: deque[Callable[[], None]] = deque(maxlen=WRITES_KEPT)
         """And those that were refused for good, as far as the API server knew, or whose pod is gated."""
+        self._warnings: dict[tuple[str, int], Repeated] = {}
+        """Of each kind of request, and each code with which it was answered: one says nothing of another."""
 
     async def now_and_then(self, queue: Behind) -> None:
         """A round now and then, while no binding waits (under lasting load more seldom): what the queue may write, all
@@ -152,12 +155,18 @@ class Rounds:
         except NotFound:
             return 1
         except ApiError as error:
-            logger.warning("written behind, and refused: %s", error)
+            self._warn(error)
             if error.retryable:
                 self.failed.append(write.again)
             elif write.lasting:
                 self.refused.append(write.again)
             return 1
+
+    def _warn(self, error: ApiError) -> None:
+        what = (error.request.rpartition(" ")[0], error.code)
+        if what not in self._warnings:
+            self._warnings[what] = Repeated(logger, "written behind, and refused: %d, the last: %s")
+        self._warnings[what].warn(error)
 
     async def put_back_forever(self) -> None:
         """What failed soon, what was refused much later."""
