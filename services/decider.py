@@ -149,7 +149,8 @@ class Decider:
     async def _measure_lag(self) -> None:
         while True:
             with suppress(LogError):
-                telemetry.LAG.set(await self.log.end() - self.state.sequence, writer=self.writer.name)
+                end = await self.log.end()  # more may be folded by the time at which that is heard
+                telemetry.LAG.set(max(0, end - self.state.sequence), writer=self.writer.name)
             await asyncio.sleep(LAG_EVERY_S)
 
     async def _run(self, taken: Event, turn: Callable[[], Awaitable[None]] | None) -> None:

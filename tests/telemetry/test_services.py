@@ -111,6 +111,33 @@ async def test_what_is_no_commit_is_counted_and_a_conflict_too(metrics: InMemory
     assert found["muster.log.conflicts",] == 1
 
 
+async def test_nobody_is_ahead_of_the_log(metrics: InMemoryMetricReader) -> None:
+    """As it was: what was folded while the log was asked for its end made a lag of less than nothing, under load in each
+    twentieth answer."""
+
+    header = Header(writer="stranger", epoch=0, basis=0, time_ns=0, cause="facts")
+
+    class Late(MemoryLog):
+        async def end(self) -> int:
+            found = await super().end()
+            await self.append("muster.test.stranger", header, b"[]", self._last.get("muster.test.stranger", 0))
+            await asyncio.sleep(0.05)  # which is folded by then
+            return found
+
+    planning = asyncio.create_task(planner.run(Late("test"), shard="0", holder="test"))
+    lags: list[float] = []
+
+    def told() -> bool:
+        if metrics.get_metrics_data() is not None and ("muster.log.lag",) in (found := totals(metrics)):
+            lags.append(found["muster.log.lag",])
+        return bool(lags)
+
+    await until(told, "a lag")
+    planning.cancel()
+    await asyncio.gather(planning, return_exceptions=True)
+    assert lags == [0]
+
+
 def test_off_the_services_load_nothing_of_it() -> None:
     program = """
 import asyncio, sys
