@@ -9,7 +9,7 @@ one or knows of it. Off, this module is not even imported. A gang's trace (`serv
 - ``bind``: from there until each pod that was permitted is settled
 - ``gang``, around them all: its first pod was created (Kubernetes says so in whole seconds) → the first ``bind`` ends
 
-What was permitted before a binder took over has no ``bind``, and its gang no ``gang``. Gangs that name each other are one
+A binder that takes over tells of the bindings that it finds under way from then on. Gangs that name each other are one
 group: each join or parting begins a trace, and what ``ingest`` told of them one by one stands outside of it.
 """
 
@@ -142,16 +142,25 @@ class Binding:
     """The binder's part: from the proposals that it reads to the last outcome of a permit."""
 
     def __init__(self, state: State) -> None:
-        """`state`: as it is when this binder becomes the active one."""
+        """`state`: as it is when this binder becomes the active one. It takes up what the one before it left."""
         self._state = state
-        self._rooted = {key: group.since for key, group in state.groups.items() if _was_permitted(state, group)}
-        """group → the place of its first fact, once the root of its trace was told, or was for an earlier binder to tell.
-        A gang may have no bound pod and have been bound before: its pods are replaced one by one."""
+        self._rooted: dict[str, int] = {}
+        """group → the place of its first fact, once the root of its trace was told. A gang may have no bound pod and have
+        been bound before: its pods are replaced one by one."""
         self._read_ns: dict[str, int] = {}
         """group → when the oldest of its proposals that has no permit was read."""
         self._permitted: dict[str, _Permitted] = {}
         self._unsettled: dict[str, str] = {}
         """UID → group."""
+        now_ns = time.time_ns()
+        for uid in state.permitted:
+            if (group := state.groups.get(state.pods[uid].group)) is not None:
+                self._await(group, (uid,), now_ns, now_ns)
+        for key, group in state.groups.items():
+            if key in self._permitted and _is_first(state, group):
+                self._permitted[key].bound = sum(bool(state.pods[uid].node) for uid in members(state, group))
+            elif _was_permitted(state, group):
+                self._rooted[key] = group.since
 
     def applied(self, commit: Commit, deciding_s: float) -> None:
         now_ns = time.time_ns()
@@ -192,12 +201,15 @@ class Binding:
         if group is None or not uids:
             return
         telemetry.gang_span("permit", key, group.since, read_ns, now_ns, link=link, pods=len(uids))
-        permitted = self._permitted.get(key)
+        self._await(group, uids, read_ns, now_ns)
+
+    def _await(self, group: Group, uids: Sequence[str], read_ns: int, now_ns: int) -> None:
+        permitted = self._permitted.get(group.key)
         if permitted is None:
             created_ns = min(group.created_ns or read_ns, read_ns)  # the API server's clock is another
-            permitted = self._permitted[key] = _Permitted(group.since, created_ns, now_ns)
+            permitted = self._permitted[group.key] = _Permitted(group.since, created_ns, now_ns)
         permitted.unsettled += len(uids)
-        self._unsettled.update(dict.fromkeys(uids, key))
+        self._unsettled.update(dict.fromkeys(uids, group.key))
 
     def _count_bound(self, uid: str, bound_ns: int) -> None:
         telemetry.PODS.add(1, outcome="bound")
@@ -221,7 +233,15 @@ class Binding:
             telemetry.gang_span("gang", key, gang.first_place, gang.created_ns, now_ns, root=True, pods=gang.bound)
 
 
+def _is_first(state: State, group: Group) -> bool:
+    """Whether the pods of the group that have a node were proposed with those that are being bound."""
+    claims = {uid: state.claims.get(uid) for uid in members(state, group)}
+    proposals = {claim.proposal for claim in claims.values() if claim is not None and claim.stage == PERMITTED}
+    bound = (claim for uid, claim in claims.items() if state.pods[uid].node)
+    return all(claim is not None and claim.proposal in proposals for claim in bound)
+
+
 def _was_permitted(state: State, group: Group) -> bool:
     if group.pod:
-        return group.pod in state.permitted or bool(state.pods[group.pod].node)
+        return bool(state.pods[group.pod].node)
     return any(state.gangs[key].started for key in group.gangs)

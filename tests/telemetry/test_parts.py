@@ -100,6 +100,41 @@ def test_a_gang_whose_pods_are_all_replaced_has_one_root(spans: InMemorySpanExpo
     assert [span.name for span in spans.get_finished_spans()] == ["permit", "bind"], "of a binder that took over"
 
 
+@pytest.mark.parametrize("bound", [0, 1])
+def test_a_binder_that_takes_over_tells_the_end_of_what_was_under_way(spans: InMemorySpanExporter, bound: int) -> None:
+    """As it was: a gang whose binder was killed while it bound it had a trace without a root."""
+    world = planned("a", "b")
+    world.pod("alone")
+    world.plan("a")
+    world.judge()
+    for uid in ("a", "b")[:bound]:
+        world.append("binder", [ev.PodBound(uid=uid, namespace="default", name=uid, node="n0")], cause="outcome")
+    over = world.state.sequence
+    world.bind()
+    world.pod("c", "train", minimum=1)
+    world.settle()
+    replay(world, "binder", active_from=over)
+    told = [(span.name, (span.attributes or {})["muster.group"]) for span in spans.get_finished_spans()]
+    assert [name for name, group in told if group == "default/train"] == ["bind", "gang", "permit", "bind"]
+    assert [name for name, group in told if group == "pod/default/alone"] == ["bind", "gang"]
+    assert (spans.get_finished_spans()[0].attributes or {})["pods"] == 2
+
+
+def test_a_binder_that_takes_over_while_a_further_pod_is_bound_tells_no_second_root(
+    spans: InMemorySpanExporter,
+) -> None:
+    world = planned("a")
+    world.judge()
+    world.bind()
+    world.pod("b", "train", minimum=1)
+    world.plan("a")
+    world.judge()
+    over = world.state.sequence
+    world.bind()
+    replay(world, "binder", active_from=over)
+    assert [span.name for span in spans.get_finished_spans()] == ["bind"]
+
+
 def test_a_gang_of_which_a_pod_was_bound_by_somebody_else_has_a_root(spans: InMemorySpanExporter) -> None:
     """As it was: its trace had none, as its first pods that were bound were not the first with a node."""
     world = World()
