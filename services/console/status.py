@@ -292,6 +292,8 @@ def picture(found: dict[str, Any]) -> Group:
     if not found["synced"]:
         reads = "ingest reads" if "ingest" in found["writers"] else "no ingest has read"
         head += f"; {reads} the cluster, nobody decides"
+    elif missing := _missing(found):
+        head += f"; there is no {' and no '.join(missing)}: nothing is placed"
     wrong = show.counts(found["ignored"])
     in_force = f"rules {found['rules']}, state {found['state']}, policy {found['policy'] or 'none'}"
     objects = f"{found['rejected']} (muster replay names them)" if found["rejected"] else "none"
@@ -315,6 +317,12 @@ def picture(found: dict[str, Any]) -> Group:
         show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
         show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
     )
+
+
+def _missing(found: dict[str, Any]) -> list[str]:
+    """Roles without which a log that ingest has begun goes no further. A dead process is not missed: its row says so."""
+    there = {writer.partition(".")[0] for writer in found["writers"]}
+    return [role for role in ("planner", "binder") if role not in there]
 
 
 def _waiting_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:

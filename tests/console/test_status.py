@@ -220,6 +220,23 @@ async def test_of_a_log_without_a_commit_there_is_no_age() -> None:
     )
 
 
+async def test_a_log_without_a_binder_or_a_planner_says_why_nothing_is_placed() -> None:
+    """As it was: pods waited to be tried, nobody lagged, and each shard had nothing to try."""
+    log = World(shards=()).log
+    assert "there is no planner: nothing is placed" in printed(await (await Observer.of(log)).status("test"))
+    log = MemoryLog("test")
+    for writer, taken in (
+        ("ingest", ev.IngestTaken(holder="i")),
+        ("planner.0", ev.PlannerTaken(shard="0", holder="p")),
+    ):
+        header = Header(writer=writer, epoch=0, basis=0, time_ns=0, cause="taken")
+        log.append_now(subjects.subject("test", writer), header, envelope.encode_events([taken]), 0)
+    header = Header(writer="ingest", epoch=0, basis=0, time_ns=0, cause="facts")
+    synced = envelope.encode_events([ev.ClusterSynced(nodes=0, pods=0)])
+    log.append_now(subjects.subject("test", "ingest"), header, synced, 1)
+    assert "; there is no binder: nothing is placed" in printed(await (await Observer.of(log)).status("test"))
+
+
 async def test_a_small_terminal_shows_what_is_now_first() -> None:
     """Of what is too high for it, `--watch` shows the beginning. As it was: lists of writers and shards."""
     world = World(shards=tuple(f"s{number}" for number in range(40)))
