@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,17 @@ def test_json_lines_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
         "place": 17,
         "subject": "muster.prod.x",
     }
+
+
+def test_no_call_passes_a_field_that_each_line_has() -> None:
+    """As it was: of a job that could not be submitted the line named its cluster for that of the federation's log."""
+    own = {"time", "level", "service", "cluster", "message", "logger", "error"}
+    for package in ("services", "events"):
+        for file in (Path(__file__).parents[2] / package).rglob("*.py"):
+            for call in ast.walk(ast.parse(file.read_text())):
+                if isinstance(call, ast.keyword) and call.arg == "extra" and isinstance(call.value, ast.Dict):
+                    names = {key.value for key in call.value.keys if isinstance(key, ast.Constant)}
+                    assert not names & own, f"{file}:{call.lineno}"
 
 
 def test_an_exception_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,7 +129,7 @@ class Effects:
         try:
             submission = await self._special(job, place)
         except (BodyGone, mcc.InvalidJob) as error:
-            log.error("cannot be submitted", extra={"job": job.name, "cluster": place.cluster, "reason": str(error)})
+            log.error("cannot be submitted", extra={"job": job.name, "on": place.cluster, "reason": str(error)})
             return SELDOM_S
         answer = await backend.submit(submission)
         if not isinstance(answer, NotSent | Limited):
@@ -173,7 +173,7 @@ class Effects:
         try:
             submission = await self._special(job, place)
         except (BodyGone, mcc.InvalidJob) as error:
-            log.error("cannot be released", extra={"job": job.name, "cluster": place.cluster, "reason": str(error)})
+            log.error("cannot be released", extra={"job": job.name, "on": place.cluster, "reason": str(error)})
             return SELDOM_S
         answer = await backend.release(submission, place.uid)
         if isinstance(answer, Refused):
