@@ -283,6 +283,7 @@ def test_the_environment_may_name_the_service(monkeypatch: pytest.MonkeyPatch) -
     named = ("service.name", "service.namespace", "muster.cluster", "rack")
     assert [found[name] for name in named] == ["planner-eu", "ours", "prod", "7"]
     assert found["service.version"]
+    assert found["service.instance.id"], "two shards count under the same names"
 
 
 def test_off_loads_nothing_and_says_nothing() -> None:
