@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 
@@ -24,7 +25,8 @@ class Written(NamedTuple):
 async def annotate(
     client: Client, namespace: str, name: str, uid: str, resource_version: str, annotation: tuple[str, str]
 ) -> Written:
-    """Write ``(key, value)`` on condition that UID and resourceVersion are these. Never raises ApiError."""
+    """Ask once to write ``(key, value)`` on condition that UID and resourceVersion are these. Raises ApiError where that
+    leaves nothing in doubt, and may be answered otherwise later: nothing was executed, or the pod could not be read."""
     key, value = annotation
     try:
         version = await client.annotate_pod(namespace, name, uid, resource_version, {key: value})
@@ -33,17 +35,18 @@ async def annotate(
         refused = Written("refused", resource_version, str(error))
         return await _look(client, namespace, name, uid, annotation, refused)
     except ApiError as error:
-        return Written("in_doubt" if error.retryable else "refused", message=str(error))
+        if not error.retryable:
+            return Written("refused", message=str(error))
+        if result_of(error).outcome == "not_executed":
+            raise
+        return Written("in_doubt", message=str(error))
 
 
 async def _look(
     client: Client, namespace: str, name: str, uid: str, annotation: tuple[str, str], refused: Written
 ) -> Written:
     """What became of a write that failed with the pod; `refused`: what it means if nothing did."""
-    try:
-        seen = await client.get_pod(namespace, name)
-    except ApiError as error:
-        return Written("in_doubt", message=str(error))
+    seen = await client.get_pod(namespace, name)
     if seen is None or seen.metadata.uid != uid:
         return Written("gone")
     key, value = annotation

@@ -171,7 +171,7 @@ class Client(Transport):
     async def annotate_pod(
         self, namespace: str, name: str, uid: str, resource_version: str, annotations: Mapping[str, str]
     ) -> str:
-        """Add annotations to a pod if it is still this one; its resourceVersion now.
+        """Ask once to add annotations to a pod if it is still this one; its resourceVersion now.
 
         An empty `resource_version` is no precondition. Raises Conflict when a precondition failed, NotFound, ApiError.
         """
@@ -180,8 +180,8 @@ class Client(Transport):
             metadata["resourceVersion"] = resource_version
         request = f"patch pods {namespace}/{name}"
         body = _encode({"metadata": metadata})
-        answer = await self._repeated(request, "PATCH", _pod_path(namespace, name), body, STRATEGIC_MERGE)
-        return decoded(_identified_decoder, request, answer.body).metadata.resource_version
+        answer = await self.send(request, "PATCH", _pod_path(namespace, name), body, STRATEGIC_MERGE)
+        return decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.resource_version
 
     async def get_pod_group(self, resource: Resource, namespace: str, name: str) -> Group | None:
         """A PodGroup as it is now, or None. A consistent read. Raises ApiError."""

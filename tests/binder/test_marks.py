@@ -244,6 +244,22 @@ async def test_a_refusal_is_no_answer_to_an_attempt_in_doubt(world: World, clust
     assert cluster.said() == ["p0", "p1", "p2"]
 
 
+@pytest.mark.parametrize(
+    "answer", [ApiError("annotate", 429, "", "busy"), Unreachable("annotate", "Refused", "", sent=False)]
+)
+async def test_what_was_not_executed_leaves_no_doubt(world: World, cluster: Cluster, answer: ApiError) -> None:
+    """It was asked for again twice a second, and no refusal after that settled it, though no attempt could land."""
+    cluster.answers = [answer] * 3
+    cluster.answers += [ApiError("annotate", 403, "Forbidden", "no right to patch pods")] * 3
+    binder = Binder(world, cluster).noticed()
+    assert await binder.round() == []
+    assert await binder.round() == []
+    assert len(cluster.tried) == len(binder.behind.rounds.failed) == 3, "left alone for now"
+    while binder.behind.rounds.failed:
+        binder.behind.rounds.failed.popleft()()
+    assert [type(event) for event in await binder.round()] == [ev.TimeoutMarkFailed] * 3
+
+
 async def test_a_doubt_is_forgotten_with_its_pod(world: World, cluster: Cluster) -> None:
     cluster.answers = [Unreachable("annotate", "Timeout", "", sent=True)] * 3
     binder = Binder(world, cluster).noticed()

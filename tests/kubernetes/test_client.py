@@ -14,6 +14,7 @@ import pytest
 from services.kubernetes import binding
 from services.kubernetes import client as client_module
 from services.kubernetes.access import Access, AccessError, direct
+from services.kubernetes.annotation import annotate
 from services.kubernetes.binding import BindResult
 from services.kubernetes.client import Client, Regarding, micro_time
 from services.kubernetes.errors import ApiError, Conflict, Expired, Forbidden, NotFound, Unreachable
@@ -441,6 +442,18 @@ async def test_annotating_only_that_pod_as_it_was(cluster: SimulatedCluster, cli
     with pytest.raises(NotFound):
         await client.annotate_pod("default", "none", "another", "", {"timeout": "true"})
     assert await client.annotate_pod(*about, "", {"timeout": "true"}) == version, "nothing changed"
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"hang_up": True}])
+async def test_an_annotation_in_doubt_is_not_asked_for_again_unseen(
+    cluster: SimulatedCluster, client: Client, fault: dict[str, Any]
+) -> None:
+    """The refusal that came next was taken for the answer to both, and the first one may still land (design, rule 5)."""
+    metadata = cluster.create(pod("p"))["metadata"]
+    cluster.faults.plan(verb="patch", **fault)
+    refused = cluster.faults.plan(verb="patch", status=403)
+    found = await annotate(client, "default", "p", metadata["uid"], metadata["resourceVersion"], ("timeout", "true"))
+    assert (found.outcome, refused.hits) == ("in_doubt", 0)
 
 
 async def test_evicting_only_that_pod(cluster: SimulatedCluster, client: Client) -> None:
