@@ -357,7 +357,7 @@ class PodEvicted(Decision, frozen=True):
 
 
 class EvictionFailed(Decision, frozen=True):
-    """Outcome: its gang has its minimum again. In older logs also a definite no to an eviction."""
+    """Outcome: the pod has ended, or its gang has its minimum again. In older logs also a definite no to an eviction."""
 
     uid: str
     namespace: str

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import events as ev
+from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
 from services.kubernetes.errors import ApiError, Conflict, Forbidden, NotFound, Unreachable
+from services.state.records import BOUND, FAILED, SUCCEEDED, TERMINATING
 from services.telemetry import repeated
 from tests.waiting import until
 
@@ -26,8 +28,8 @@ class Evicting:
         self.in_flight = self.most = 0
         self.outcomes: list[ev.Event] = []
         self.intended = {uid: SimpleNamespace(uid=uid, namespace="ml", name=uid) for uid in uids}
-        pods = {uid: SimpleNamespace(gang="") for uid in uids}
-        state = SimpleNamespace(permitted={}, evictions=self.intended, pods=pods, gangs={})
+        self.known = {uid: SimpleNamespace(gang="", status=BOUND) for uid in uids}
+        state = SimpleNamespace(permitted={}, evictions=self.intended, pods=self.known, gangs={})
         decider: Any = SimpleNamespace(state=state, report=self.outcomes.append)
         self.effects = Effects(decider, self, 4)  # type: ignore[arg-type]
 
@@ -143,6 +145,39 @@ async def test_an_eviction_whose_pod_goes_meanwhile_is_forgotten() -> None:
         await until(lambda: not evicting.effects._evicting, "it to be settled")
     assert not evicting.effects._doubtful_evictions
     assert not evicting.outcomes
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (SUCCEEDED, ev.EvictionFailed(uid="p0", namespace="ml", name="p0", message="the pod has ended")),
+        (FAILED, ev.EvictionFailed(uid="p0", namespace="ml", name="p0", message="the pod has ended")),
+        (TERMINATING, ev.PodEvicted(uid="p0", namespace="ml", name="p0")),
+    ],
+)
+async def test_a_pod_that_ends_or_goes_while_its_eviction_is_refused_is_left_alone(
+    status: str, expected: ev.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked for as long as the pod was there, and took a pod that had done its work once the right was granted."""
+    monkeypatch.setattr(effects, "FIRST_RETRY_S", 0.001)
+    async with Evicting("p0", answers=[Forbidden("evict", 403, "Forbidden", "no right")] * 3) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.asked, "a refusal")
+        evicting.known["p0"].status = status
+        await until(lambda: evicting.outcomes, "the end of it")
+        assert evicting.outcomes == [expected]
+        assert len(evicting.asked) < 4
+
+
+async def test_an_eviction_in_doubt_of_a_pod_that_has_ended_is_repeated() -> None:
+    """The log would say that the pod stays, and then it goes."""
+    async with Evicting("p0", answers=[Unreachable("evict", "Timeout", "", sent=True)]) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.asked, "an attempt")
+        evicting.known["p0"].status = SUCCEEDED
+        await until(lambda: evicting.outcomes, "the end of it")
+        assert [type(one) for one in evicting.outcomes] == [ev.PodEvicted]
+        assert len(evicting.asked) == 2
 
 
 async def test_evictions_in_flight_are_bounded() -> None:

@@ -23,7 +23,8 @@ from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.transport import REPEATED_WITHIN_S
 from services.state import membership
-from services.state.records import BOUND_CLAIM, PERMITTED, Eviction
+from services.state.pods import FINISHED
+from services.state.records import BOUND_CLAIM, PERMITTED, TERMINATING, Eviction
 from services.telemetry.repeated import Repeated
 
 logger = logging.getLogger("muster.binder")
@@ -242,7 +243,7 @@ class Effects:
             self._evictions.put_nowait(uid)
 
     async def _evict(self, uid: str) -> None:
-        """Try one eviction until the pod is gone or going, or its gang has its minimum again.
+        """Try one eviction until the pod is gone or going, or has ended, or its gang has its minimum again.
 
         No refusal settles it: a disruption budget, a webhook or a missing right may let it through later, and until then
         the gang stays half bound. Nor could a refusal while an older attempt may still land: an eviction's precondition
@@ -254,7 +255,7 @@ class Effects:
             async with self._evicts:
                 if (eviction := self._decider.state.evictions.get(uid)) is None:
                     break
-                found = self._called_off(eviction) or await self._evict_once(uid, eviction.namespace, eviction.name)
+                found = self._needless(eviction) or await self._evict_once(uid, eviction.namespace, eviction.name)
             if found is not None:
                 self._report(found)
                 break
@@ -263,13 +264,21 @@ class Effects:
         self._doubtful_evictions.discard(uid)
         self._evicting.discard(uid)
 
-    def _called_off(self, eviction: Eviction) -> ev.EvictionFailed | None:
-        """While a disruption budget kept it waiting, the gang may have got its minimum again: it is not torn down."""
-        state = self._decider.state
-        gang = state.gangs.get(state.pods[eviction.uid].gang)
-        if gang is None or eviction.uid in self._doubtful_evictions or not membership.has_minimum(state, gang):
+    def _needless(self, eviction: Eviction) -> ev.PodEvicted | ev.EvictionFailed | None:
+        """While it was kept waiting it may have become needless: the pod goes by itself, or has ended; or the gang has
+        its minimum again, and is not torn down."""
+        state, uid = self._decider.state, eviction.uid
+        pod = state.pods[uid]
+        about = {"uid": uid, "namespace": eviction.namespace, "name": eviction.name}
+        if pod.status == TERMINATING:
+            return ev.PodEvicted(**about)
+        if uid in self._doubtful_evictions:
             return None
-        about = {"uid": eviction.uid, "namespace": eviction.namespace, "name": eviction.name}
+        if pod.status in FINISHED:
+            return ev.EvictionFailed(**about, message="the pod has ended")
+        gang = state.gangs.get(pod.gang)
+        if gang is None or not membership.has_minimum(state, gang):
+            return None
         return ev.EvictionFailed(**about, message=f"gang {gang.key} has its minimum again")
 
     async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | None:
