@@ -37,8 +37,8 @@ EVICTED_PER_S = 200
 """Evictions that are repeated: of more than a thousand that a disruption budget keeps waiting each waits for longer. A
 gang may have 50,000 pods, and a budget may refuse for ever."""
 REPEATED = 1_024
-"""Bindings that are repeated at a time: about 200 a second once each of them waits for the longest time. While so many
-are, others wait as well: then it is no webhook of one namespace, but the API server that does not answer or is busy."""
+"""Bindings that are repeated at a time: about 200 a second once each of them waits for the longest time. Of more they
+take turns: one namespace's webhook may keep tens of thousands waiting."""
 
 
 class Effects:
@@ -63,7 +63,7 @@ class Effects:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._concurrency = concurrency
         self._repeated = asyncio.Semaphore(REPEATED)
-        """Held from a binding's first attempt without a definite answer until it has one."""
+        """Held while a binding waits for the time of its next attempt, and while that is made."""
         self._asked_again = asyncio.Semaphore(max(1, concurrency // 4))
         """Held while a repeated binding is asked for, not while it waits for its time."""
         self._evictions: asyncio.Queue[str] = asyncio.Queue()
@@ -123,20 +123,17 @@ class Effects:
             uid = await self._queue.get()
             began_s = time.perf_counter()
             if (after_s := await self._bind(uid, began_s)) is not None:
-                await self._repeated.acquire()
                 tasks.create_task(self._bind_again(uid, began_s, after_s))
 
     async def _bind_again(self, uid: str, began_s: float, after_s: float | None) -> None:
-        """Repeat a binding until it is settled, and give its place among those that are repeated back."""
+        """Repeat a binding until it is settled."""
         pause_s = FIRST_RETRY_S
-        try:
-            while after_s is not None:
+        while after_s is not None:
+            async with self._repeated:
                 await asyncio.sleep(max(pause_s, min(after_s, REPEATED_WITHIN_S)))
-                pause_s = min(pause_s * 2, LONGEST_RETRY_S)
                 async with self._asked_again:
                     after_s = await self._bind(uid, began_s)
-        finally:
-            self._repeated.release()
+            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
 
     def _intent(self, uid: str) -> Intent | None:
         state = self._decider.state
