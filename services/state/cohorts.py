@@ -80,7 +80,10 @@ def _about(state: State, group: Group, event: ev.GroupsRefused) -> str:
 
 
 def _countless(text: str) -> str:
-    return " ".join(word for word in text.split() if not word.isdecimal())
+    """Without numbers, but for those that are the name of a task."""
+    words = text.split()
+    named = (before == "task" for before in ("", *words))
+    return " ".join(word for word, is_name in zip(words, named, strict=False) if is_name or not word.isdecimal())
 
 
 def park(

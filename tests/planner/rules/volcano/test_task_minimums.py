@@ -4,6 +4,7 @@ import msgspec
 
 import events as ev
 from events.policy import DEFAULT_POLICY
+from services.binder.report import condition
 from tests.world import World, of_type
 
 
@@ -147,5 +148,26 @@ def test_a_job_that_has_its_pods_is_told_of_the_task_that_lacks_some() -> None:
     world.volcano("worker-2", "job", "worker")
     assert refusal(world)[1].startswith("task ps of gang default/job@batch has 0 of its minimum of 1 pods")
     world.volcano("ps-0", "job", "ps")
+    world.settle()
+    assert len(world.bound()) == 4
+
+
+def test_a_job_whose_tasks_have_numbers_for_names_is_told_which_of_them_is_gated() -> None:
+    """They were left out as counts are, so that its pods went on naming the one that had come."""
+    world = World()
+    world.node("n0")
+    job(world, 2, {"0": 1, "1": 1}, others=2)
+    world.volcano("first", "job", "0", gated=True)
+    world.volcano("second", "job", "1", gated=True)
+    conditions: list[str] = []
+    for task, pod in (("0", "first"), ("1", "second")):
+        world.plan()
+        [cohort] = world.state.cohorts.values()
+        assert cohort.message.startswith(f"task {task} of gang default/job@batch needs 1 more pods; 0 may be scheduled")
+        found = condition(world.state, "others-0")
+        assert found is not None
+        conditions.append(found.said)
+        world.volcano(pod, "job", task)
+    assert len(set(conditions)) == 2
     world.settle()
     assert len(world.bound()) == 4
