@@ -232,22 +232,26 @@ async def test_a_gang_that_is_made_anew_under_its_name_gets_an_event_of_its_own(
 
 async def test_a_pod_that_had_no_room_and_whose_binding_is_refused_is_not_unschedulable_any_more() -> None:
     """An autoscaler would act on it for as long as an admission policy forbids the binding, which may be for ever. Of
-    the second refusal it is told nothing new."""
+    the second refusal it is told nothing new. The third has other words: it went on naming a right that was granted."""
     world = World()
     world.pod("waits")
     world.settle()
     reader = Reader(world)
     await reader.round()
     world.node("n0")
-    for _ in range(2):
-        world.pass_s(20)
+    for message in ("not this one", "not this one", "a webhook's no"):
+        world.pass_s(40)
         world.plan()
         world.judge()
         about = {"uid": "waits", "namespace": "default", "name": "waits", "node": "n0", "assigned_node": ""}
-        world.append("binder", [ev.BindingFailed(**about, reason="Forbidden", message="not this one")], "outcome")
+        world.append("binder", [ev.BindingFailed(**about, reason="Forbidden", message=message)], "outcome")
         await reader.round()
     said = [(one["reason"], one["message"]) for one in reader.client.said]
-    assert said == [("Unschedulable", "no nodes available to schedule pods"), ("BindingFailed", "not this one")]
+    assert said == [
+        ("Unschedulable", "no nodes available to schedule pods"),
+        ("BindingFailed", "not this one"),
+        ("BindingFailed", "a webhook's no"),
+    ]
 
 
 async def told_last(reader: Reader) -> dict[str, str]:

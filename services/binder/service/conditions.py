@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -32,6 +33,8 @@ class Conditions:
         still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
         self._groups: dict[str, str] = {}
         """UID → the group of the pod when it was told, which what it says may name: it may be moved to another."""
+        self._refused: dict[str, int] = {}
+        """UID → checksum of what the API server said last when it refused the pod's binding."""
         self._versions: dict[str, str] = {}
         """UID → resourceVersion of pods that were written by somebody else. Their conditions are written with that in the
         next round: a binder that was replaced knows by then, and does not overwrite its successor's."""
@@ -43,12 +46,21 @@ class Conditions:
     def note(self, uids: Iterable[str]) -> None:
         self.pods.put(*uids)
 
+    def note_refused(self, event: ev.BindingFailed) -> None:
+        """What the API server says of the binding is no part of what the log knows that the pod was told."""
+        said = zlib.crc32(event.message.encode())
+        if self._refused.get(event.uid, said) != said:
+            self.doubt(event.uid)
+        self._refused[event.uid] = said
+        self.note((event.uid,))
+
     def note_group(self, group: Group) -> None:
         self.note(membership.members(self._decider.state, group))
 
     def note_gone(self, uid: str) -> None:
         self._in_doubt.discard(uid)
         self._groups.pop(uid, None)
+        self._refused.pop(uid, None)
         self._versions.pop(uid, None)
 
     def doubt(self, uid: str) -> None:

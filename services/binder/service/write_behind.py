@@ -90,7 +90,7 @@ class WriteBehind:
     def note_failed_binding(self, event: ev.BindingFailed, _: int) -> None:
         if event.reason in REFUSALS:
             self.tell(event)
-            self.conditions.note((event.uid,))
+            self.conditions.note_refused(event)
 
     def tell(self, event: ev.BindingFailed) -> None:
         """The pod, what its binding met."""
