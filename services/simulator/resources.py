@@ -167,8 +167,8 @@ def from_crd(crd: dict[str, Any]) -> Iterator[Resource]:
                 namespaced=spec.scope == "Namespaced",
                 status="status" in (version.subresources or {}),
                 custom=True,
-                short=tuple(spec.names.short_names),
-                categories=tuple(spec.names.categories),
+                short=tuple(spec.names.short_names or ()),
+                categories=tuple(spec.names.categories or ()),
             )
 
 
@@ -181,8 +181,8 @@ class _Version(msgspec.Struct):
 class _Names(msgspec.Struct, rename="camel"):
     plural: str
     kind: str
-    short_names: list[str] = msgspec.field(default_factory=list)
-    categories: list[str] = msgspec.field(default_factory=list)
+    short_names: list[str] | None = None
+    categories: list[str] | None = None
 
 
 class _Spec(msgspec.Struct):

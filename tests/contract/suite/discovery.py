@@ -42,6 +42,21 @@ async def test_discovery_says_what_users_call_it(client: Client, path: str) -> N
     assert {name for name in CALLED[path] if "all" in told[name].get("categories", [])} == IN_ALL & CALLED[path].keys()
 
 
+async def test_a_kind_that_users_call_by_its_name_alone_may_say_so(client: Client) -> None:
+    names = {"kind": "Thing", "plural": "things", "singular": "thing", "shortNames": None, "categories": None}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.dev"},
+        "spec": {"group": "example.dev", "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+    (await client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)).ok(201)
+    served = await eventually(lambda: client.get("/apis/example.dev/v1"), lambda answer: answer.code == 200)
+    assert [one["name"] for one in served.body["resources"]] == ["things"]
+
+
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
