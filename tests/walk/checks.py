@@ -117,15 +117,17 @@ def check_permits(state: State, decided: list[ev.Event]) -> None:
         for key in started:
             if key and key not in satisfied:
                 for other in (key, *named_by(after.gangs[key])):
-                    assert other in satisfied or _reached(after, other), f"{permit}: {other} is below its minimum (7.3)"
+                    reached = other in satisfied or _reached(state, after, other)
+                    assert reached, f"{permit}: {other} is below its minimum (7.3)"
 
 
-def _reached(state: State, key: str) -> bool:
-    gang = state.gangs.get(key)
+def _reached(before: State, after: State, key: str) -> bool:
+    """Who is of the gang, and what it declares, is as it was decided on: a member may leave it with this permit."""
+    gang = before.gangs.get(key)
     if gang is None or gang.declaration is None:
         return False
     running = sum(
-        state.pods[uid].status in (BOUND, SUCCEEDED) or (uid in state.claims and state.claims[uid].stage == PERMITTED)
+        after.pods[uid].status in (BOUND, SUCCEEDED) or (uid in after.claims and after.claims[uid].stage == PERMITTED)
         for uid in gang.members
     )
     return running >= gang.declaration.min_member
