@@ -1,0 +1,62 @@
+"""What an answer means, whoever gave it: the API server, a webhook, a gateway, a login page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from services.kubernetes import binding
+from services.kubernetes.errors import ApiError, NotFound, Unreachable
+from services.kubernetes.transport import Answer, error_of
+
+
+def test_of_a_long_answer_the_beginning_is_repeated() -> None:
+    """Two thousand outcomes share a commit: what a webhook says at length must not make it too large."""
+    said = json.dumps(
+        {
+            "kind": "Status",
+            "reason": "Denied" * 1_000,
+            "message": f'pod is already assigned to node "n7" {"x" * 1_000_000}',
+        }
+    )
+    result = binding.result("create pods/binding default/p", Answer(409, said.encode()))
+    assert (result.outcome, result.node) == ("assigned", "n7")
+    assert len(result.message) < 3_000
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "outcome"),
+    [
+        (201, b"", "bound"),
+        (200, b"<html>please log in</html>", "in_doubt"),
+        (204, b"", "in_doubt"),
+        (101, b"", "in_doubt"),
+    ],
+)
+def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: str) -> None:
+    """As it was: a login page bound a pod in the log, and nobody ever bound it on a node."""
+    assert binding.result("create pods/binding default/p", Answer(code, body)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"kind": "Status", "code": 404, "reason": "NotFound"}', NotFound),
+        (b"404 page not found\n", NotFound),
+        (b"<html>404: no such host</html>", Unreachable),
+        (b'{"message": "no Route matched with those values"}', Unreachable),
+        (b'{"code": 404, "reason": "NotFound", "message": "no such host"}', Unreachable),
+        (b"null", Unreachable),
+    ],
+)
+def test_what_is_not_there_is_the_api_servers_to_say(body: bytes, kind: type[ApiError]) -> None:
+    """As it was: a gateway's page deleted the PodGroups of a cluster."""
+    assert type(error_of("list podgroups", Answer(404, body))) is kind
+
+
+@pytest.mark.parametrize(("asked", "waits"), [("7", 7.0), ("99999", 3_600.0), ("-7", 0.0), ("0", None)])
+def test_a_status_says_when_to_ask_again_where_the_header_does_not(asked: str, waits: float | None) -> None:
+    body = f'{{"kind":"Status","details":{{"retryAfterSeconds":{asked}}}}}'.encode()
+    assert error_of("list pods", Answer(429, body)).retry_after_s == waits
+    assert error_of("list pods", Answer(429, body, 3.0)).retry_after_s == 3.0
