@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -15,10 +16,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import events as ev
 from events.envelope import Header, decode
 from events.memory import MemoryLog
+from services import decider as deciding
 from services.binder import service as binder
 from services.ingest import service as ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
+from services.planner import core
 from services.planner import service as planner
 from services.simulator.cluster import SimulatedCluster
 from services.writer import SteppedDown, Writer
@@ -111,31 +114,30 @@ async def test_what_is_no_commit_is_counted_and_a_conflict_too(metrics: InMemory
     assert found["muster.log.conflicts",] == 1
 
 
-async def test_nobody_is_ahead_of_the_log(metrics: InMemoryMetricReader) -> None:
+async def test_nobody_is_ahead_of_the_log(metrics: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: what was folded while the log was asked for its end made a lag of less than nothing, under load in each
     twentieth answer."""
-
     header = Header(writer="stranger", epoch=0, basis=0, time_ns=0, cause="facts")
+    asked = 0
 
     class Late(MemoryLog):
         async def end(self) -> int:
+            nonlocal asked
             found = await super().end()
-            await self.append("muster.test.stranger", header, b"[]", self._last.get("muster.test.stranger", 0))
-            await asyncio.sleep(0.05)  # which is folded by then
+            if decider.active:
+                await self.append("muster.test.stranger", header, b"[]", self._last.get("muster.test.stranger", 0))
+                await until(lambda: decider.state.sequence > found, "what came meanwhile is folded")
+                asked += 1
             return found
 
-    planning = asyncio.create_task(planner.run(Late("test"), shard="0", holder="test"))
-    lags: list[float] = []
-
-    def told() -> bool:
-        if metrics.get_metrics_data() is not None and ("muster.log.lag",) in (found := totals(metrics)):
-            lags.append(found["muster.log.lag",])
-        return bool(lags)
-
-    await until(told, "a lag")
+    monkeypatch.setattr(deciding, "LAG_EVERY_S", 0.001)
+    log = Late("test")
+    decider = deciding.Decider(log, Writer(log, "planner.0"), partial(core.decide, shard="0"))
+    planning = asyncio.create_task(decider.run(ev.PlannerTaken(shard="0", holder="test")))
+    await until(lambda: asked > 1, "the lag is told of an end that is behind")
     planning.cancel()
     await asyncio.gather(planning, return_exceptions=True)
-    assert lags == [0]
+    assert totals(metrics)["muster.log.lag",] == 0
 
 
 def test_off_the_services_load_nothing_of_it() -> None:
@@ -143,11 +145,13 @@ def test_off_the_services_load_nothing_of_it() -> None:
 import asyncio, sys
 from events.memory import MemoryLog
 from services import telemetry
+from services import decider as deciding
 from services.binder import service as binder
 from services.ingest import service as ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import Unreachable
+from services.planner import core
 from services.planner import service as planner
 
 async def main():
