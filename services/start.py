@@ -20,7 +20,8 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from events.envelope import Stored
+from events import SnapshotTaken, subjects
+from events.envelope import MalformedCommit, Stored, decode_events, header_of
 from events.log import EventLog, LogError, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.state.fold import State
@@ -62,7 +63,10 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
     for kept in await log.snapshots.listed():
         if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
             with suppress(_Denied):
-                return Start(state, kept, await fold(log, state, place, of=kept))
+                tail_bytes = await fold(log, state, place, of=kept)
+                if kept.sequence not in state.snapshots:
+                    await _check_ahead(log, kept, place, end)
+                return Start(state, kept, tail_bytes)
     if place < first - 1:
         raise NoStart(f"the log begins at {first}: the state at {place} cannot be rebuilt")
     if first > 1:
@@ -164,7 +168,7 @@ async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = No
         for stored in batch:
             commit = state.apply_stored(stored)
             if of is not None:
-                _check(state, of)
+                _check(state.snapshots.get(of.sequence), of)
             size += len(stored.header) + len(stored.payload)
             events += len(commit.events) if commit is not None else 1
             if events >= FOLD_EVENTS:
@@ -173,12 +177,32 @@ async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = No
     return size
 
 
-def _check(state: Folded, base: Kept) -> None:
+def _check(taken: SnapshotTaken | None, base: Kept) -> None:
     """The log says the same of the snapshot, or nothing: its process may have ended in between. Else raises _Denied."""
-    taken = state.snapshots.get(base.sequence)
     if taken is not None and taken.digest != base.digest:
         _left_out(base, f"its digest is {base.digest}, the log says {taken.digest}")
         raise _Denied
+
+
+async def _check_ahead(log: EventLog, base: Kept, after: int, until: int) -> None:
+    """As `_check`, of what the log says behind a place, without folding that. What of it was purged says nothing."""
+    async for batch in log.read(after, until):
+        for stored in batch:
+            if b"SnapshotTaken" in stored.payload and (taken := _taken(stored, base.sequence)) is not None:
+                _check(taken, base)
+                return
+
+
+def _taken(stored: Stored, sequence: int) -> SnapshotTaken | None:
+    """What a commit says of the snapshot of this place, as far as this version can read it."""
+    header = header_of(stored)
+    if header is None or SnapshotTaken not in subjects.WRITES[subjects.role_of(header.writer)]:
+        return None
+    try:
+        found = decode_events(stored)
+    except MalformedCommit:
+        return None
+    return next((one for one in found if isinstance(one, SnapshotTaken) and one.sequence == sequence), None)
 
 
 def _left_out(kept: Kept, why: str) -> None:

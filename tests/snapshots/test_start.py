@@ -144,6 +144,28 @@ async def test_one_of_which_the_log_said_otherwise_long_ago_is_left_out() -> Non
     assert snapshot.digest(state) == snapshot.digest(world.state)
 
 
+async def test_one_of_which_the_log_says_otherwise_behind_the_place_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Seed 327462: the retention made the snapshot on which the log then stood from one that the log denied three commits
+    later, and `replay --at` a place between them showed its state."""
+    walk = Walk(11)
+    walk.walk(60)
+    world = walk.world
+    place = world.state.sequence
+    await put_snapshot(world.log, folded(world.log.commits, place))
+    world.node("another")
+    world.append("binder", [ev.SnapshotTaken(sequence=place - 7, digest="of another", bytes=1, state=FIRST_VERSION)])
+    said = ev.SnapshotTaken(sequence=place, digest="of the true one", bytes=1, state=FIRST_VERSION)
+    world.append("planner.a", [said])
+    assert (await state_at(world.log, place + 1)).base is not None, "no planner may say that"
+    world.append("binder", [said], cause="outcome")
+    state, base, _ = await state_at(world.log, place + 1)
+    assert base is None
+    assert snapshot.digest(state) == snapshot.digest(folded(world.log.commits, place + 1))
+    assert "the log says of the true one" in caplog.text
+
+
 async def test_one_of_another_log_of_this_name_is_left_out(
     log: EventLog, commits: list[Stored], caplog: pytest.LogCaptureFixture
 ) -> None:
