@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
 from services.binder.service import effects
+from tests.binder.bindings import Binding
 from tests.world import World
 
 
@@ -34,3 +36,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(asyncio, "sleep", over)
     return waited
+
+
+@pytest.fixture
+async def binding() -> AsyncIterator[Binding]:
+    binding = Binding()
+    running = asyncio.create_task(binding.effects.run())
+    yield binding
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -17,99 +17,9 @@ from services.binder.service.write_behind import DEFAULT_RATES, WriteBehind
 from services.kubernetes.binding import BindResult, Outcome
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.telemetry import repeated
+from tests.binder.bindings import MANY, UNBOUND, Binding, said
 from tests.waiting import until
 from tests.world import World
-
-MANY = 2 * LOAD
-UNBOUND = {"node_name": "", "scheduling_gates": (), "deletion_timestamp": None}
-
-
-class Client:
-    """Binds; `in_doubt`: so many times without an answer. `silent`: pods for which no answer comes at all. All answers
-    wait for `answers`."""
-
-    def __init__(self) -> None:
-        self.answers = asyncio.Event()
-        self.answers.set()
-        self.in_doubt = self.asked = 0
-        self.silent: set[str] = set()
-        self.busy: dict[str, float] = {}
-        """Pods that are to be asked for later, after so many seconds."""
-        self.told: dict[Outcome, set[str]] = {"gone": set(), "rejected": set(), "precondition": set()}
-        """Answer → the pods that get it."""
-        self.error: ApiError | None = None
-        """What a write is answered with."""
-        self.pod: dict[str, Any] = dict(UNBOUND)
-        self.seen, self.lost = "4711", 0
-        """The version of pods that are looked at, if they are there; how many looks have no answer."""
-        self.fenced = ""
-        """That of pods that were written, where it is another."""
-        self.tried: set[str] = set()
-
-    async def bind(self, namespace: str, name: str, uid: str, *_: str) -> BindResult:
-        await asyncio.sleep(0)
-        self.asked += 1
-        self.tried.add(uid)
-        await self.answers.wait()
-        for told, pods in self.told.items():
-            if uid in pods:
-                return BindResult(told, "the server's words")
-        if uid in self.busy:
-            return BindResult("not_executed", "429", "", self.busy[uid])
-        if self.in_doubt or uid in self.silent:
-            self.in_doubt = max(0, self.in_doubt - 1)
-            return BindResult("in_doubt", "no answer", "", 0.0, answered=False)
-        return BindResult("bound", "", "", 0.0)
-
-    async def get_pod(self, namespace: str, name: str) -> Any:
-        if self.lost:
-            self.lost -= 1
-            raise Unreachable("get", "ServerDisconnectedError", "", sent=True)
-        pod = SimpleNamespace(uid=name, resource_version=self.seen, **self.pod)
-        return SimpleNamespace(metadata=pod, spec=pod) if self.seen else None
-
-    async def patch_pod_status(self, *_: Any) -> str:
-        if self.error is not None:
-            raise self.error
-        return self.fenced or self.seen
-
-
-def said(outcomes: list[ev.Event]) -> list[str]:
-    return [getattr(outcome, "reason", type(outcome).__name__) for outcome in outcomes]
-
-
-class Binding:
-    """A binder's effects over a log in which `MANY` bindings are intended."""
-
-    def __init__(self, concurrency: int = 4) -> None:
-        self.world, self.client = World(), Client()
-        self.world.node("n0", cpu=MANY, memory_gi=1000)
-        for i in range(MANY):
-            self.world.pod(f"p{i}")
-        self.world.plan()
-        self.world.judge()
-        self.intents = list(self.world.state.permitted)
-        assert len(self.intents) == MANY
-        self.outcomes: list[ev.Event] = []
-        decider: Any = SimpleNamespace(state=self.world.state, report=self.outcomes.append)
-        self.told: list[ev.BindingFailed] = []
-        self.effects = Effects(decider, self.client, concurrency, tells=self.told.append)  # type: ignore[arg-type]
-
-    async def bind(self, *uids: str) -> None:
-        before = len(self.outcomes)
-        for uid in uids:
-            self.effects._put(uid)
-        await until(lambda: len(self.outcomes) == before + len(uids), "them to be bound")
-        await until(lambda: not self.effects.in_flight, "the workers to be idle")
-
-
-@pytest.fixture
-async def binding() -> Any:
-    binding = Binding()
-    running = asyncio.create_task(binding.effects.run())
-    yield binding
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_few_bindings_in_a_second_are_no_load(binding: Binding, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,7 +44,6 @@ async def test_one_that_is_asked_for_or_is_to_be_is_on_its_way(binding: Binding)
     binding.effects._put(binding.intents[0])
     assert binding.effects.busy
     await until(lambda: binding.client.asked, "the attempt")
-    assert not binding.effects._queue.qsize()
     assert binding.effects.busy
     binding.client.answers.set()
     await until(lambda: binding.outcomes, "the answer")
@@ -324,7 +233,7 @@ async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding, node: str,
     binding.world.assigned(uid, node)
     await until(lambda: not binding.effects._doubtful, "it to be settled")
     assert said(binding.outcomes) == expected
-    assert binding.effects._repeated._value == effects.REPEATED
+    await until(lambda: not (binding.effects._first or binding.effects._again), "the workers to be idle")
 
 
 async def test_a_webhook_that_is_busy_holds_up_nobody_else(binding: Binding) -> None:
@@ -335,6 +244,29 @@ async def test_a_webhook_that_is_busy_holds_up_nobody_else(binding: Binding) -> 
         binding.effects._put(uid)
     await binding.bind(*others)
     assert len(binding.outcomes) == len(others)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_a_webhook_that_takes_its_time_keeps_workers_from_its_own_namespace_alone(repeated: bool) -> None:
+    """First come, first served, everybody waited until each of thousands was asked for once, and again. `repeated`: the
+    first attempts come to nothing."""
+    binding = Binding(16, ("slow", "default", "other"))
+    binding.client.slow = {"slow"}
+    binding.client.answers.clear()
+    pods = binding.world.state.pods
+    theirs = [uid for uid in binding.intents if pods[uid].fact.namespace == "slow"]
+    others = [uid for uid in binding.intents if uid not in theirs]
+    if repeated:
+        binding.client.in_doubt = len(others)
+    running = asyncio.create_task(binding.effects.run())
+    for uid in (*theirs, *others):
+        binding.effects._put(uid)
+    await until(lambda: len(binding.outcomes) == len(others), "the others to be bound")
+    assert {outcome.uid for outcome in binding.outcomes} == set(others)  # type: ignore[attr-defined]
+    binding.client.answers.set()
+    await until(lambda: len(binding.outcomes) == MANY, "all to be bound")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_what_keeps_a_binding_waiting_is_told_once_after_a_while(
@@ -392,31 +324,21 @@ async def test_a_warning_counts_what_came_to_nothing_since_the_one_before(
     assert [record.args[0] for record in caplog.records if record.args] == [1, 1]
 
 
-async def test_a_webhook_that_keeps_more_waiting_than_are_repeated_holds_up_nobody_else(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_of_thousands_that_a_webhook_keeps_waiting_each_waits_for_longer(
+    binding: Binding, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With so many in doubt nobody's bindings were asked for any more, for as long as one tenant's webhook failed."""
-    monkeypatch.setattr(effects, "REPEATED", 8)
-    monkeypatch.setattr(effects, "FIRST_RETRY_S", 0.001)
-    monkeypatch.setattr(effects, "LONGEST_RETRY_S", 0.001)
-    monkeypatch.setattr(effects, "LULL_S", float("inf"))
-    monkeypatch.setattr(effects, "LOAD", MANY)
-    binding = Binding()
+    """Of one namespace's; they were asked for all the time, and others' in between if there was time for that."""
+    monkeypatch.setattr(effects, "REPEATED_PER_S", 2)
     kept, others = binding.intents[: MANY // 2], binding.intents[MANY // 2 :]
     binding.client.silent = set(kept)
-    running = asyncio.create_task(binding.effects.run())
     for uid in binding.intents:
         binding.effects._put(uid)
     await until(lambda: len(binding.outcomes) == len(others), "the others to be bound")
-    assert binding.effects._repeated.locked(), "no more of them are repeated at a time"
-    binding.client.silent.remove(kept[-1])
-    await until(lambda: len(binding.outcomes) > len(others), "the last, as they take turns")
+    await until(lambda: max(pauses, default=0) > effects.LONGEST_RETRY_S, "it to be repeated")
     binding.client.silent = set()
     await until(lambda: len(binding.outcomes) == MANY, "all to be bound")
-    await until(lambda: not binding.effects.in_flight, "the workers to be idle")
     assert binding.effects.busy, "a load, whether they were bound at once or at last"
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    assert not binding.effects._repeated.total()
 
 
 class Refusing:

@@ -28,7 +28,7 @@ class Evicting:
         self.in_flight = self.most = 0
         self.outcomes: list[ev.Event] = []
         self.intended = {uid: SimpleNamespace(uid=uid, namespace="ml", name=uid) for uid in uids}
-        self.known = {uid: SimpleNamespace(gang="", status=BOUND) for uid in uids}
+        self.known = {uid: SimpleNamespace(gang="", status=BOUND, fact=SimpleNamespace(namespace="ml")) for uid in uids}
         state = SimpleNamespace(permitted={}, evictions=self.intended, pods=self.known, gangs={})
         decider: Any = SimpleNamespace(state=state, report=self.outcomes.append)
         self.effects = Effects(decider, self, 4)  # type: ignore[arg-type]
@@ -188,4 +188,4 @@ async def test_evictions_in_flight_are_bounded() -> None:
         evicting.effects.resume()
         await until(lambda: len(evicting.outcomes) == len(pods), "all to be evicted")
     assert sorted(evicting.asked) == sorted(pods)
-    assert evicting.most == 4
+    assert evicting.most == 3, "and the fourth is kept for other namespaces"

@@ -39,7 +39,7 @@ SERVICES: tuple[tuple[Any, str, object], ...] = (
     (decider, "FOLD_EVENTS", 3),
     (decider, "GATHERED_OUTCOMES", 2),
     (writer.Outbox.__init__, "__kwdefaults__", {"max_events": 4, "max_bytes": 600}),
-    (effects, "REPEATED", 1),
+    (effects, "REPEATED_PER_S", 1),
     (launch, "CONCURRENCY", 1),
     (effects, "LOAD", 1),
     (pod_groups, "SPARE", 0),

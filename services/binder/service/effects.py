@@ -1,6 +1,6 @@
 """Bindings and evictions, a bounded number of each in flight: each from an intent in the log. What is in doubt, or was
-not executed, is repeated until the answer is definite, beside first attempts: a webhook that fails for one namespace's
-pods, or says that it is busy, must not hold up everybody's.
+not executed, is repeated until the answer is definite, beside first attempts and by workers of its own: a webhook that
+fails for one namespace's pods, or says that it is busy, must not hold up everybody's.
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 import events as ev
 from events import Event
 from events.envelope import Commit
 from services import telemetry
 from services.binder.binding import BY_THE_POD, REFUSALS, Intent, Outcome, Seen, bound, failed, outcome, settled_by
+from services.binder.service.rounds import namespace_of
+from services.binder.service.turns import Turns
 from services.decider import Decider
 from services.kubernetes.binding import result_of
 from services.kubernetes.client import Client, second_time
@@ -33,12 +36,28 @@ LOAD, LULL_S = 50, 1.0
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 TOLD_AFTER_S = 5.0
 """When the pod is told what keeps its binding waiting: a webhook that fails may do so for days."""
-EVICTED_PER_S = 200
-"""Evictions that are repeated: of more than a thousand that a disruption budget keeps waiting each waits for longer. A
-gang may have 50,000 pods, and a budget may refuse for ever."""
-REPEATED = 1_024
-"""Bindings that are repeated at a time: about 200 a second once each of them waits for the longest time. Of more they
-take turns: one namespace's webhook may keep tens of thousands waiting."""
+REPEATED_PER_S = 200
+"""One namespace's bindings, and all evictions, that are repeated: of more than a thousand each waits for longer. A gang
+may have 50,000 pods, and a webhook or a disruption budget may refuse them for ever."""
+
+
+class Due(NamedTuple):
+    """What is to be asked for."""
+
+    uid: str
+    namespace: str
+    pause_s: float
+    """How long to wait before it is asked for again."""
+    began_s: float = 0.0
+    """When it was asked for first; 0: never yet."""
+
+    def later(self, waiting: int) -> Due:
+        """As it is after the pause, of so many that wait."""
+        return self._replace(pause_s=min(self.pause_s * 2, max(LONGEST_RETRY_S, waiting / REPEATED_PER_S)))
+
+
+def _turns(workers: int) -> Turns[Due]:
+    return Turns(lambda due: due.namespace, workers)
 
 
 class Effects:
@@ -53,23 +72,21 @@ class Effects:
         overwrites: Callable[[str], None] = lambda _: None,
         tells: Callable[[ev.BindingFailed], None] = lambda _: None,
     ) -> None:
-        """`concurrency`: so many bindings, and so many evictions, are asked for at a time. `overwrites` hears of each pod
-        whose condition is written from here, `tells` of what keeps a binding waiting, once of each."""
+        """`concurrency`: so many bindings, and so many evictions, are asked for at a time, and beside them a quarter as
+        many bindings that are repeated. `overwrites` hears of each pod whose condition is written from here, `tells` of
+        what keeps a binding waiting, once of each."""
         self._decider = decider
         self._overwrites, self._tells = overwrites, tells
         self._told: set[str] = set()
         """UIDs of bindings that wait, and of which it is told already."""
         self._client = client
-        self._queue: asyncio.Queue[str] = asyncio.Queue()
-        self._concurrency = concurrency
-        self._repeated = asyncio.Semaphore(REPEATED)
-        """Held while a binding waits for the time of its next attempt, and while that is made."""
-        self._asked_again = asyncio.Semaphore(max(1, concurrency // 4))
-        """Held while a repeated binding is asked for, not while it waits for its time."""
-        self._evictions: asyncio.Queue[str] = asyncio.Queue()
-        self._evicts = asyncio.Semaphore(concurrency)
-        """Held while one is asked for, not while a disruption budget keeps it waiting. A gang may have 50,000 pods."""
+        self._first, self._again = _turns(concurrency), _turns(concurrency // 4)
+        """Bindings that were not asked for yet; and that are due to be repeated."""
+        self._repeated: Counter[str] = Counter()
+        """Namespace → bindings that wait to be asked for again."""
+        self._evictions = _turns(concurrency)
         self._evicting: set[str] = set()
+        """UIDs of evictions that are due, or wait until they are."""
         self._doubtful_evictions: set[str] = set()
         self._doubtful: dict[str, str] = {}
         """UID → node of intents with an attempt that may still land: it had no answer, or was an earlier process's."""
@@ -82,7 +99,7 @@ class Effects:
     @property
     def busy(self) -> bool:
         """Whether bindings are on their way, or many were a moment ago and more may follow."""
-        if self.in_flight or self._queue.qsize():
+        if self.in_flight or self._first:
             return True
         return len(self._ended_s) == LOAD and time.monotonic() - self._ended_s[0] < LULL_S
 
@@ -109,31 +126,35 @@ class Effects:
             self._evict_later(uid)
 
     def _put(self, uid: str) -> None:
-        self._queue.put_nowait(uid)
+        self._first.put(self._due(uid))
+
+    def _due(self, uid: str) -> Due:
+        return Due(uid, namespace_of(self._decider.state, uid), FIRST_RETRY_S)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._concurrency):
-                tasks.create_task(self._bind_forever(tasks))
-            while True:
-                tasks.create_task(self._evict(await self._evictions.get()))
+            for turns in (self._first, self._again):
+                for _ in range(turns.workers):
+                    tasks.create_task(self._bind_forever(turns, tasks))
+            for _ in range(self._evictions.workers):
+                tasks.create_task(self._evict_forever(tasks))
 
-    async def _bind_forever(self, tasks: asyncio.TaskGroup) -> None:
+    async def _bind_forever(self, turns: Turns[Due], tasks: asyncio.TaskGroup) -> None:
         while True:
-            uid = await self._queue.get()
-            began_s = time.perf_counter()
-            if (after_s := await self._bind(uid, began_s)) is not None:
-                tasks.create_task(self._bind_again(uid, began_s, after_s))
+            due = await turns.take()
+            began_s = due.began_s or time.perf_counter()
+            after_s = await self._bind(due.uid, began_s)
+            turns.done(due)
+            if due.began_s:
+                self._repeated[due.namespace] -= 1
+            if after_s is not None:
+                self._repeated[due.namespace] += 1
+                tasks.create_task(self._bind_again(due._replace(began_s=began_s), after_s))
 
-    async def _bind_again(self, uid: str, began_s: float, after_s: float | None) -> None:
-        """Repeat a binding until it is settled."""
-        pause_s = FIRST_RETRY_S
-        while after_s is not None:
-            async with self._repeated:
-                await asyncio.sleep(max(pause_s, min(after_s, REPEATED_WITHIN_S)))
-                async with self._asked_again:
-                    after_s = await self._bind(uid, began_s)
-            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+    async def _bind_again(self, due: Due, after_s: float) -> None:
+        """Once it is due: after its pause, or when the server asks to, if that is later."""
+        await asyncio.sleep(max(due.pause_s, min(after_s, REPEATED_WITHIN_S)))
+        self._again.put(due.later(self._repeated[due.namespace]))
 
     def _intent(self, uid: str) -> Intent | None:
         state = self._decider.state
@@ -237,29 +258,37 @@ class Effects:
     def _evict_later(self, uid: str) -> None:
         if uid not in self._evicting:
             self._evicting.add(uid)
-            self._evictions.put_nowait(uid)
+            self._evictions.put(self._due(uid))
 
-    async def _evict(self, uid: str) -> None:
-        """Try one eviction until the pod is gone or going, or has ended, or its gang has its minimum again.
+    async def _evict_forever(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            due = await self._evictions.take()
+            settled = await self._evict(due.uid)
+            self._evictions.done(due)
+            if settled:
+                self._doubtful_evictions.discard(due.uid)
+                self._evicting.discard(due.uid)
+            else:
+                tasks.create_task(self._evict_again(due))
+
+    async def _evict_again(self, due: Due) -> None:
+        await asyncio.sleep(due.pause_s)
+        self._evictions.put(due.later(len(self._evicting)))
+
+    async def _evict(self, uid: str) -> bool:
+        """Try an eviction once: whether the pod is gone or going, or has ended, or its gang has its minimum again.
 
         No refusal settles it: a disruption budget, a webhook or a missing right may let it through later, and until then
         the gang stays half bound. Nor could a refusal while an older attempt may still land: an eviction's precondition
         is the UID alone, so that no write of our own could make that one fail. For the same reason none is called off
         that may still land (design, rule 5).
         """
-        pause_s = FIRST_RETRY_S
-        while True:
-            async with self._evicts:
-                if (eviction := self._decider.state.evictions.get(uid)) is None:
-                    break
-                found = self._needless(eviction) or await self._evict_once(uid, eviction.namespace, eviction.name)
-            if found is not None:
-                self._report(found)
-                break
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, max(LONGEST_RETRY_S, len(self._evicting) / EVICTED_PER_S))
-        self._doubtful_evictions.discard(uid)
-        self._evicting.discard(uid)
+        if (eviction := self._decider.state.evictions.get(uid)) is None:
+            return True
+        found = self._needless(eviction) or await self._evict_once(uid, eviction.namespace, eviction.name)
+        if found is not None:
+            self._report(found)
+        return found is not None
 
     def _needless(self, eviction: Eviction) -> ev.PodEvicted | ev.EvictionFailed | None:
         """While it was kept waiting it may have become needless: the pod goes by itself, or has ended; or the gang has

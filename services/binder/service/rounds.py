@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from services.decider import Decider
 from services.kubernetes.errors import ApiError, NotFound
+from services.state.fold import State
 from services.telemetry.repeated import Repeated
 
 logger = logging.getLogger("muster.binder")
@@ -57,9 +58,14 @@ class Queue(Generic[K]):
             if self._most and len(line) > self._most:
                 line.popitem(last=False)
 
-    def take(self) -> K:
-        """The oldest of the namespace whose turn it is, off the queue."""
-        namespace, line = self._lines.popitem(last=False)
+    def namespaces(self) -> Iterator[str]:
+        """Who has something to take, in the order of their turns."""
+        return iter(self._lines)
+
+    def take(self, namespace: str | None = None) -> K:
+        """The oldest of that namespace, or of the one whose turn it is, off the queue."""
+        namespace = next(iter(self._lines)) if namespace is None else namespace
+        line = self._lines.pop(namespace)
         key, _ = line.popitem(last=False)
         if line:
             self._lines[namespace] = line
@@ -68,12 +74,13 @@ class Queue(Generic[K]):
 
 def queue_of_pods(decider: Decider) -> Queue[str]:
     """Of their UIDs."""
+    return Queue(lambda uid: namespace_of(decider.state, uid))
 
-    def namespace_of(uid: str) -> str:
-        pod = decider.state.pods.get(uid)
-        return pod.fact.namespace if pod is not None else ""
 
-    return Queue(namespace_of)
+def namespace_of(state: State, uid: str) -> str:
+    """That of the pod, if it is there."""
+    pod = state.pods.get(uid)
+    return pod.fact.namespace if pod is not None else ""
 
 
 class Rate:
