@@ -105,6 +105,7 @@ PUBLISH = {
         "$JS.API.STREAM.MSG.GET.{feed}",
     ),
     "subscribe": (
+        "$JS.API.CONSUMER.CREATE.{feed}",  # as clients ask for one without a name: ordered, ephemeral
         "$JS.API.CONSUMER.CREATE.{feed}.>",
         "$JS.API.CONSUMER.DURABLE.CREATE.{feed}.>",
         "$JS.API.CONSUMER.INFO.{feed}.>",
@@ -112,6 +113,7 @@ PUBLISH = {
         "$JS.API.CONSUMER.DELETE.{feed}.>",
         "$JS.API.STREAM.INFO.{feed}",
         "$JS.ACK.{feed}.>",
+        "$JS.FC.{feed}.>",  # flow control: a consumer that pushes waits for it
     ),
     "keep": (
         "$O.{bodies}.>",

@@ -93,6 +93,9 @@ PUBLISHES: dict[str, str] = {
     "snapshot meta": f"$O.muster-snapshots-{CLUSTER}.M.x",
     "ack of the log": f"$JS.ACK.{LOG}.c.1.1.1.1.1",
     "ack of the feed": f"$JS.ACK.{FEED}.c.1.1.1.1.1",
+    "flow of the log": f"$JS.FC.{LOG}.c.x",
+    "flow of the feed": f"$JS.FC.{FEED}.c.x",
+    **{f"unnamed consumer {name}": f"$JS.API.CONSUMER.CREATE.{stream}" for name, stream in STREAMS.items()},
     "answer to the binder": "_INBOX_binder.x.y",
     **{f"{verb} {name}": f"$JS.API.STREAM.{verb}.{stream}" for name, stream in STREAMS.items() for verb in OF_STREAM},
     **{
@@ -173,7 +176,8 @@ ALLOWED: dict[str, set[str]] = {
     "reader": READS | RESTORES | {"MSG.GET leases", "hear the reader's inbox"},
     "keeper": READS | RESTORES | TAKES_SNAPSHOTS | {"PURGE log"},
     "subscriber": {"consumer CREATE feed", "consumer DURABLE.CREATE feed", "consumer INFO feed"}
-    | {"consumer MSG.NEXT feed", "consumer DELETE feed", "INFO feed", "ack of the feed"},
+    | {"consumer MSG.NEXT feed", "consumer DELETE feed", "INFO feed", "ack of the feed"}
+    | {"unnamed consumer feed", "flow of the feed"},
     "federator": {f"{one} federation's log" for one in ("INFO", "MSG.GET", "CREATE")}
     | {f"consumer {one} federation's log" for one in ("CREATE", "MSG.NEXT", "DELETE")}
     | {"append federator", "lease federator", "hear lease federator"}
