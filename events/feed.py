@@ -32,6 +32,15 @@ WINDOW = 512
 ANSWER_WITHIN_S = 10.0
 LEAST_WINDOW_NS = 100_000_000
 """Of JetStream's deduplication, which would take a deleted message for one that is there."""
+FORGETS_THE_OLDEST = {
+    "retention": "limits",
+    "discard": "old",
+    "max_msgs": -1,
+    "max_msgs_per_subject": -1,
+    "max_msg_size": -1,
+}
+"""How the stream forgets: by age and bytes alone. One that was made otherwise would take nothing when it is full, or lose
+what somebody has read; then it may be empty, and what it had would be published again."""
 
 
 class Interrupted(LogError):
@@ -134,6 +143,7 @@ class Feed:
 
     async def _keep_stream(self, max_age_s: int, max_bytes: int, replicas: int) -> None:
         bounds = {
+            **FORGETS_THE_OLDEST,
             "max_age": max_age_s * 1_000_000_000,
             "max_bytes": max_bytes,
             "duplicate_window": LEAST_WINDOW_NS,
@@ -142,10 +152,7 @@ class Feed:
             "name": self.stream,
             "subjects": [f"muster-feed.{self.cluster}.>"],
             "storage": "file",
-            "retention": "limits",
-            "discard": "old",
             "max_consumers": -1,
-            "max_msgs": -1,
             "num_replicas": replicas,
             **bounds,
         }

@@ -33,7 +33,9 @@ async def pushed(asked: JetStreamContext, stream: str, subject: str) -> Any:
 
 
 @pytest.mark.parametrize("reading", [ordered, pushed])
-async def test_an_outsider_reads_as_its_client_likes(own_server: EmbeddedServer, cluster: str, reading: Reading) -> None:
+async def test_an_outsider_reads_as_its_client_likes(
+    own_server: EmbeddedServer, cluster: str, reading: Reading
+) -> None:
     """As it was: an ordered consumer could not be made, and one that pushes with flow control stood still for good."""
     own_server.stop()
     own_server.extra = permissions.configuration(cluster, dict.fromkeys(permissions.users(), "secret"))

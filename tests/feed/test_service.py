@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from events import Event, GangPermitted, GroupsRefused, Ticked, permissions
 from events.cloudevents import FeedMessage
-from events.connection import Connection
 from events.envelope import MalformedCommit
 from events.feed import Feed, Interrupted
 from events.jetstream import JetStreamLog
@@ -304,15 +301,6 @@ async def test_a_writers_commit_that_cannot_be_read_ends_the_service(server: Emb
             await task
 
 
-async def test_a_feed_that_is_there_needs_no_room_for_another(tmp_path: Path) -> None:
-    """As it was: its stream was asked for again, and refused where there were not so many bytes once more."""
-    with EmbeddedServer(tmp_path, jetstream="max_file_store: 3MB") as server:
-        for max_bytes in (1 << 21, 1 << 21, 1 << 20):
-            feed = await Feed.open(server.url, "small", max_bytes=max_bytes)
-            assert (await feed.bounds())[1] == max_bytes
-            await feed.close()
-
-
 async def test_a_feed_goes_on_behind_a_message_that_somebody_deleted(server: EmbeddedServer, cluster: str) -> None:
     """As it was: if that was the last, it was interrupted twice a second, for ever."""
     feed = await Feed.open(server.url, cluster)
@@ -360,18 +348,6 @@ async def test_what_is_taken_for_repeated_interrupts(server: EmbeddedServer, clu
     await feed.close()
 
 
-async def test_a_stream_of_somebody_elses_is_left_alone(server: EmbeddedServer, cluster: str) -> None:
-    """As it was: its age and its size were bounded, be it a log that forgets nothing."""
-    connection = await Connection(server.url).connect()
-    stream = {"name": f"muster-feed-{cluster}", "subjects": [f"theirs.{cluster}"]}
-    await connection.create_stream(stream)
-    with pytest.raises(LogError, match=f"expected a stream of .'muster-feed.{cluster}.>'., found .'theirs.{cluster}'."):
-        await Feed.open(server.url, cluster)
-    info = json.loads(await connection.ask(f"$JS.API.STREAM.INFO.{stream['name']}"))
-    assert info["config"]["max_age"] == 0
-    await connection.close()
-
-
 async def test_what_a_power_failure_took_is_published_again(own_server: EmbeddedServer, cluster: str) -> None:
     """At once. As it was: behind the next commit, for which a quiet cluster waits long."""
     log = MemoryLog(cluster)
@@ -397,11 +373,13 @@ async def test_a_stream_that_takes_nothing_is_asked_ever_more_seldom(
     feed = await Feed.open(server.url, cluster)
     found = (await feed._info()).config
     await feed.connection.ask(f"$JS.API.STREAM.UPDATE.{feed.stream}", {**found, "max_msg_size": 10})
+    task = asyncio.create_task(service.run(log, feed, max_age_s=KEEP_ALL_S))
+    await until(lambda: caplog.text.count("interrupted; tried again in 0.04 s") > 1, "the longest pause")
+    told = [record.getMessage() for record in caplog.records if "interrupted" in record.getMessage()]
+    assert told[:3] == [f"interrupted; tried again in {pause_s} s" for pause_s in (0.01, 0.02, 0.04)]
+    task.cancel()
+    await asyncio.wait({task})
     await feed.close()
-    async with feeding(log, server.url):
-        await until(lambda: caplog.text.count("interrupted; tried again in 0.04 s") > 1, "the longest pause")
-        told = [record.getMessage() for record in caplog.records if "interrupted" in record.getMessage()]
-        assert told[:3] == [f"interrupted; tried again in {pause_s} s" for pause_s in (0.01, 0.02, 0.04)]
 
 
 async def test_what_begins_a_feed_is_followed_by_all_that_comes(server: EmbeddedServer, cluster: str) -> None:
@@ -415,16 +393,6 @@ async def test_what_begins_a_feed_is_followed_by_all_that_comes(server: Embedded
     assert [message.id for message in await take(server.url, cluster, 3)] == ["2.0", "3.0", "4.0"]
     task.cancel()
     await asyncio.wait({task})
-    await feed.close()
-
-
-async def test_the_bounds_of_a_stream_that_is_there_are_changed(server: EmbeddedServer, cluster: str) -> None:
-    await (await Feed.open(server.url, cluster, max_age_s=3600)).close()
-    feed = await Feed.open(server.url, cluster, max_age_s=60)
-    assert (await feed.bounds())[0] == 60, "less than JetStream's deduplication by default"
-    await feed.close()
-    feed = await Feed.open(server.url, cluster, max_age_s=7200, max_bytes=1 << 21)
-    assert await feed.bounds() == (7200, 1 << 21)
     await feed.close()
 
 
