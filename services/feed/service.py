@@ -126,7 +126,7 @@ async def _behind(events: EventLog, after: core.Place) -> int:
     A feed that slept while the log was purged has a gap, and says so; every message names its place, so readers see it.
     """
     place, first = max(0, after[0] - 1), (await events.bounds()).first
-    if 0 < place < first - 1:
+    if after != core.BEGINNING and place < first - 1:
         log.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))
         return first - 1
     return place

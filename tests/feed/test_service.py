@@ -430,3 +430,18 @@ async def test_a_feed_that_slept_while_the_log_was_purged_says_so_and_goes_on(
         taken = await take(server.url, cluster, 26)
     assert [message.id for message in taken[20:]] == [f"{n}.0" for n in range(25, 31)]
     assert "the log begins at 25: what was not published behind 20.0 is gone" in caplog.text
+
+
+async def test_a_feed_that_slept_since_the_first_commit_says_so_as_well(
+    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: silent, as if it had published nothing yet."""
+    log = MemoryLog(cluster)
+    await fill(log, commits=1, events=1)
+    async with feeding(log, server.url):
+        assert await take(server.url, cluster, 1) == await expected(log)
+    await fill(log, commits=4, events=1)
+    await log.purge(4)
+    async with feeding(log, server.url):
+        assert [message.id for message in await take(server.url, cluster, 3)] == ["1.0", "4.0", "5.0"]
+    assert "the log begins at 4: what was not published behind 1.0 is gone" in caplog.text
