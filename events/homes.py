@@ -105,8 +105,8 @@ async def copy(source: EventLog, target: EventLog) -> int:
     What `target` holds already is left alone: an interrupted copy is taken up where it ended, and an archive grows by
     what is new, be its beginning purged in `source` by now. A log that begins behind 1 comes with the snapshot on which
     its beginning stands.
-    Raises LogError when `target` holds something else, ends before `source` begins, or is of another cluster: subjects
-    and message ids would lie.
+    Raises LogError when `target` holds something else, ends before `source` begins, or forgets what is copied; and when
+    it, or for NATS a commit, is of another cluster: subjects and message ids would lie.
     """
     if source.cluster != target.cluster:
         raise LogError(f"the log of cluster {source.cluster!r} cannot become that of {target.cluster!r}")
@@ -119,10 +119,16 @@ async def copy(source: EventLog, target: EventLog) -> int:
             )
         if done >= first:
             await _check_prefix(source, target, done)
-    copied = 0
+    copied, begins = 0, (await target.bounds()).first if done else 0
     async for batch in source.read(done):
+        begins = begins or batch[0].sequence
         await _append(target, batch)
         copied += len(batch)
+    if copied and (now := (await target.bounds()).first) > begins:
+        raise LogError(
+            f"the target begins at {now} and not at {begins}: it forgot some of the {copied} commits that were copied. "
+            f"Expected one without limits"
+        )
     await _copy_base(source, target)
     return copied
 
@@ -158,13 +164,21 @@ def _same(here: Stored | None, there: Stored | None) -> bool:
     return (here.subject, here.message_id) == (there.subject, there.message_id)
 
 
-async def _append(target: EventLog, batch: list[Any]) -> None:
+async def _append(target: EventLog, batch: list[Stored]) -> None:
     from events.jetstream import JetStreamLog
     from events.sqlite import SqliteLog
 
     if isinstance(target, SqliteLog):
         target.append_stored(batch)
     elif isinstance(target, JetStreamLog):
+        _check_subjects(target.cluster, batch)
         await target.append_stored(batch)
     else:
         raise LogError("a copy goes to a file or to NATS")
+
+
+def _check_subjects(cluster: str, batch: list[Stored]) -> None:
+    """NATS takes a commit into the log that its subject is of. Raises LogError for another cluster's."""
+    for commit in batch:
+        if not commit.subject.startswith(subjects.subject(cluster, "")):
+            raise LogError(f"commit {commit.sequence} on {commit.subject}: expected one of cluster {cluster!r}")
