@@ -305,17 +305,27 @@ def _open(path: Path, cluster: str | None, create: bool) -> sqlite3.Connection:
         raise LogError(f"{path}: a new log needs its cluster's name: {subjects.EXPECTED_CLUSTER}; not {cluster!r}")
     _check_place(path, new)
     try:
-        if new or os.access(path, os.W_OK):
+        if new or _may_be_written(path):
             return _connect(path, "rwc" if new else "rw")
         return _open_to_read(path)
     except (sqlite3.Error, OSError) as error:
         raise LogError(f"{path}: {error}") from error
 
 
+def _may_be_written(path: Path) -> bool:
+    """SQLite puts a WAL beside what it may write, even to read it: not where that cannot be made, as beside a file that
+    alone was mounted into a container."""
+    return os.access(path, os.W_OK) and (os.access(path.resolve().parent, os.W_OK) or _wal_of(path).exists())
+
+
+def _wal_of(path: Path) -> Path:
+    return path.resolve().with_name(f"{path.resolve().name}-wal")
+
+
 def _open_to_read(path: Path) -> sqlite3.Connection:
     """What may not be written. The last commits may be in a WAL beside it, to which somebody may be writing; without one,
     SQLite would have to make it. Raises sqlite3.Error, OSError, LogError."""
-    wal = path.resolve().with_name(f"{path.resolve().name}-wal")
+    wal = _wal_of(path)
     if wal.exists():
         connection = _connect(path, "ro")
         try:

@@ -61,6 +61,20 @@ async def test_nothing_is_made_beside_what_may_not_be_written(path: Path, monkey
     await reading.close()
 
 
+async def test_a_file_in_a_directory_that_may_not_be_written_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file that alone was mounted into a container. As it was: `attempt to write a readonly database`."""
+    writing = await open_log(str(path), "one", create=True)
+    await fill(writing, "binder", 3)
+    await writing.close()
+    monkeypatch.setattr("os.access", lambda one, mode: mode != os.W_OK or Path(one) == path)
+    reading = await open_log(str(path))
+    assert await reading.end() == 3
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    await reading.close()
+
+
 async def test_a_wal_that_cannot_be_read_without_writing_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await open_log(str(path), "one", create=True)).close()
     opened = sqlite3.connect
