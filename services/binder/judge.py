@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable
+from itertools import chain
 
 import events as ev
 from events.objects import Binding, NodeAssignment, NodeBindings, Place
@@ -75,6 +76,11 @@ class Judge:
             loose, together = quorum.split_loose(self.state, group, optional)
             required, optional = (*required, *together), tuple(loose)
         accepted, dropped, fault = yield from self._take_what_stands(proposal, required, optional)
+        if fault is not None and fault.reason in ABOUT_ROOM and not accepted:
+            others = self._spend_for_others(group, proposal, chain(good, required), spent)
+            spent += others
+            if others:
+                accepted, dropped, fault = yield from self._take_what_stands(proposal, required, optional)
         if fault is not None and not accepted and (required or not quorum.reached(self.state, group, good)):
             for nomination in spent:
                 self.bench.take_again(nomination)
@@ -289,6 +295,21 @@ class Judge:
                 self.bench.give_back(nomination)
                 spent.append(nomination)
         return spent
+
+    def _spend_for_others(
+        self, group: Group, proposal: Proposal, required: Iterable[NodeAssignment], spent: list[Nomination]
+    ) -> list[Nomination]:
+        """Give pods of another class the rest of the room that is kept for their gang where they go: replacements may ask
+        for something else, as in a rollout. Only where all of the group has its minimum then: nothing need be kept for it
+        any more."""
+        if not quorum.reached(self.state, group, required):
+            return []
+        nodes, known = {one.node for one in chain(proposal.required, proposal.optional)}, {one.uid for one in spent}
+        ours = nominations.of_failed_members(self.state, group)
+        others = [one for one in ours if one.node in nodes and one.uid not in known]
+        for nomination in others:
+            self.bench.give_back(nomination)
+        return others
 
     def _spend_group_nomination(self, group: Group) -> list[Claim]:
         """Give the group the room that was nominated for it, wherever its proposal goes: that room has no other use."""

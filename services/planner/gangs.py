@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from events import RoomRequested, dialects
 from services.planner.attempt import Attempt, Need, Part, Refusal, Taken, name_of
+from services.planner.placement import Placed
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import after_gang, gang_group, non_strict, schedule_cycle
 from services.planner.rules.koordinator.pre_filter import timed_out
@@ -18,6 +19,7 @@ from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
 from services.planner.rules.volcano import task_minimums
 from services.state import commits, fits, lacking, membership
+from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.membership import Census
 from services.state.nominations import claim_key, only_task
@@ -25,6 +27,10 @@ from services.state.records import Gang, Group
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
+
+
+Left = dict[ClassInfo, Placed]
+"""Room that is kept for a group, and that no pod of its class comes for."""
 
 
 class Quota(NamedTuple):
@@ -231,7 +237,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
     if not parts:
         digests = (digest for roll in rolls for digest in roll.whole.census.placeable)
         return not_supported(_unsupported(cycle, next(digests)))
-    taken = _take_nominated(cycle, group, parts)
+    taken, left = _take_nominated(cycle, group, parts)
     needed = max(1, sum(roll.lacks for roll in rolls))
     best, lacking = -1, parts[0]
     why: dict[str, int] = {}
@@ -250,6 +256,9 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
             lacking = next((parts[index] for index in order if attempt.full[index]), parts[order[0]])
             why = cycle.why_not(lacking.info)
         yield from attempt.undo()
+    strict = needs and all(need.together for need in needs)
+    if left and strict and (yield from _place_where_others_were(cycle, group, parts, needs, taken, left)):
+        return None
     if partial is not None:
         attempt = Attempt(cycle, group, parts, taken)
         yield from attempt.place(partial, needs)
@@ -306,10 +315,11 @@ def _highest_first(parts: list[Part], order: Iterable[int]) -> list[int]:
 # ------------------------------------------------------------------------------------------------------ nominated room
 
 
-def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> Taken:
+def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> tuple[Taken, Left]:
     """Pods go where room is nominated for them, those first that the log saw first. Room for one task alone comes first:
-    any other may be for any of the pods."""
+    any other may be for any of the pods. And the room that no pod of its class is there for."""
     taken: Taken = []
+    left: Left = {}
     table = cycle.state.table
     used = [0] * len(parts)
     for gang, task, node, digest in sorted(_nominated(cycle, group), key=lambda room: not room[1]):
@@ -317,13 +327,41 @@ def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> Taken:
         fitting = (index for index, part in enumerate(parts) if part.info.fact.digest == digest)
         meant = (index for index in fitting if gang in ("", parts[index].gang) and task in ("", parts[index].task))
         index = next((index for index in meant if used[index] < len(parts[index].uids)), -1)
-        if row is None or index < 0:
+        if row is None:
+            continue
+        if index < 0:
+            left.setdefault(table.classes[digest], []).append((row, 1))
             continue
         info = parts[index].info
         if fits.admits(table, info, row) and not cycle.room.overdrawn(info, row):
             taken.append((node, index, parts[index].uids[used[index]]))
             used[index] += 1
-    return taken
+    return taken, left
+
+
+def _place_where_others_were(
+    cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], taken: Taken, left: Left
+) -> Generator[None, None, bool]:
+    """Propose a node for all that the group needs, if the room that is kept for it is there for whatever its pods ask for
+    by now: replacements may ask for something else, as in a rollout. Whether it was proposed.
+
+    With less than all of that it has to be left alone: it is another task's, or another gang's. The binder judges alike.
+    What pods beyond the needs took of it is still kept from those that come behind.
+    """
+    room = cycle.room
+    for info, placed in left.items():
+        room.give_back(info, placed)
+    used: set[int] = set()
+    for order in _orders(cycle, parts):
+        attempt = Attempt(cycle, group, parts, taken)
+        if (yield from attempt.place(order, needs)) and attempt.complete:
+            if attempt.propose() is None:
+                used = attempt.required_rows()
+            break
+        yield from attempt.undo()
+    for info, placed in left.items():
+        room.keep_again(info, [one for one in placed if one[0] not in used])
+    return bool(used)
 
 
 def _nominated(cycle: Cycle, group: Group) -> Iterator[tuple[str, str, str, str]]:

@@ -34,6 +34,7 @@ def excess(state: State, group: Group, proposal: GangPlaced) -> int:
     taken = commits.size([proposal]) + AROUND_BYTES + VERSION_BYTES * (len(placed) + len(group.held))
     taken += sum((len(one.node) + 8) * len(one.pods) for one in proposal.optional)
     taken += sum(len(uid) + len(state.claims[uid].node) + 14 for uid in group.held)
-    spent = nominations.of_failed_members(state, group)[: len(placed)]
+    nodes = {assignment.node for assignment in (*proposal.required, *proposal.optional)}
+    spent = [one for one in nominations.of_failed_members(state, group) if one.node in nodes]
     taken += commits.size([NominationEnded(gang=one.gang, pod=one.uid, reason="Taken") for one in spent])
     return max(0, taken - commits.DECISION_BYTES)

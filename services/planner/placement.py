@@ -131,13 +131,25 @@ class Room:
     def undo(self, info: ClassInfo, placed: Placed) -> None:
         """Give the room of `placed` back; more than one step may have used a row."""
         if placed:
-            used, pods = (np.array(each) for each in zip(*placed, strict=True))
-            rows, where = np.unique(used, return_inverse=True)
-            counts = np.zeros(len(rows), np.int64)
-            np.add.at(counts, where, pods)
+            rows, counts = _by_row(placed)
             self._count(info, rows, -counts)
             if info.fact.host_ports:
                 self._ports.close(info, rows)
+
+    def give_back(self, info: ClassInfo, kept: Placed) -> None:
+        """What the state keeps there for pods of the class is free, its ports included."""
+        self._move(info, kept, 1)
+
+    def keep_again(self, info: ClassInfo, kept: Placed) -> None:
+        """It is kept after all."""
+        self._move(info, kept, -1)
+
+    def _move(self, info: ClassInfo, kept: Placed, sign: int) -> None:
+        if kept:
+            rows, counts = _by_row(kept)
+            self._count(info, rows, -sign * counts)
+            if info.fact.host_ports:
+                self._ports.give_back(info, zip(rows.tolist(), (sign * counts).tolist(), strict=True))
 
     def _take(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         self._count(info, rows, counts)
@@ -343,6 +355,15 @@ class Shapes:
         """What the rows of `free` have left of these resources together."""
         shapes = self.of_row[rows]
         return cast(Ints, sum((free[rows, c] >> self.shifts[c]) * self.inverse[shapes, c] for c in columns))
+
+
+def _by_row(placed: Placed) -> tuple[Rows, Ints]:
+    """Each row once, and how many pods are there."""
+    used, pods = (np.array(each) for each in zip(*placed, strict=True))
+    rows, where = np.unique(used, return_inverse=True)
+    counts = np.zeros(len(rows), np.int64)
+    np.add.at(counts, where, pods)
+    return rows, counts
 
 
 def _counting(info: ClassInfo) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
@@ -30,12 +32,17 @@ class Ports:
         """The classes in `_free` that ask for it."""
         self._opened: dict[Port, dict[int, list[ClassInfo]]] = {}
         """row → the classes, once for each pod, for whose pods this cycle opened it there."""
+        self._spare: dict[int, Counter[tuple[str, int, str]]] = {}
+        """row → ports that the state counts there and this cycle gives back."""
 
     def free(self, info: ClassInfo) -> Mask:
         """Rows whose ports are free for one pod of the class, which asks for some. Do not write to it."""
         known = self._free.get(info.fact.digest)
         if known is None:
             mask = cast(Mask, fits.ports_mask(self._table, info))
+            for row, spare in self._spare.items():
+                held = Counter(self._table.ports.get(row, {})) - spare
+                mask[row] = not any(fits.is_taken(port, info) for port in held)
             for port in info.ports:
                 for row, opened in self._opened.get(port, {}).items():
                     if any(fits.ports_collide(info, other, port) for other in opened):
@@ -60,5 +67,16 @@ class Ports:
         for port in info.ports:
             for row in rows.tolist():
                 self._opened[port][row].remove(info)
+        self._forget()
+
+    def give_back(self, info: ClassInfo, kept: Iterable[tuple[int, int]]) -> None:
+        """Ports that the state counts on a row for so many pods of the class are free; for fewer than none: are not."""
+        for row, pods in kept:
+            spare = self._spare.setdefault(row, Counter())
+            for port in info.fact.host_ports:
+                spare[port.protocol, port.port, port.host_ip] += pods
+        self._forget()
+
+    def _forget(self) -> None:
         self._free.clear()
         self._asking.clear()

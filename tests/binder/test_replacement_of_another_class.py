@@ -1,0 +1,108 @@
+"""Replacements that ask for something else than the members that failed, as in a rollout: the room that is kept for their
+gang is no reason why they wait."""
+
+from __future__ import annotations
+
+import pytest
+
+import events as ev
+from events.objects import HostPort
+from tests.binder.failing import FAILURES, fail, running
+from tests.world import World, of_type
+
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+
+
+@pytest.mark.parametrize("how", FAILURES)
+@pytest.mark.parametrize("ports", [(), WEB])
+def test_it_goes_where_its_gang_was(how: str, ports: tuple[HostPort, ...]) -> None:
+    world, uids = running(ports=ports)
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], how)
+    world.judge()
+    world.pod("train-new", "train", minimum=3, cpu=0.5, ports=ports)
+    world.plan()
+    ended, permit = world.judge()
+    assert ended == ev.NominationEnded(gang="default/train", pod=uids[1], reason="Taken")
+    assert isinstance(permit, ev.GangPermitted)
+    world.settle()
+    assert world.where("train-new") == [node]
+
+
+def rolled(cpu: float, pods: int) -> World:
+    """A gang of four on a node that it fills; two of its pods went, and these came."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.gang("train", 4, 4)
+    world.settle()
+    for uid in ("train-0", "train-1"):
+        world.deleted(uid)
+        world.judge()
+    for number in range(pods):
+        world.pod(f"new-{number}", "train", minimum=4 if pods > 1 else 3, cpu=cpu)
+    return world
+
+
+@pytest.mark.parametrize(("cpu", "pods"), [(0.75, 2), (2, 1)])
+def test_also_in_the_room_of_several_whatever_their_number(cpu: float, pods: int) -> None:
+    world = rolled(cpu, pods)
+    if pods == 1:
+        for uid in ("train-2", "train-3"):  # the gang is smaller by now
+            world.pod(uid, "train", minimum=3, node="n0")
+    world.pod("stranger", priority=100)
+    world.settle()
+    assert world.where(*(f"new-{number}" for number in range(pods))) == ["n0"] * pods
+    assert not world.state.nominations
+
+
+def test_who_would_not_bring_its_gang_its_minimum_leaves_the_room_alone() -> None:
+    world = rolled(1.5, 2)
+    world.settle()
+    assert world.where("new-0", "new-1") == ["", ""]
+    assert list(world.state.nominations) == ["train-0", "train-1"]
+    world.pod("stranger", priority=100)
+    world.settle()
+    assert world.where("stranger") == [""]
+
+
+def test_what_it_leaves_on_other_nodes_is_kept_from_those_who_come_behind() -> None:
+    """In the same cycle: the binder gives it back only behind its permit."""
+    world, uids = running(minimum=2)
+    for uid in uids[1:]:
+        fail(world, uid, "deleted")
+        world.judge()
+    world.pod("train-new", "train", minimum=2, cpu=0.5)
+    world.pod("stranger")
+    placed = of_type(world.plan(), ev.GangPlaced)
+    assert [event.group for event in placed] == ["default/train"]
+    assert not of_type(world.judge(), ev.DisagreementDetected)
+
+
+def test_the_binder_lets_it_in_whose_room_was_nominated_meanwhile() -> None:
+    """The planner saw it free, and the binder keeps it for the gang by now."""
+    world, uids = running()
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "deleted")
+    world.pod("train-new", "train", minimum=3, cpu=0.5)
+    basis = world.state.sequence
+    world.judge()
+    world.propose("default/train", {"train-new": node}, basis=basis)
+    assert [type(event) for event in world.judge()] == [ev.NominationEnded, ev.GangPermitted]
+
+
+def test_a_task_does_not_take_the_room_of_another_that_lacks_its_minimum() -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    world.pod_group("job", 4, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 2})
+    for name in ("ps-0", "worker-0", "worker-1", "worker-2"):
+        world.volcano(name, "job", name.partition("-")[0])
+    world.settle()
+    world.deleted("ps-0")
+    world.judge()
+    world.volcano("worker-3", "job", "worker", cpu=0.5)
+    world.propose("default/job@batch", {"worker-3": "n0"})
+    assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["NoRoom"]
+    assert list(world.state.nominations) == ["ps-0"]
+    world.volcano("ps-1", "job", "ps", cpu=0.5)
+    world.settle()
+    assert world.where("ps-1") == ["n0"]
