@@ -18,8 +18,11 @@ def test_ever_more_seldom_and_from_the_beginning_when_it_is_done(monkeypatch: py
     found.again(KEY, 1_000.0, at_least_s=90.0)  # a cluster said so
     found.done(KEY)
     found.again(KEY, 1_000.0)
+    found.again(KEY, 1_000.0)
+    found.hasten(KEY, 1_000.0)
+    found.again(KEY, 1_000.0)
     due = [due_s - 1_000.0 for due_s, number, _ in sorted(found.due, key=lambda entry: entry[1])]
-    assert due == [1, 2, 4, 8, 16, 32, 60, 60, 90, 1]
+    assert due == [1, 2, 4, 8, 16, 32, 60, 60, 90, 1, 2, 0, 1]
 
 
 async def test_the_last_word_on_when_a_key_is_due_counts() -> None:
@@ -33,3 +36,19 @@ async def test_the_last_word_on_when_a_key_is_due_counts() -> None:
     found.hasten(("job", "b"), 0.0)
     assert await found.next() == ("job", "b")
     assert not found.entries
+
+
+async def test_of_a_cluster_that_answers_again_everything_is_due_and_nothing_is_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agenda.random, "uniform", lambda _, most: most)
+    found, other = Agenda(), ("job", "b")
+    for _ in range(8):
+        found.again(KEY, 1e9)
+        found.again(other, 1e9)
+    del found.entries[other]  # under way
+    found.renew(0.0)
+    assert await found.next() == KEY
+    found.again(KEY, 1e9)
+    found.again(other, 1e9)
+    assert {key: due_s - 1e9 for due_s, number, key in found.due if found.entries[key] == number} == {KEY: 1, other: 1}

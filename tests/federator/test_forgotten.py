@@ -226,7 +226,7 @@ def test_r22_a_cluster_that_invents_what_came_late_is_heard_so_far(monkeypatch: 
 def test_r22_every_list_that_a_job_is_open_for_shows_what_came_late() -> None:
     world = forgetting()
     decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"))
-    found = Polling(decider, LogTime())._seen(ACCOUNT, late(JOB), 0, ())
+    found = Polling(decider, LogTime(), {})._seen(ACCOUNT, late(JOB), 0, ())
     assert [event.uid for event in found if isinstance(event, ev.StrayFound)] == ["late"]
 
 
@@ -246,9 +246,9 @@ async def test_r22_what_its_cluster_did_not_clear_is_not_said_to_be_cleared() ->
     decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"), say=say)
     backend: Any = SimpleNamespace(observe=observe, clear=clear)
     answers: list[Stopped] = [Accepted(uid="late"), InDoubt(reason="no answer")]
-    await Polling(decider, LogTime())._sweep(ACCOUNT, backend)
+    await Polling(decider, LogTime(), {})._sweep(ACCOUNT, backend)
     assert said == []
-    await Polling(decider, LogTime())._sweep(ACCOUNT, backend)
+    await Polling(decider, LogTime(), {})._sweep(ACCOUNT, backend)
     assert said == [ev.StrayCleared(account=ACCOUNT, job=JOB, cluster="a", uid="late")]
 
 

@@ -125,6 +125,18 @@ async def test_losers_leave_nothing_behind(field: Field) -> None:
     assert sum(isinstance(event, ev.RemainsCleared) for event in said) == 2
 
 
+async def test_what_is_left_is_not_cleared_only_when_another_stop_is_due(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: the pause behind a stop that took many attempts, up to a minute, held up the clearing."""
+    monkeypatch.setattr(agenda, "AGAIN_S", 3_600.0)
+    monkeypatch.setattr(agenda, "SELDOM_S", 3_600.0)
+    async with scheduled(field, "b"):
+        await field.submit("train", a=0, b=0)
+        await field.settled("train")
+    await field.cleared()
+
+
 async def test_a_run_is_released_when_its_acceptance_is_in_the_log(field: Field) -> None:
     resumed: list[bytes] = []
     for alias, backend in field.backends.items():
@@ -328,7 +340,7 @@ async def test_a_list_from_before_it_was_forgotten_clears_nothing(
         return first.pop() if first else await fresh()
 
     field.backends["b"].observe = answered  # type: ignore[method-assign]
-    polling = Polling(federator.decider, LogTime(0))
+    polling = Polling(federator.decider, LogTime(0), federator.effects.agendas)
     await polling._sweep(job.places["b"].account, field.backends["b"])
     assert list(federator.state.strays[job.places["b"].account]) == [run.uid]
     await field.until(lambda: not federator.state.strays, "a list from after it")

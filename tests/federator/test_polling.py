@@ -15,6 +15,7 @@ from services.decider import LogTime
 from services.federator import observing
 from services.federator.backends import Listing, Reach, Run, Silent, Unchanged
 from services.federator.records import account_of
+from services.federator.service.agenda import Agenda
 from services.federator.service.polling import Polling
 from tests.federator.world import EPOCH_NS, Federation, of_type
 
@@ -44,7 +45,7 @@ class Polled:
         self.world, self.clock = Federation(a=0), Hand()
         self.world.accept()
         decider: Any = SimpleNamespace(state=self.world.state, log=SimpleNamespace(cluster="fed"))
-        self.polling = Polling(decider, self.clock)
+        self.polling = Polling(decider, self.clock, {ACCOUNT: Agenda()})
         run = Run(name=self.world.place("a").name, uid="", state="running", attempt=0, started_ms=0)
         self.listing = Listing(runs=(run,), clock_ms=0)
         self.answered(self.asked(), self.listing)
@@ -140,7 +141,7 @@ def test_what_the_clusters_own_log_vouched_for_is_an_answer() -> None:
     assert silent.asked_ns == asked_ns > 0
 
 
-def test_a_silence_and_its_end_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_silence_and_its_end_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "muster.federator")
     polled = Polled()
     away = Silent(reason="gone")

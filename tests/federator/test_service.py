@@ -16,7 +16,7 @@ from services.federator import observing, requests
 from services.federator.clusters import Limits
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED
-from services.federator.service import effects, polling
+from services.federator.service import agenda, effects, polling
 from services.federator.specialize import to_yaml
 from tests.federator import field as fields
 from tests.federator.backends.sites import job
@@ -212,6 +212,30 @@ async def test_a_token_that_is_not_there_is_told_once(
     await until(lambda: "the cluster answers again" in caplog.messages, "its answer to be told")
     told = [record for record in caplog.records if record.getMessage() == "a cluster does not answer"]
     assert [vars(record)["reason"] for record in told] == [f"{tmp_path}/token: expected a secret, found nothing"]
+
+
+async def test_what_waits_for_a_cluster_that_was_away_is_tried_when_it_answers_again(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: a job waited up to a minute more for its only cluster, and a loser ran on as long."""
+    monkeypatch.setattr(agenda, "AGAIN_S", 3_600.0)
+    monkeypatch.setattr(agenda, "SELDOM_S", 3_600.0)
+    cluster = field.cluster("a", waiting_ms=50)
+    federator = await field.start()
+    cluster.cut_off = True
+    job = await field.federate("train", a=0)
+    account = job.places["a"].account
+    await field.until(lambda: federator.state.clusters[account].silent, "its silence")
+    await field.until(lambda: federator.effects.agendas[account].tries, "an attempt")
+    cluster.cut_off = False
+    await field.settled("train")
+    fault = cluster.faults.plan(verb="stop", status=500)
+    await federator.cancel(job)
+    await field.until(lambda: fault.hits, "a stop")
+    cluster.cut_off = True
+    await field.until(lambda: federator.state.clusters[account].silent, "its silence")
+    cluster.cut_off = False
+    await field.until(lambda: not field.alive(), "its end")
 
 
 async def test_that_the_clusters_file_has_lost_a_cluster_on_which_jobs_are_open_is_told(

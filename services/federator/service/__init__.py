@@ -53,7 +53,7 @@ class Federator:
         self._reaches = dict(reaches)
         self.effects = Effects(self.decider, self._reaches, bodies)
         self._clock = LogTime(clock_offset_ms)
-        self._polling = Polling(self.decider, self._clock)
+        self._polling = Polling(self.decider, self._clock, self.effects.agendas)
         self._snapshots = snapshots
         self._settled: asyncio.Queue[str] = asyncio.Queue()
         """Digests of bodies that nobody needs any more."""
@@ -95,7 +95,8 @@ class Federator:
     def _told(self, said: Sequence[Event]) -> None:
         """What was just folded: what it intends is to be tried."""
         self.effects.schedule(key for event in said for key in self._keys(event))
-        self.effects.hasten((event.job, event.cluster) for event in said if isinstance(event, ev.StopIntended))
+        another = (event for event in said if isinstance(event, ev.StopIntended | ev.JobSettled))
+        self.effects.hasten(key for event in another for key in self._keys(event))
         for event in said:
             if isinstance(event, ev.JobSettled):
                 self._settled.put_nowait(self.state.jobs[event.job].digest)

@@ -38,7 +38,14 @@ class Agenda:
 
     def hasten(self, key: Key, due_s: float) -> None:
         """Of a key that waits: what is to be tried is another thing now, whatever the pause was for."""
+        self.tries.pop(key, None)
         if key in self.entries:
+            self._push(key, due_s)
+
+    def renew(self, due_s: float) -> None:
+        """The cluster answers again: nobody waits for what its silence made seldom, and pauses begin anew."""
+        self.tries.clear()
+        for key in list(self.entries):
             self._push(key, due_s)
 
     def again(self, key: Key, now_s: float, at_least_s: float = 0.0) -> None:

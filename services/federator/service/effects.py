@@ -81,7 +81,8 @@ class Effects:
                     agenda.add((uid, alias), now_s)
 
     def hasten(self, keys: Iterable[Key]) -> None:
-        """What was to be submitted, and is not wanted any more, does not wait for the time when it might have been."""
+        """What was to be submitted, and is not wanted any more, does not wait for the time when it might have been; nor
+        does what is left of a loser wait for that of another stop."""
         now_s = asyncio.get_running_loop().time()
         for key in keys:
             agenda = self.agendas.get(self._state.jobs[key[0]].places[key[1]].account)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 import events as ev
@@ -16,6 +16,7 @@ from services.decider import LogTime
 from services.federator import cluster_log, observing
 from services.federator.backends import Absent, Accepted, Backend, Holding, Listing, Reach, Silent, Unchanged
 from services.federator.records import RACING, Key
+from services.federator.service.agenda import Agenda
 from services.federator.service.decider import Decider
 from services.federator.state import State
 from services.state.clock import HEARTBEAT_NS
@@ -27,11 +28,13 @@ SWEEP_S = 3_600.0
 
 
 class Polling:
-    """What is seen of each account, into the log, with the time at which it was asked for."""
+    """What is seen of each account, into the log, with the time at which it was asked for. `agendas`: by account; an
+    account that answers again is tried at once."""
 
-    def __init__(self, decider: Decider, clock: LogTime) -> None:
+    def __init__(self, decider: Decider, clock: LogTime, agendas: Mapping[str, Agenda]) -> None:
         self._decider = decider
         self._clock = clock
+        self._agendas = agendas
         self._answered: dict[str, int] = {}
         """By account: the log time of the question that was answered last."""
         self._silent: set[str] = set()
@@ -78,6 +81,7 @@ class Polling:
         if not isinstance(answer, Silent):
             if account in self._silent:
                 self._silent.remove(account)
+                self._agendas[account].renew(asyncio.get_running_loop().time())
                 log.info("the cluster answers again", extra={"account": account})
         elif account not in self._silent:
             self._silent.add(account)
