@@ -22,7 +22,7 @@ from yarl import URL
 
 from events.wire import UNDECODABLE
 from services import telemetry
-from services.answers import whole
+from services.answers import whole, why_none
 from services.background_call import BackgroundCall
 from services.kubernetes import nesting
 from services.kubernetes.access import Access, AccessError
@@ -284,7 +284,7 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
 
 def _unreachable(request: str, error: Exception) -> Unreachable:
     sent = not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
-    said = str(error)
+    said = why_none(error)
     if isinstance(error, aiohttp.ClientResponseError):  # its words name the proxy's URL, with the password in it
         said = f"{error.status} {error.message}"
     return Unreachable(request, type(error).__name__, said or "no answer in time", sent=sent)

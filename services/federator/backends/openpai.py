@@ -32,7 +32,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from yarl import URL
 
 from events.wire import UNDECODABLE
-from services.answers import whole
+from services.answers import whole, why_none
 from services.background_call import BackgroundCall
 from services.documents import load_all
 from services.federator.backends import (
@@ -440,4 +440,5 @@ def _retry_after_ms(answer: aiohttp.ClientResponse) -> int:
 
 
 def _what(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = why_none(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
