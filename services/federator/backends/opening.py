@@ -31,18 +31,28 @@ def load(file: Path) -> tuple[Cluster, ...]:
 
 
 def usable(file: Path) -> tuple[Cluster, ...]:
-    """Its clusters, and that the files which they name can be read. Raises InvalidClusters, which names the file, and
-    AccessError."""
+    """Its clusters, and that the files which they name can be read. Raises InvalidClusters, or AccessError where it is
+    kubeconfigs alone that cannot; with all that is wrong, and the file's name."""
     clusters = load(file)
-    for cluster in clusters:
-        try:
-            if isinstance(cluster, OpenPaiCluster):
-                _trusting(cluster, file.parent)
-            else:
-                _access(cluster, file.parent)
-        except InvalidClusters as error:
-            raise InvalidClusters([f"{file}: {problem}" for problem in error.problems]) from error
+    wrong = [error for cluster in clusters if (error := _unreadable(cluster, file.parent)) is not None]
+    said = [f"{file}: {error}" for error in wrong]
+    if any(isinstance(error, InvalidClusters) for error in wrong):
+        raise InvalidClusters(said)
+    if wrong:
+        raise access.AccessError("; ".join(said))
     return clusters
+
+
+def _unreadable(cluster: Cluster, directory: Path) -> InvalidClusters | access.AccessError | None:
+    """Why a file that it names is of no use."""
+    try:
+        if isinstance(cluster, OpenPaiCluster):
+            _trusting(cluster, directory)
+        else:
+            _access(cluster, directory)
+    except (InvalidClusters, access.AccessError) as error:
+        return error
+    return None
 
 
 def reaches(clusters: Iterable[Cluster], directory: Path, connection: Connection | None = None) -> dict[str, Reach]:
@@ -93,10 +103,11 @@ def _path(directory: Path, path: str) -> str:
 def _trusting(cluster: OpenPaiCluster, directory: Path) -> ssl.SSLContext | None:
     if not cluster.ca_file:
         return None
+    path = _path(directory, cluster.ca_file)
     try:
-        return ssl.create_default_context(cafile=_path(directory, cluster.ca_file))
+        return ssl.create_default_context(cafile=path)
     except OSError as error:  # SSLError is one
-        said = f"clusters.{cluster.alias}.ca_file: expected certificates in PEM: {error}"
+        said = f"clusters.{cluster.alias}.ca_file: {path}: expected certificates in PEM: {error.strerror or error}"
         raise InvalidClusters([said]) from error
 
 

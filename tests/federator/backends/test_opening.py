@@ -12,10 +12,11 @@ from services.federator.backends import Accepted, Reach, Submission
 from services.federator.backends.gangs import DIALECTS
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
-from services.federator.backends.opening import load, reaches, read_keys
+from services.federator.backends.opening import load, reaches, read_keys, usable
 from services.federator.backends.openpai import OpenPai
 from services.federator.clusters import InvalidClusters
 from services.federator.specialize import to_yaml
+from services.kubernetes.access import AccessError
 from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import job
 
@@ -105,3 +106,23 @@ def test_a_file_that_is_no_text_is_named(read: object, tmp_path: Path) -> None:
     (tmp_path / "odd").write_bytes(b"\xff")
     with pytest.raises(InvalidClusters, match=r"odd: expected a .*: not UTF-8"):
         read(tmp_path / "odd")  # type: ignore[operator]
+
+
+KUBERNETES, OPENPAI = "kind: kubernetes, uri: 'https://{0}', user: u", "uri: 'https://{0}', user: u, token: {{env: T}}"
+
+
+def test_every_file_that_cannot_be_read_is_told_at_once(tmp_path: Path) -> None:
+    """As it was: one at each start, and none with the clusters file's name."""
+    file = tmp_path / "clusters.yaml"
+    entries = [f"  {name}: {{{KUBERNETES.format(name)}, kubeconfig: {name}.yaml}}" for name in ("a", "b")]
+    file.write_text("\n".join(["clusters:", *entries]))
+    expected = "expected a kubeconfig file: No such file or directory"
+    missing = [f"{file}: clusters.{name}.kubeconfig: {tmp_path}/{name}.yaml: {expected}" for name in ("a", "b")]
+    with pytest.raises(AccessError) as found:
+        usable(file)
+    assert str(found.value).split("; ") == missing
+    file.write_text("\n".join(["clusters:", *entries, f"  c: {{{OPENPAI.format('c')}, ca_file: c.pem}}"]))
+    with pytest.raises(InvalidClusters) as invalid:
+        usable(file)
+    last = f"{file}: clusters.c.ca_file: {tmp_path}/c.pem: expected certificates in PEM: No such file or directory"
+    assert invalid.value.problems == (*missing, last)
