@@ -151,7 +151,7 @@ def listed(nats: str | None, federation: str, *, as_json: bool = False) -> int:
     if as_json:
         show.json_line(jobs)
         return 0
-    rows = [(job["name"], _stand(job | {"cluster": ""}), job["cluster"], job["clusters"]) for job in jobs]
+    rows = [(job["name"], job["phase"] + _cancelled(job), job["cluster"], job["clusters"]) for job in jobs]
     show.console().print(show.table("Jobs", ("name", "phase", "cluster", "of"), rows))
     return 0
 
@@ -312,5 +312,10 @@ def _silent(at: dict[str, Any]) -> str:
 
 
 def _stand(job: dict[str, Any]) -> str:
-    where = f" on {job['cluster']}" if job["cluster"] else ""
-    return f"{job['phase']}{where}{', cancelled' if job['cancelled'] else ''}"
+    nowhere = ", on no cluster" if job["phase"] == SETTLED and not job["cancelled"] else ""
+    where = f" on {job['cluster']}" if job["cluster"] else nowhere
+    return f"{job['phase']}{where}{_cancelled(job)}"
+
+
+def _cancelled(job: dict[str, Any]) -> str:
+    return ", cancelled" if job["cancelled"] else ""

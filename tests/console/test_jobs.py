@@ -104,6 +104,16 @@ def test_a_job_that_was_cancelled_is_said_to_be(monkeypatch: pytest.MonkeyPatch)
     assert "settled, cancelled" in said.stdout
 
 
+def test_a_job_that_no_cluster_keeps_is_said_to_be_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R13. As it was: `settled`, and whoever watched it saw no other end than that of a job that runs."""
+    nowhere = SETTLED | {"cluster": ""}
+    monkeypatch.setattr(jobs, "_Asking", Federator(JOB, nowhere, [nowhere | {"clusters": 3}]))
+    said = CliRunner().invoke(app, ["job", "status", "train", "--watch"])
+    assert (said.exit_code, said.stdout.splitlines()) == (1, ["racing", "settled, on no cluster"])
+    said = CliRunner().invoke(app, ["job", "list"], env={"COLUMNS": "200"})
+    assert "settled, on" not in said.stdout, "there is a column for it"
+
+
 def test_a_cluster_that_does_not_answer_is_named_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
