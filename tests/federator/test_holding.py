@@ -19,7 +19,7 @@ from services.federator.backends.gangs import MANAGED, MANAGER
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.records import ENDED, account_of
 from services.federator.rules import forgotten
-from services.federator.service import agenda
+from services.federator.service import agenda, effects
 from services.federator.service.polling import Polling
 from services.federator.specialize import specialize, to_yaml
 from services.kubernetes.access import direct
@@ -175,6 +175,21 @@ async def test_a_replaced_process_releases_nothing(field: Field) -> None:
     assert field.sites["a"].pods("train-a") == []
 
 
+async def test_what_an_api_server_refuses_while_it_restarts_is_asked_for_again(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R11. As it was: it refuses everybody until it has read its roles, and jobs were placed nowhere for that."""
+    monkeypatch.setattr(agenda, "AGAIN_S", 0.05)
+    refusing = field.sites["a"].cluster.faults
+    refused = [refusing.plan(verb="create", resource=kind, status=403, times=2) for kind in ("jobs", "podgroups")]
+    async with scheduled(field, "a"):
+        await field.submit("train", a=0)
+        await field.settled("train")
+    assert [fault.hits for fault in refused] == [2, 2]
+    assert field.job("train").winner == "a"
+    assert not any(isinstance(event, ev.SubmissionRefused) for event in field.said())
+
+
 async def test_an_unwanted_submission_never_runs(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled before its acceptance is known: it is stopped without having been released."""
     monkeypatch.setattr(agenda, "AGAIN_S", 0.05)
@@ -231,8 +246,11 @@ async def test_a_run_whose_body_is_lost_is_told_of_and_holds_nobody_up(
         await field.settled("train")
 
 
-async def test_a_cluster_that_will_not_let_it_go_is_out_of_the_race(field: Field) -> None:
+async def test_a_cluster_that_will_not_let_it_go_is_out_of_the_race(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such as one without PodGroups."""
+    monkeypatch.setattr(effects, "BELIEVED_AFTER_S", 0.0)
     field.sites["a"].cluster.faults.plan(verb="create", resource="podgroups", status=404, times=0)
     async with scheduled(field, *NAMES):
         await field.submit("train", a=0)

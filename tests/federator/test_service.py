@@ -214,6 +214,26 @@ async def test_a_token_that_is_not_there_is_told_once(
     assert [vars(record)["reason"] for record in told] == [f"{tmp_path}/token: expected a secret, found nothing"]
 
 
+async def test_a_refusal_that_goes_on_is_believed(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R11, R13; what is not wanted any more does not wait for that."""
+    monkeypatch.setattr(agenda, "AGAIN_S", 0.05)
+    monkeypatch.setattr(effects, "BELIEVED_AFTER_S", 0.2)
+    fault = field.cluster("a", waiting_ms=50).faults.plan(verb="submit", status=401, times=0)
+    federator = await field.start()
+    await field.federate("refused", a=0)
+    await field.settled("refused")
+    assert fault.hits > 2
+    (refused,) = [event for event in field.said() if isinstance(event, ev.SubmissionRefused)]
+    assert refused.code == "UnauthorizedUserError"
+    monkeypatch.setattr(effects, "BELIEVED_AFTER_S", 3_600.0)
+    job = await field.federate("cancelled", a=0)
+    hits = fault.hits
+    await field.until(lambda: fault.hits > hits, "an attempt")
+    await federator.cancel(job)
+    await field.settled("cancelled")
+    assert isinstance(field.said()[-2], ev.SubmissionWithdrawn)
+
+
 async def test_what_waits_for_a_cluster_that_was_away_is_tried_when_it_answers_again(
     field: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:

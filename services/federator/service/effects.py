@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import events as ev
 from events import Event
@@ -27,6 +28,7 @@ from services.federator.backends import (
     Silent,
     Stopped,
     Submission,
+    Submitted,
     Taken,
 )
 from services.federator.bodies import Bodies, BodyGone
@@ -38,8 +40,11 @@ from services.federator.state import State
 
 WORKERS = 8
 """Effects in flight on one account."""
+BELIEVED_AFTER_S = 20.0
+"""From the first to the last of the same refusals."""
 PARSED = 64
 """Jobs that are kept as they were parsed."""
+Answer = TypeVar("Answer", Submitted, Stopped)
 log = logging.getLogger("muster.federator")
 
 
@@ -54,6 +59,8 @@ class Effects:
         self._preparing = asyncio.Lock()
         self._tried: set[Key] = set()
         """Where an attempt of this process may have come to something."""
+        self._refused_s: dict[Key, float] = {}
+        """Since when an effect was refused, each time, for what is not its content; by the loop's clock."""
         self._outcomes: list[tuple[Key, Callable[[], Event | None]]] = []
         """Of effects, and not in the log yet."""
         self._parsed: dict[str, mcc.MultiClusterJob] = {}
@@ -106,6 +113,7 @@ class Effects:
                 else:
                     agenda.done(key)
                     self._tried.discard(key)
+                    self._refused_s.pop(key, None)
                     continue
             if self._intent(key) != before:
                 agenda.done(key)
@@ -132,7 +140,7 @@ class Effects:
         except (BodyGone, mcc.InvalidJob) as error:
             log.error("cannot be submitted", extra={"job": job.name, "on": place.cluster, "reason": str(error)})
             return SELDOM_S
-        answer = await backend.submit(submission)
+        answer = self._believed(key, await backend.submit(submission))
         if not isinstance(answer, NotSent | Limited):
             self._tried.add(key)
         if isinstance(answer, Taken):
@@ -143,6 +151,16 @@ class Effects:
         pause_s = answer.retry_after_ms / 1000
         agenda.submits_from_s = max(agenda.submits_from_s, loop.time() + pause_s)
         return pause_s
+
+    def _believed(self, key: Key, answer: Answer) -> Answer | NotSent:
+        """R11: a refusal that is not about the content counts when it was repeated for a while. An API server that
+        restarts refuses everybody until it has read its roles, and a token may be renewed a moment after its end."""
+        if not isinstance(answer, Refused) or answer.of_content:
+            self._refused_s.pop(key, None)
+            return answer
+        now_s = asyncio.get_running_loop().time()
+        since_s = self._refused_s.setdefault(key, now_s)
+        return answer if now_s - since_s >= BELIEVED_AFTER_S else NotSent(reason=answer.message)
 
     async def _identify(self, key: Key, backend: Backend) -> float:
         """Whose the job of our name is."""
@@ -176,7 +194,7 @@ class Effects:
         except (BodyGone, mcc.InvalidJob) as error:
             log.error("cannot be released", extra={"job": job.name, "on": place.cluster, "reason": str(error)})
             return SELDOM_S
-        answer = await backend.release(submission, place.uid)
+        answer = self._believed(key, await backend.release(submission, place.uid))
         if isinstance(answer, Refused):
             await self._settle(key, lambda: core.release_refused(job, place, answer))
             return 0.0
