@@ -291,7 +291,7 @@ async def process(size: Size, starting: int, submitted: int, profile: str, direc
             found["start_s"] = round(await federator.start(size.jobs[-1]), 2)
             found["start_cpu_s"] = round(federator.cpu_s(), 2)
             found["memory_mb"] = federator.memory_mb()
-            await _polls(size, clusters, federator, found)
+            await _polls(clusters, federator, found)
             followed = Followed()
             following = asyncio.create_task(followed.follow(log, await log.end()))
             try:
@@ -307,7 +307,7 @@ async def process(size: Size, starting: int, submitted: int, profile: str, direc
     return found
 
 
-async def _polls(size: Size, clusters: Clusters, federator: Federator, found: dict[str, object]) -> None:
+async def _polls(clusters: Clusters, federator: Federator, found: dict[str, object]) -> None:
     """Rounds in which nothing happens."""
     await asyncio.sleep(POLL_MS / 1_000)  # the first answers after a start are written down
     before, cpu_s, began = clusters.counts(), federator.cpu_s(), time.monotonic()

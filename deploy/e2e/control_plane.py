@@ -82,7 +82,7 @@ class ControlPlane:
             "--log-level=warn",
             *(() if self.durable else ("--unsafe-no-fsync",)),
         )
-        wait_until(lambda: answers(f"{client}/readyz"), "etcd is ready", process=etcd)
+        wait_until(lambda: answers(f"{client}/readyz"), "etcd is ready", etcd)
 
     def start_apiserver(self) -> None:
         """Starts the apiserver, or starts it again on the same port after its process was ended."""
@@ -105,7 +105,7 @@ class ControlPlane:
             "--shutdown-delay-duration=0s",
             *self.apiserver_flags,
         )
-        wait_until(self.ready, "the apiserver is ready", process=apiserver)
+        wait_until(self.ready, "the apiserver is ready", apiserver)
 
     def ready(self) -> bool:
         """Whether the apiserver is, and has made what it makes at its start (the RBAC roles, the default namespace)."""
@@ -134,9 +134,7 @@ class ControlPlane:
             *(f"--feature-gates={gate}=true" for gate in gates),
         )
         insecure = ssl._create_unverified_context()  # its certificate is its own and nobody reads its answer
-        wait_until(
-            lambda: answers(f"https://127.0.0.1:{port}/healthz", "", insecure), "the controllers run", process=manager
-        )
+        wait_until(lambda: answers(f"https://127.0.0.1:{port}/healthz", "", insecure), "the controllers run", manager)
         return manager
 
     def start_kubelets(self, *stages: Path) -> Process:
@@ -153,7 +151,7 @@ class ControlPlane:
             f"--server-address=127.0.0.1:{port}",
             *(f"--config={stage}" for stage in (*sorted(STAGES.iterdir()), *stages)),
         )
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), "KWOK is ready", process=kwok)
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), "KWOK is ready", kwok)
         return kwok
 
     def start_scheduler(self, config: dict[str, object], *flags: str) -> Process:

@@ -17,6 +17,7 @@ from events.children import dying_with_its_parent
 from events.server import reserve_port
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+READY_WITHIN_S = 60
 _RESERVED: list[socket.socket] = []
 
 
@@ -93,16 +94,14 @@ class Process:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def wait_until(
-    condition: Callable[[], object], what: str, *, timeout_s: float = 60, process: Process | None = None
-) -> None:
+def wait_until(condition: Callable[[], object], what: str, process: Process) -> None:
     """Polls until the condition holds. TimeoutError names `what`; a `process` that ends first is an error at once."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + READY_WITHIN_S
     while not condition():
-        if process is not None and not process.alive:
+        if not process.alive:
             raise RuntimeError(f"{process.name} ended before {what}:\n{process.tail()}")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {timeout_s} s" + (f"\n{process.tail()}" if process else ""))
+            raise TimeoutError(f"{what}: not within {READY_WITHIN_S} s\n{process.tail()}")
         time.sleep(0.05)
 
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 LONGEST_VALUE = 100
 """Characters of the offending value that are repeated in the log."""
+MOST = 2**31 - 1
+"""As in an `int32` of Kubernetes' objects."""
 
 
 def shown(value: object) -> str:
@@ -24,13 +26,13 @@ class Rejection(NamedTuple):
     expected: str
 
 
-def integer(value: object, field: str, *, least: int = 1, most: int = 2**31 - 1) -> int | Rejection:
+def integer(value: object, field: str, *, least: int = 1) -> int | Rejection:
     """The integer that `value` is or spells; digits with an optional sign, as Go's Atoi reads them."""
     if isinstance(value, str):
         digits = value.removeprefix("+").removeprefix("-")
         if digits.isascii() and digits.isdecimal() and len(digits) <= 20 and not value.startswith("+-"):
             value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
         return value
     said = "" if value is None else shown(value)
-    return Rejection(field, said, f"an integer from {least} to {most}")
+    return Rejection(field, said, f"an integer from {least} to {MOST}")

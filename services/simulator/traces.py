@@ -77,9 +77,7 @@ class TraceError(ValueError):
     """What is wrong with a trace file: names the file, the line, the column and what was expected."""
 
 
-def load(
-    trace: str, directory: Path | str, limit: int | None = None, scheduler: str = "muster", gang_groups: str = ""
-) -> Iterator[Object]:
+def load(trace: str, directory: Path | str, limit: int | None = None, gang_groups: str = "") -> Iterator[Object]:
     """The objects of a trace, nodes first: ``openb`` or ``dlrm``. `limit` bounds the pods (dlrm: whole services).
 
     `gang_groups`: of dlrm, one of `MODES`; empty: each gang alone. Raises TraceError, also for files that are not there.
@@ -88,9 +86,9 @@ def load(
     match trace:
         case "openb":
             yield from openb_nodes(directory / OPENB_NODES)
-            yield from openb_pods(directory / OPENB_PODS, limit, scheduler)
+            yield from openb_pods(directory / OPENB_PODS, limit)
         case "dlrm":
-            yield from dlrm(directory / DLRM, limit, scheduler, gang_groups)
+            yield from dlrm(directory / DLRM, limit, gang_groups)
         case _:
             raise TraceError(f"trace {trace!r}: expected openb or dlrm")
 
@@ -107,7 +105,7 @@ def openb_nodes(path: Path) -> Iterator[Object]:
         yield _node(row["sn"], shape | ({GPU_MILLI: gpus * 1000} if gpus else {}), labels)
 
 
-def openb_pods(path: Path, limit: int | None = None, scheduler: str = "muster") -> Iterator[Object]:
+def openb_pods(path: Path, limit: int | None = None) -> Iterator[Object]:
     """A Pod for each row, in the order of the file, which is that of creation."""
     columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos")
     for row in islice(_rows(path, columns), limit):
@@ -115,7 +113,7 @@ def openb_pods(path: Path, limit: int | None = None, scheduler: str = "muster") 
         asked = {"cpu": row.integer("cpu_milli"), "memory": row.integer("memory_mib")}
         if gpus:
             asked[GPU_MILLI] = row.integer("gpu_milli") if gpus == 1 else gpus * 1000
-        pod = _pod(row["name"], "openb", asked, scheduler)
+        pod = _pod(row["name"], "openb", asked)
         pod["metadata"]["labels"] = {"muster.dev/qos": row["qos"]}
         if models := [model for model in row["gpu_spec"].split("|") if model]:
             expression = {"key": GPU_PRODUCT, "operator": "In", "values": models}
@@ -127,7 +125,7 @@ def openb_pods(path: Path, limit: int | None = None, scheduler: str = "muster") 
 # ----------------------------------------------------------------------------------------------------------------- dlrm
 
 
-def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster", gang_groups: str = "") -> Iterator[Object]:
+def dlrm(path: Path, limit: int | None = None, gang_groups: str = "") -> Iterator[Object]:
     """Nodes, then for each service its two PodGroups and their pods; whole services up to `limit` pods, at least one."""
     services: dict[str, list[Object]] = {}
     label = KOORDINATORS_LABEL if gang_groups else PODGROUP_LABEL
@@ -135,7 +133,7 @@ def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster", gang_g
     for row in _rows(path, columns):
         if row["role"] not in ("CN", "HN"):
             raise row.error("role", "CN or HN")
-        services.setdefault(row["app_name"], []).append(_instance(row, scheduler, label))
+        services.setdefault(row["app_name"], []).append(_instance(row, label))
     chosen: list[list[Object]] = []
     for pods in services.values():
         if limit is not None and chosen and sum(map(len, chosen)) + len(pods) > limit:
@@ -151,14 +149,14 @@ def dlrm(path: Path, limit: int | None = None, scheduler: str = "muster", gang_g
         yield from pods
 
 
-def _instance(row: _Row, scheduler: str, label: str) -> Object:
+def _instance(row: _Row, label: str) -> Object:
     role = row["role"].lower()
     node, asked = NODES[role], {}
     for resource, (column, scale) in REQUESTS.items():
         asked[resource] = row.integer(column, scale)
         if asked[resource] > node.get(resource, 0):
             raise row.error(column, f"at most {node.get(resource, 0) // scale}, as a whole node has")
-    pod = _pod(row["instance_sn"].replace("_", "-"), "dlrm", {name: n for name, n in asked.items() if n}, scheduler)
+    pod = _pod(row["instance_sn"].replace("_", "-"), "dlrm", {name: n for name, n in asked.items() if n})
     pod["metadata"]["labels"] = {label: f"{row['app_name'].replace('_', '-')}-{role}"}
     if row.integer("max_instance_per_node", negative=True) > 0:
         pod["metadata"]["annotations"] = {MAX_PER_NODE: row["max_instance_per_node"]}
@@ -234,7 +232,7 @@ def _node(name: str, shape: Shape, labels: dict[str, str]) -> Object:
     }
 
 
-def _pod(name: str, namespace: str, asked: Shape, scheduler: str) -> Object:
+def _pod(name: str, namespace: str, asked: Shape) -> Object:
     requests = _quantities(asked)
     extended = {resource: quantity for resource, quantity in requests.items() if "/" in resource}
     resources = {"requests": requests} | ({"limits": extended} if extended else {})
@@ -243,7 +241,7 @@ def _pod(name: str, namespace: str, asked: Shape, scheduler: str) -> Object:
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "schedulerName": scheduler,
+            "schedulerName": "muster",
             "containers": [{"name": "main", "image": "trace", "resources": resources}],
         },
     }

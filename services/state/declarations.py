@@ -35,7 +35,7 @@ def pod_group_key(dialect: str, namespace: str, name: str) -> str:
     return f"{dialects.api_group(dialect)}/{namespace}/{name}"
 
 
-def pod_groups(state: State, key: str, dialect: str = "") -> list[str]:
+def pod_groups(state: State, key: str, dialect: str) -> list[str]:
     """Keys of the PodGroups that may declare the gang for a member of `dialect`, best first; of any if that is empty."""
     if not state.pod_groups:
         return []

@@ -2,9 +2,9 @@
 
 `APPLY` has a row for every event of the language, `FOLDS` a table for every version of the state. The transitions
 themselves stand in the modules that it names: `cluster` (nodes, rejected objects), `pods` (a pod, its claim), `classes`,
-`groups`, `cohorts`, `verdicts` (what the binder said), `nominations`, `reservations`, `timeouts`, `shards`, `deadlines`;
-here stand those that say which policy, rules and fold are in force. At the end of a commit `gang_groups` forms groups
-anew where a gang names other gangs than before.
+`groups`, `cohorts`, `verdicts` (proposals, and what the binder said of them), `nominations`, `reservations`, `timeouts`,
+`shards`, `deadlines`; here stand those that say which policy, rules and fold are in force. At the end of a commit
+`gang_groups` forms groups anew where a gang names other gangs than before.
 
 An event that does not fit the state at its own place — an outcome for a pod that is gone, a proposal of a shard that lost
 the partition — is inert, and counted where somebody should know.

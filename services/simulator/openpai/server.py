@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any
@@ -63,8 +63,10 @@ class Call:
 class Served(Cluster):
     """A cluster with its address, its limits and its faults."""
 
-    def __init__(self, alias: str, limits: Limits, clock: Callable[[], int], tokens: Mapping[str, str], **of: Any):
-        super().__init__(clock, tokens, **of)
+    def __init__(
+        self, alias: str, limits: Limits, clock: Callable[[], int], tokens: Mapping[str, str], life: Life | None
+    ) -> None:
+        super().__init__(clock, tokens, life=life)
         self.alias, self.url = alias, ""
         self.faults = Faults()
         self.cut_off = False
@@ -191,21 +193,9 @@ class OpenPai:
         clock: Callable[[], int] | None = None,
         limits: Limits | None = None,
         life: Life | None = None,
-        admins: Iterable[str] = (),
-        virtual_clusters: Iterable[str] | None = None,
-        storages: Iterable[str] | None = None,
     ) -> Served:
         """One more cluster; without a clock it has the machine's."""
-        cluster = Served(
-            alias,
-            limits or Limits(),
-            clock or _wall_ms,
-            tokens,
-            life=life,
-            admins=admins,
-            virtual_clusters=virtual_clusters,
-            storages=storages,
-        )
+        cluster = Served(alias, limits or Limits(), clock or _wall_ms, tokens, life)
         cluster.url = f"{self.url}/{alias}" if self.url else ""
         self.clusters[alias] = cluster
         return cluster

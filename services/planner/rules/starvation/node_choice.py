@@ -57,7 +57,7 @@ class Prospect(NamedTuple):
     """row → classes whose host ports are promised there."""
 
 
-def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested] = ()) -> Prospect:
+def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested]) -> Prospect:
     """What the nodes have for the group. What this cycle placed may leave one day, as what runs may.
 
     `room`: the cycle's, as the group sees it. `asked`: the requests that the cycle made before.
