@@ -58,10 +58,10 @@ def summary(state: State) -> dict[str, Any]:
 
 def refusals(state: State) -> dict[str, int]:
     """Groups that wait, by the reason of their refusal."""
-    counted: Counter[str] = Counter()
+    groups: Counter[str] = Counter()
     for cohort in state.cohorts.values():
-        counted[cohort.reason] += len(cohort.groups)
-    return dict(sorted(counted.items()))
+        groups[cohort.reason] += len(cohort.groups)
+    return dict(sorted(groups.items()))
 
 
 def tried_again_s(state: State) -> dict[str, float]:
@@ -163,8 +163,7 @@ def overdrawn(state: State) -> dict[str, str]:
     found: dict[str, str] = {}
     for row in np.flatnonzero((held > offered).any(axis=1) & table.present).tolist():
         over = table.overdrawn(row).items()
-        said = [f"{taken} of {there} {name}" for name, (taken, there) in over]
-        found[table.names[row]] = ", ".join(said)
+        found[table.names[row]] = ", ".join(f"{taken} of {there} {name}" for name, (taken, there) in over)
     return dict(sorted(found.items()))
 
 

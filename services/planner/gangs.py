@@ -239,7 +239,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         return not_supported(_unsupported(cycle, next(digests)))
     taken, left = _take_nominated(cycle, group, parts)
     needed = max(1, sum(roll.lacks for roll in rolls))
-    best, lacking = -1, parts[0]
+    best, unplaced = -1, parts[0]
     why: dict[str, int] = {}
     orders = _orders(cycle, parts)
     partial: list[int] | None = None
@@ -253,8 +253,8 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         found = sum(attempt.used)
         if found > best:
             best = found
-            lacking = next((parts[index] for index in order if attempt.full[index]), parts[order[0]])
-            why = cycle.why_not(lacking.info)
+            unplaced = next((parts[index] for index in order if attempt.full[index]), parts[order[0]])
+            why = cycle.why_not(unplaced.info)
         yield from attempt.undo()
     strict = needs and all(need.together for need in needs)
     if left and strict and (yield from _place_where_others_were(cycle, group, parts, needs, taken, left)):

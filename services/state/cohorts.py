@@ -29,11 +29,11 @@ def candidates(state: State, shard: str) -> list[Group]:
 
 def waiting(state: State) -> list[Group]:
     """The groups that may be tried now, whoever owns them, in no particular order."""
-    groups = state.groups
-    found = [groups[key] for key in state.ready]
+    by_key = state.groups
+    found = [by_key[key] for key in state.ready]
     for cohort in state.cohorts.values():
         if not cohort.backing_off and has_reason(state, cohort):
-            found.extend(groups[key] for key in cohort.groups)
+            found.extend(by_key[key] for key in cohort.groups)
     return found
 
 
@@ -133,8 +133,8 @@ def message_of(event: ev.GroupsRefused) -> str:
         text = "no nodes available to schedule pods"
         return f"{text}. {event.detail}" if event.detail else text
     if event.node_reasons:
-        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in event.node_reasons.items()))
-        text = f"0/{event.nodes} nodes are available: {reasons}."
+        counts = ", ".join(sorted(f"{count} {reason}" for reason, count in event.node_reasons.items()))
+        text = f"0/{event.nodes} nodes are available: {counts}."
         return f"{text} {event.detail}" if event.detail else text
     return event.detail
 
