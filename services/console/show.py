@@ -119,7 +119,7 @@ def report(found: Report) -> None:
     if found.difference is not None:
         _difference(out, found)
     if found.violation:
-        out.print(headed("the state is not sound", "red", f": {found.violation}"), soft_wrap=True)
+        out.print(headed("not sound", "red", f": {found.violation}"), soft_wrap=True)
     if found.unverifiable:
         why = f": {counted(found.unverifiable, 'commit')}; {found.why_unverifiable}"
         out.print(headed("not verifiable here", "yellow", why))

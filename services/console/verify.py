@@ -9,7 +9,7 @@ Facts, ticks, requests, policies and outcomes are inputs: they are folded and co
 intent (a pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so
 that no decision hides among the inputs. `services.console.kinds` says who decides, and what an intent is, in each kind
 of log. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of any state is checked at the
-end (`services.state.validate`).
+end (`services.state.validate`), and of each permit where it is decided again (`services.console.kinds.permits`).
 
 Each stretch of a log is folded and decided by the versions that were in force there. A commit of rules that this code
 lacks is folded and not verifiable here; nothing can be said of what follows a fold that it lacks.
@@ -78,17 +78,17 @@ class Report(msgspec.Struct, kw_only=True):
     difference: Difference | None = None
     """The first."""
     violation: str = ""
-    """The first sentence about the state that does not hold."""
+    """The first sentence about a permit, or the state, that does not hold."""
     digest: str = ""
 
     @property
     def verified(self) -> bool:
-        """Every decision was reproduced, every effect had its intent, and the state is sound."""
+        """Every decision was reproduced, every effect had its intent, and permits and state are sound."""
         return not (self.differences or self.violation or self.unverifiable)
 
     @property
     def exit_code(self) -> int:
-        """0: verified; 1: a difference or an unsound state; 5: nothing wrong, but not all of it is verifiable here."""
+        """0: verified; 1: a difference, or something unsound; 5: nothing wrong, but not all of it is verifiable here."""
         if self.differences or self.violation:
             return 1
         return 5 if self.unverifiable else 0
@@ -240,6 +240,8 @@ class Verifier:
         for sequence, writer in self._decided_at.pop(state.sequence, ()):
             in_force = self._has_rules(writer, state.rules_version)  # else its header says otherwise
             decided = (yield from self._checks.decide(writer)) if in_force else []
+            if broken := self._checks.broken(decided):
+                self.report.violation = self.report.violation or f"commit {sequence}: {broken}"
             self._again[sequence] = Again(state.epoch, state.rules_version, state.state_version, decided)
 
     def _compare(self, stored: Stored, header: Header) -> list[Event] | None:

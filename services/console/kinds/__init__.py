@@ -33,6 +33,10 @@ class Checks(Protocol):
         """What the rules say over the state as it is now, in slices."""
         ...
 
+    def broken(self, decided: list[Event]) -> str:
+        """What of this, decided over the state as it is now, must never be, whatever the rules say; else empty."""
+        ...
+
     def decided(self, events: list[Event]) -> None:
         """What was intended."""
         ...

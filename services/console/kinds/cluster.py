@@ -8,6 +8,7 @@ from typing import Any
 import events as ev
 from events import Event
 from services.binder import core as binder
+from services.console.kinds import permits
 from services.console.summary import summary, waiting_groups
 from services.planner import core as planner
 from services.state.fold import State
@@ -51,6 +52,9 @@ class Checks:
         if role == "planner":
             return [*(yield from planner.decide(self._state, shard))]
         return [*(yield from binder.decide(self._state))]
+
+    def broken(self, decided: list[Event]) -> str:
+        return permits.broken(self._state, decided)
 
     def decided(self, events: list[Event]) -> None:
         for event in events:

@@ -50,6 +50,9 @@ class Checks:
         yield from ()  # one slice
         return core.decide(self._state)
 
+    def broken(self, decided: list[Event]) -> str:
+        return ""
+
     def decided(self, events: list[Event]) -> None:
         """The fold knows the intents."""
 
