@@ -6,25 +6,30 @@ import argparse
 import subprocess
 import sys
 
+NODES = ("1000", "5000", "10000", "25000", "50000")
 RUNS = (
     ("The pure cores: planning, judging, verifying, folding", ["-m", "benchmarks.planning"]),
     ("Whether work grows faster than its input", ["-m", "benchmarks.doubling"]),
     ("Pods that each ask something else of nodes", ["-m", "benchmarks.constraints"]),
     ("The log: appending, replaying, latency", ["-m", "benchmarks.log"]),
     ("Planner shards: conflicts, inversions, rates", ["-m", "benchmarks.shards"]),
-    ("Planner processes alone over a recorded log", ["-m", "benchmarks.shards", "--processes"]),
+    ("The same at 50,000 nodes", ["-m", "benchmarks.shards", "--nodes", "50000"]),
+    ("Planner processes alone over a recorded log", ["-m", "benchmarks.shards", "--processes", "--rounds", "5"]),
     ("Failover: from kill -9 to the next decision", ["-m", "benchmarks.failover"]),
-    ("One of three NATS servers is lost", ["-m", "benchmarks.nats_failover"]),
-    ("Snapshots: taking, starting from one, memory", ["-m", "benchmarks.snapshots"]),
-    ("A planner's memory, folded from the log", ["-m", "benchmarks.memory"]),
-    ("The federator: 10,000 jobs over 20 clusters", ["-m", "benchmarks.federation"]),
+    ("One of three NATS servers is lost", ["-m", "benchmarks.nats_failover", "--runs", "4"]),
+    ("Snapshots: taking, starting from one, memory", ["-m", "benchmarks.snapshots", "--nodes", *NODES]),
+    ("A planner's memory, folded from the log", ["-m", "benchmarks.memory", "--nodes", *NODES]),
+    (
+        "The federator: 10,000 jobs over 20 clusters",
+        ["-m", "benchmarks.federation", "--starting", "200", "--submitted", "40"],
+    ),
     ("A pod's cost in the log and at the API server", ["-m", "benchmarks.growth"]),
     ("Beside other schedulers on a real apiserver", ["-m", "benchmarks.peers"]),
 )
 
 
 def main() -> int:
-    described = "\n".join(f"python {' '.join(command):38} {title}" for title, command in RUNS)
+    described = "\n".join(f"python {' '.join(command):67} {title}" for title, command in RUNS)
     argparse.ArgumentParser(
         "python -m benchmarks", description=described, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args()
