@@ -243,13 +243,17 @@ def test_the_federators_pod_is_held_as_every_services_is() -> None:
 @pytest.mark.parametrize("name", sorted(rendered()))
 def test_every_pod_is_no_root_on_a_read_only_root_with_probes_and_bounded_resources(name: str) -> None:
     """The restricted Pod Security Standard, which the namespace enforces, leaves all but the first open."""
+    assert {one["kind"] for one in documents(name)} & {"Deployment", "StatefulSet", "CronJob"}
     for document in documents(name):
-        if document["kind"] in ("Deployment", "StatefulSet"):
-            found = container(document)
-            assert document["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+        if document["kind"] in ("Deployment", "StatefulSet", "CronJob"):
+            job = document["spec"].get("jobTemplate")
+            pod = (job or document)["spec"]["template"]["spec"]
+            (found,) = pod["containers"]
+            assert pod["securityContext"]["runAsNonRoot"] is True
             assert found["securityContext"]["readOnlyRootFilesystem"] is True
-            probes = [found[probe]["httpGet"]["port"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")]
-            assert set(probes) <= {port["name"] for port in found["ports"]}
+            if not job:  # which ends by itself
+                probes = [found[one]["httpGet"]["port"] for one in ("startupProbe", "readinessProbe", "livenessProbe")]
+                assert set(probes) <= {port["name"] for port in found["ports"]}
             for bound in ("requests", "limits"):
                 assert found["resources"][bound].keys() == {"cpu", "memory"}
 
