@@ -65,7 +65,8 @@ def _alone(obj: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """(path, labels and annotations) of a pod, or of each template of pods, that names no gang and has no node."""
     for path, metadata, holder in all_metadata(obj):
         spec, keys = _mapping(holder.get("spec")), _keys(metadata)
-        is_named = any(spec.get(field) for field in NATIVE_NAMES) or not NAMES.isdisjoint(keys)
+        says = {place: _mapping(metadata.get(place)) for place in ("labels", "annotations")}
+        is_named = any(spec.get(field) for field in NATIVE_NAMES) or any(says[place].get(key) for place, key in NAMES)
         if "containers" in spec and not is_named and not spec.get("nodeName"):
             yield path, keys
 

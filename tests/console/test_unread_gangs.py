@@ -37,6 +37,17 @@ def test_a_minimum_without_a_name_is_told(place: str, key: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("place", ["labels", "annotations"])
+def test_an_empty_name_is_none(place: str) -> None:
+    """As a template writes it whose variable is not set. As it was: nothing was said, and its pods were placed alone."""
+    minimum, name = {
+        "labels": ("pod-group/min-available", "pod-group/name"),
+        "annotations": (f"{K}min-available", f"{K}name"),
+    }[place]
+    (said,) = unread_gangs([job(**{place: {name: "", minimum: "2"}})])
+    assert said.startswith(f"Job ml/j: spec.template.metadata.{place}[{minimum}] is a minimum, and no gang is named")
+
+
 def test_a_minimum_beside_a_name_of_whatever_dialect_is_none() -> None:
     """Koordinator takes the community's labels: the name may be a label, and the minimum an annotation."""
     assert not unread_gangs([job({"pod-group.scheduling.sigs.k8s.io": "g"}, {f"{K}min-available": "2"})])
