@@ -86,7 +86,7 @@ class Judge:
                 self.bench.take_again(nomination)
             for claim in broken:
                 self.bench.take_again(claim)
-            refused = self._refuse(group, proposal, place, fault)
+            refused = self._refuse(group, proposal, place, fault, chain(good, required))
             others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
             standing = required if others_were_faster else ()
             return refused + (yield from self._nominate(group, proposal, standing, nominated))
@@ -342,20 +342,25 @@ class Judge:
 
     # -------------------------------------------------------------------------------------------------------- refusals
 
-    def _refuse(self, group: Group, proposal: Proposal, place: Place, fault: Fault) -> list[Verdict]:
+    def _refuse(
+        self, group: Group, proposal: Proposal, place: Place, fault: Fault, required: Iterable[NodeAssignment]
+    ) -> list[Verdict]:
         verdicts: list[Verdict] = [refusal(proposal, fault)]
         node = self.state.nodes.get(fault.node)
         here = self.state.table.rows.get(fault.node) in self.bench.touched
         untouched = node is not None and max(node.touched, group.changed) <= proposal.basis and not here
-        if fault.reason in ABOUT_ROOM and untouched and not self._nominated_for_task(group, fault.node):
+        if fault.reason in ABOUT_ROOM and untouched and not self._kept_there(group, fault.node, required):
             verdicts.append(ev.DisagreementDetected(group=proposal.group, proposal=place, node=fault.node))
         return verdicts
 
-    def _nominated_for_task(self, group: Group, node: str) -> bool:
-        """Whether room there is nominated for one task of the group's: when a member fails elsewhere, room that was for
-        any of the gang's pods may become so."""
-        ours = nominations.of_failed_members(self.state, group)
-        return any(one.node == node and only_task(self.state, one) for one in ours)
+    def _kept_there(self, group: Group, node: str, required: Iterable[NodeAssignment]) -> bool:
+        """Whether room there is kept for the group that it gets no more: for one task of it, as room that was for any of
+        the gang's pods may be when a member fails elsewhere; or because it would lack its minimum with these, as when
+        something that it held elsewhere is broken."""
+        there = [one for one in nominations.of_failed_members(self.state, group) if one.node == node]
+        return any(only_task(self.state, one) for one in there) or (
+            bool(there) and not quorum.reached(self.state, group, required)
+        )
 
 
 def refusal(proposal: Proposal, fault: Fault) -> ev.ProposalRefused:

@@ -146,10 +146,6 @@ class Attempt:
             if number % SLICE_PARTS == 0:
                 yield
 
-    def required_rows(self) -> set[int]:
-        """Where those go that must be together, but for those that go where room was nominated for them."""
-        return {row for _, rows, required in self._placed if required for row, _ in rows}
-
     def propose(self) -> Refusal | None:
         """Propose what was placed; or else why it is not proposed."""
         excess = self._fit()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from events import RoomRequested, dialects
 from services.planner.attempt import Attempt, Need, Part, Refusal, Taken, name_of
-from services.planner.placement import Placed
+from services.planner.placement import Places
 from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import after_gang, gang_group, non_strict, schedule_cycle
 from services.planner.rules.koordinator.pre_filter import timed_out
@@ -19,7 +19,6 @@ from services.planner.rules.starvation import node_choice
 from services.planner.rules.starvation.starving import may_ask, starves
 from services.planner.rules.volcano import task_minimums
 from services.state import commits, fits, lacking, membership
-from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.membership import Census
 from services.state.nominations import claim_key, only_task
@@ -27,10 +26,6 @@ from services.state.records import Gang, Group
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
-
-
-Left = dict[ClassInfo, Placed]
-"""Room that is kept for a group, and that no pod of its class comes for."""
 
 
 class Quota(NamedTuple):
@@ -315,11 +310,11 @@ def _highest_first(parts: list[Part], order: Iterable[int]) -> list[int]:
 # ------------------------------------------------------------------------------------------------------ nominated room
 
 
-def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> tuple[Taken, Left]:
+def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> tuple[Taken, Places]:
     """Pods go where room is nominated for them, those first that the log saw first. Room for one task alone comes first:
     any other may be for any of the pods. And the room that no pod of its class is there for."""
     taken: Taken = []
-    left: Left = {}
+    left: Places = {}
     table = cycle.state.table
     used = [0] * len(parts)
     for gang, task, node, digest in sorted(_nominated(cycle, group), key=lambda room: not room[1]):
@@ -340,28 +335,24 @@ def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> tuple[Take
 
 
 def _place_where_others_were(
-    cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], taken: Taken, left: Left
+    cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], taken: Taken, left: Places
 ) -> Generator[None, None, bool]:
     """Propose a node for all that the group needs, if the room that is kept for it is there for whatever its pods ask for
     by now: replacements may ask for something else, as in a rollout. Whether it was proposed.
 
     With less than all of that it has to be left alone: it is another task's, or another gang's. The binder judges alike.
-    What pods beyond the needs took of it is still kept from those that come behind.
+    What these pods leave of it stays kept from those that come behind: they may be judged first, or this be refused.
     """
-    room = cycle.room
-    for info, placed in left.items():
-        room.give_back(info, placed)
-    used: set[int] = set()
+    proposed = False
+    loan = cycle.room.lend(left)
     for order in _orders(cycle, parts):
         attempt = Attempt(cycle, group, parts, taken)
         if (yield from attempt.place(order, needs)) and attempt.complete:
-            if attempt.propose() is None:
-                used = attempt.required_rows()
+            proposed = attempt.propose() is None
             break
         yield from attempt.undo()
-    for info, placed in left.items():
-        room.keep_again(info, [one for one in placed if one[0] not in used])
-    return bool(used)
+    cycle.room.keep_again(loan)
+    return proposed
 
 
 def _nominated(cycle: Cycle, group: Group) -> Iterator[tuple[str, str, str, str]]:

@@ -16,7 +16,7 @@ names alone and differs from group to group. All keys are distinct integers; no 
 from __future__ import annotations
 
 from collections import Counter
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,8 @@ taints."""
 
 Placed = list[tuple[int, int]]
 """(row, pods on it), the most attractive node first."""
+Places = dict[ClassInfo, Placed]
+"""Of pods of several classes."""
 Rows = npt.NDArray[np.intp]
 
 
@@ -68,6 +70,15 @@ def split(placed: Placed, pods: int) -> tuple[Placed, Placed]:
         if kept < here:
             rest.append((row, here - kept))
     return first, rest
+
+
+class Loan(NamedTuple):
+    """Room that is kept for others than those who may take it for now."""
+
+    kept: Places
+    rows: Rows
+    free: Ints
+    """Of these rows, before."""
 
 
 class Room:
@@ -136,20 +147,27 @@ class Room:
             if info.fact.host_ports:
                 self._ports.close(info, rows)
 
-    def give_back(self, info: ClassInfo, kept: Placed) -> None:
-        """What the state keeps there for pods of the class is free, its ports included."""
-        self._move(info, kept, 1)
+    def lend(self, kept: Places) -> Loan:
+        """What the state keeps there for pods of these classes is free, its ports included, until it is kept again."""
+        rows = np.array(sorted({row for placed in kept.values() for row, _ in placed}), np.intp)
+        loan = Loan(kept, rows, self.free[rows])
+        for info, placed in kept.items():
+            used, counts = _by_row(placed)
+            self._count(info, used, -counts)
+        self._ports.lend(kept)
+        return loan
 
-    def keep_again(self, info: ClassInfo, kept: Placed) -> None:
-        """It is kept after all."""
-        self._move(info, kept, -1)
-
-    def _move(self, info: ClassInfo, kept: Placed, sign: int) -> None:
-        if kept:
-            rows, counts = _by_row(kept)
-            self._count(info, rows, -sign * counts)
-            if info.fact.host_ports:
-                self._ports.give_back(info, zip(rows.tolist(), (sign * counts).tolist(), strict=True))
+    def keep_again(self, loan: Loan) -> None:
+        """Of it is kept again what was not taken. Nowhere is more free than before, whatever of it was taken: until the
+        binder gives it back, nobody else may have any of it."""
+        free = np.minimum(loan.free, self.free[loan.rows])
+        for info, placed in loan.kept.items():
+            self._count(info, *_by_row(placed))
+        used = loan.rows[(free > self.free[loan.rows]).any(axis=1)]
+        self.free[loan.rows] = free
+        for columns, share in self._shares.items():
+            share[used] = self._shares_left(columns, used)
+        self._ports.keep_again()
 
     def _take(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         self._count(info, rows, counts)
@@ -249,12 +267,18 @@ class Room:
         """What each row has left in these resources together: 2^30 for each that is wholly free."""
         share = self._shares.get(columns)
         if share is None:
-            share = self._shares[columns] = self._left.share(columns).copy()
+            share = self._shares[columns] = self._bounded(self._left.share(columns).copy())
             for rows in self._touched:
-                share[rows] = self._left.shapes.shares(self.free, columns, rows)
-            if self.own is not None:  # a node may hold far more than it offers now
-                np.clip(share, -_FAR, _FAR, out=share)
+                share[rows] = self._shares_left(columns, rows)
         return share
+
+    def _shares_left(self, columns: tuple[int, ...], rows: Rows) -> Ints:
+        """Counted anew."""
+        return self._bounded(self._left.shapes.shares(self.free, columns, rows))
+
+    def _bounded(self, share: Ints) -> Ints:
+        """A node may hold far more than it offers now."""
+        return share if self.own is None else cast(Ints, np.clip(share, -_FAR, _FAR))
 
     def _preference(self, info: ClassInfo) -> Ints | None:
         """Preferred node affinity and PreferNoSchedule taints, 0 … `PREFERENCE_WEIGHT` or below 0; None: none asked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 import numpy as np
@@ -32,17 +32,16 @@ class Ports:
         """The classes in `_free` that ask for it."""
         self._opened: dict[Port, dict[int, list[ClassInfo]]] = {}
         """row → the classes, once for each pod, for whose pods this cycle opened it there."""
-        self._spare: dict[int, Counter[tuple[str, int, str]]] = {}
-        """row → ports that the state counts there and this cycle gives back."""
+        self._besides: dict[int, list[tuple[str, int, str]]] = {}
+        """row, of which some are lent for now → ports that the state counts there besides."""
 
     def free(self, info: ClassInfo) -> Mask:
         """Rows whose ports are free for one pod of the class, which asks for some. Do not write to it."""
         known = self._free.get(info.fact.digest)
         if known is None:
             mask = cast(Mask, fits.ports_mask(self._table, info))
-            for row, spare in self._spare.items():
-                held = Counter(self._table.ports.get(row, {})) - spare
-                mask[row] = not any(fits.is_taken(port, info) for port in held)
+            for row, besides in self._besides.items():
+                mask[row] = not any(fits.is_taken(port, info) for port in besides)
             for port in info.ports:
                 for row, opened in self._opened.get(port, {}).items():
                     if any(fits.ports_collide(info, other, port) for other in opened):
@@ -69,13 +68,22 @@ class Ports:
                 self._opened[port][row].remove(info)
         self._forget()
 
-    def give_back(self, info: ClassInfo, kept: Iterable[tuple[int, int]]) -> None:
-        """Ports that the state counts on a row for so many pods of the class are free; for fewer than none: are not."""
-        for row, pods in kept:
-            spare = self._spare.setdefault(row, Counter())
+    def lend(self, kept: Mapping[ClassInfo, Iterable[tuple[int, int]]]) -> None:
+        """Ports that the state counts on rows for so many pods of these classes are free, until they are kept again."""
+        lent: dict[int, Counter[tuple[str, int, str]]] = {}
+        for info, placed in kept.items():
             for port in info.fact.host_ports:
-                spare[port.protocol, port.port, port.host_ip] += pods
-        self._forget()
+                for row, pods in placed:
+                    lent.setdefault(row, Counter())[port.protocol, port.port, port.host_ip] += pods
+        if lent:
+            held = self._table.ports
+            self._besides = {row: list(Counter(held.get(row, {})) - ports) for row, ports in lent.items()}
+            self._forget()
+
+    def keep_again(self) -> None:
+        if self._besides:
+            self._besides = {}
+            self._forget()
 
     def _forget(self) -> None:
         self._free.clear()

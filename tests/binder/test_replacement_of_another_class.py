@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 import events as ev
-from events.objects import HostPort
+from events.objects import HostPort, Taint
 from tests.binder.failing import FAILURES, fail, running
 from tests.world import World, of_type
 
@@ -76,6 +76,65 @@ def test_what_it_leaves_on_other_nodes_is_kept_from_those_who_come_behind() -> N
     placed = of_type(world.plan(), ev.GangPlaced)
     assert [event.group for event in placed] == ["default/train"]
     assert not of_type(world.judge(), ev.DisagreementDetected)
+
+
+def beside(shards: tuple[str, ...] = ("a",)) -> World:
+    """A gang of two filled a node; the room of one that went is kept there, and is more than the one that came needs."""
+    world = World(shards=shards)
+    world.node("n0", cpu=2)
+    world.gang("train", 2, 2)
+    world.settle(shards)
+    world.deleted("train-1")
+    world.judge()
+    world.pod("train-new", "train", minimum=2, cpu=0.5, priority=10)
+    for number in range(8):  # of either shard's
+        world.pod(f"stranger-{number}", cpu=0.25)
+    return world
+
+
+def test_what_it_leaves_beside_it_is_kept_too_as_it_may_be_refused() -> None:
+    """Strangers were proposed there, and the binder said that it and the planner disagree."""
+    world = beside()
+    assert [event.group for event in of_type(world.plan(), ev.GangPlaced)] == ["default/train"]
+    world.deleted("train-new")
+    assert [type(event) for event in world.judge()] == [ev.ProposalRefused]
+
+
+def test_or_its_shard_may_be_behind() -> None:
+    world = beside(("a", "b"))
+    owner = world.state.owner(world.state.groups["default/train"])
+    assert of_type(world.plan("b" if owner == "a" else "a"), ev.GangPlaced) == []
+    world.plan(owner)
+    world.settle(("a", "b"))
+    world.pass_s(2)
+    world.settle(("a", "b"))
+    assert len(world.bound()) == 4
+
+
+def test_what_the_binder_may_not_give_back_any_more_is_no_disagreement() -> None:
+    """What its gang held elsewhere is broken meanwhile, so that it would lack its minimum."""
+    world = World()
+    for name in ("n0", "n1", "n2"):
+        world.node(name, cpu=1)
+    kind = {"dialect": "coscheduling/v1alpha1"}
+    world.pod_group("train", 3)
+    for number in range(3):
+        world.pod(f"train-{number}", "train", **kind)
+    world.settle()
+    world.deleted("train-1")
+    world.deleted("train-2")
+    world.judge()
+    world.pod_group("train", 2)
+    world.pod("train-3", "train", **kind)
+    world.plan()
+    world.pod_group("train", 3)
+    world.judge()
+    (held,) = world.state.groups["default/train"].held
+    world.pod("train-4", "train", cpu=0.5, **kind)
+    assert of_type(world.plan(), ev.GangPlaced)
+    node = world.state.claims[held].node
+    world.node(node, cpu=1, taints=(Taint(key="x", value="", effect="NoSchedule"),))
+    assert [type(event) for event in world.judge()] == [ev.ProposalRefused]
 
 
 def test_the_binder_lets_it_in_whose_room_was_nominated_meanwhile() -> None:

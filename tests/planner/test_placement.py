@@ -19,7 +19,7 @@ import events as ev
 from events import envelope
 from events.objects import HostPort, PreferredTerm, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.planner.core import decide_now
-from services.planner.placement import CHUNK_PODS, Placed, Room
+from services.planner.placement import CHUNK_PODS, Placed, Places, Room
 from services.state import snapshot
 from services.state.fold import State
 from services.state.nodes import RECOUNTED, NodeTable
@@ -184,6 +184,34 @@ def test_no_place_has_less_than_nothing_left_and_undo_gives_all_of_it_back(
     assert (room.free == fresh.free).all()
     for ask, info, placed in taken:
         assert room.place(info, ask.pods, ask.seed) == placed
+
+
+@given(NODES, ASKS, ASKS, SCORES, st.data())
+@settings(deadline=None)
+def test_of_room_that_is_lent_nobody_else_has_any_whatever_was_taken_of_it(
+    nodes: list[tuple[int, int, int, str]], kept: list[Ask], asks: list[Ask], score: str, data: st.DataObject
+) -> None:
+    """While it is lent, there is as much as if nobody had it. Then nobody has more than before, or than was left."""
+    table, without = table_of(nodes, kept + asks), Room(table_of(nodes, kept + asks), score)
+    places: Places = {}
+    for ask in kept:
+        info = table.classes[class_of(ask).digest]
+        placed = Room(table, score).place(info, ask.pods, ask.seed)
+        for row, pods in placed:
+            places.setdefault(info, []).append((row, pods))
+            for _ in range(pods):
+                table.claim(row, info, 1, False)
+    before, room = Room(table, score), Room(table, score)
+    loan = room.lend(places)
+    for ask in asks:
+        info, pods = table.classes[class_of(ask).digest], data.draw(st.integers(0, 4))
+        assert room.place(info, pods, ask.seed) == without.place(info, pods, ask.seed)
+    room.keep_again(loan)
+    assert (room.free == np.minimum(before.free, without.free)).all()
+    for info in table.classes.values():
+        if info.fact.host_ports:
+            free = before.ports_free(info) & without.ports_free(info)
+            assert (room.ports_free(info) == free).all()
 
 
 @given(NODES, ASKS, SCORES, st.data())
