@@ -3,7 +3,7 @@ bounds that are met at once, what cannot be read for a while."""
 
 from __future__ import annotations
 
-from tests.simulation import koordinator, upstream
+from tests.simulation import koordinator, rollouts, upstream
 from tests.simulation.planting import WIDER_FROM, Plant
 
 MORE: dict[str, Plant] = {
@@ -340,5 +340,11 @@ MORE: dict[str, Plant] = {
             ),
         ),
         first=WIDER_FROM,
+    ),
+    "kept for its class alone": Plant(
+        "the binder gives a replacement that asks for something else nothing of what is kept for its gang",
+        "services.binder.judge",
+        (("            spent += others\n            if others:\n", "            if False:\n"),),
+        first=rollouts.FROM,
     ),
 }

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from tests.simulation import dlrm, kinds, koordinator, unreadable, upstream, workload
+from tests.simulation import dlrm, kinds, koordinator, rollouts, unreadable, upstream, workload
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
 from tests.simulation.planting import WIDER_FROM
@@ -47,7 +47,7 @@ PACES = {
     ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
-USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2)}
+USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2), rollouts: (1, 3)}
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
 WIDER = (0, 2)
 """Faults of that table, at least and at most."""

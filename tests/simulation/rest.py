@@ -17,7 +17,7 @@ from services.simulator.api import Api
 from services.state import lacking, membership, reasons, snapshot, timeouts
 from services.state.clock import RESERVATION
 from services.state.fold import State
-from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING, Clock
+from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING, Clock, Group
 from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
 
@@ -225,10 +225,19 @@ def _nothing_that_fits_waits(state: State) -> None:
             continue  # it depends on where its pods go and on what is kept for them: tried again after `Policy.retry_ms`
         cycle = Cycle(state, state.policy)
         cycle.plan([group])
-        if cycle.placed:
+        if cycle.placed and not _is_tried_otherwise(state, group):
             raise Violation(f"{group} fits and waits (7.12)")
         if not group.cohort:
             raise Violation(f"{group} waits without a reason (7.9)")
+
+
+def _is_tried_otherwise(state: State, group: Group) -> bool:
+    """Whether a gang of several classes fits where it did not when there was more room: as its pods go elsewhere (known
+    limits, ARCHITECTURE.md). Nothing that makes it be tried again has happened."""
+    cohort, uids = state.cohorts.get(group.cohort), membership.members(state, group)
+    if cohort is None or len({state.pods[uid].fact.scheduling_class for uid in uids}) < 2:
+        return False
+    return cohort.reason == "InsufficientRoom" and max(state.room_sequence, group.changed) <= cohort.basis
 
 
 def _timed_out_gangs_wait_for_their_users(witness: Witness, api: Api) -> None:

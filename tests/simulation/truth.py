@@ -118,14 +118,15 @@ def _asks(pod: Object) -> tuple[object, ...]:
 
 
 def _term(term: Object) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(one["key"], one["operator"], tuple(one.get("values", ()))) for one in term["matchExpressions"]]
+    asked = (*term.get("matchExpressions", ()), *term.get("matchFields", ()))
+    return [(one["key"], one["operator"], tuple(one.get("values", ()))) for one in asked]
 
 
 def _said(fact: ev.SchedulingClassObserved) -> tuple[object, ...]:
     """The same of a scheduling class."""
 
     def term(of: Any) -> list[tuple[str, str, tuple[str, ...]]]:
-        return [(one.key, one.operator, one.values) for one in of.match_expressions]
+        return [(one.key, one.operator, one.values) for one in (*of.match_expressions, *of.match_fields)]
 
     return (
         fact.requests,

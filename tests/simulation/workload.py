@@ -16,7 +16,7 @@ import msgspec
 from services.simulator import errors
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulation import changes, kinds, koordinator, races, unreadable, upstream
+from tests.simulation import changes, kinds, koordinator, races, rollouts, unreadable, upstream
 from tests.simulation.asks import ASKS, OF_GANGS, PLAIN
 from tests.simulation.planting import WIDER_FROM
 from tests.simulation.told import (
@@ -80,7 +80,7 @@ WEIGHTS = {
 """What happens, and how often against the rest."""
 
 
-ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS | unreadable.STEPS | kinds.STEPS
+ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS | unreadable.STEPS | kinds.STEPS | rollouts.STEPS
 """Steps that are written elsewhere."""
 
 
@@ -390,10 +390,14 @@ class Workload:
         """Another pod for a gang that is there: a replacement or a latecomer."""
         gang = self.pick(lambda pod: bool(gang_of(pod)))
         if gang is not None:
-            labels = {key: value for key, value in gang["metadata"]["labels"].items() if key != MINIMUM}
-            told = {key: value for key, value in annotations(gang).items() if not key.startswith("muster.dev/")}
-            named = {field: gang["spec"][field] for field in NAMING if field in gang["spec"]}
-            self.pod(labels, annotated=told, owners=gang["metadata"].get("ownerReferences"), **named)
+            self.beside(gang)
+
+    def beside(self, pod: Object, of: int | None = None, **spec: Any) -> None:
+        """Another pod of this one's gang."""
+        labels = {key: value for key, value in pod["metadata"]["labels"].items() if key != MINIMUM}
+        told = {key: value for key, value in annotations(pod).items() if not key.startswith("muster.dev/")}
+        named = {field: pod["spec"][field] for field in NAMING if field in pod["spec"]}
+        self.pod(labels, of, told, pod["metadata"].get("ownerReferences"), **named, **spec)
 
     def foreign(self) -> None:
         """A pod of somebody else's, on a node already."""
