@@ -64,7 +64,7 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
         if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
             with suppress(_Denied):
                 tail_bytes = await fold(log, state, place, of=kept)
-                if kept.sequence not in state.snapshots:
+                if max(state.snapshots, default=0) < kept.sequence:  # else it would have said so by then
                     await _check_ahead(log, kept, place, end)
                 return Start(state, kept, tail_bytes)
     if place < first - 1:
