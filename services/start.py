@@ -188,21 +188,23 @@ async def _check_ahead(log: EventLog, base: Kept, after: int, until: int) -> Non
     """As `_check`, of what the log says behind a place, without folding that. What of it was purged says nothing."""
     async for batch in log.read(after, until):
         for stored in batch:
-            if b"SnapshotTaken" in stored.payload and (taken := _taken(stored, base.sequence)) is not None:
-                _check(taken, base)
-                return
+            for taken in snapshots_said(stored):
+                if taken.sequence == base.sequence:
+                    _check(taken, base)
+                    return
 
 
-def _taken(stored: Stored, sequence: int) -> SnapshotTaken | None:
-    """What a commit says of the snapshot of this place, as far as this version can read it."""
+def snapshots_said(stored: Stored) -> list[SnapshotTaken]:
+    """What a commit says of snapshots, as far as its writer may say it and this version can read it."""
+    if b'"SnapshotTaken"' not in stored.payload:
+        return []
     header = header_of(stored)
     if header is None or SnapshotTaken not in subjects.WRITES[subjects.role_of(header.writer)]:
-        return None
+        return []
     try:
-        found = decode_events(stored)
+        return [event for event in decode_events(stored) if isinstance(event, SnapshotTaken)]
     except MalformedCommit:
-        return None
-    return next((one for one in found if isinstance(one, SnapshotTaken) and one.sequence == sequence), None)
+        return []
 
 
 def _left_out(kept: Kept, why: str) -> None:

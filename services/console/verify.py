@@ -27,11 +27,11 @@ import msgspec
 
 import events as ev
 from events import Event, envelope, subjects
-from events.envelope import Commit, Header, MalformedCommit, Stored
+from events.envelope import Commit, Header, Stored
 from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
-from services.start import NoStart, beginning, in_slices, read_on
+from services.start import NoStart, beginning, in_slices, read_on, snapshots_said
 from services.state.form import Folded, UnknownCommit, UnknownVersion
 from services.state.slices import at_once
 from services.state.validate import Violated
@@ -173,8 +173,8 @@ class Verifier:
             report.causes[cause] = report.causes.get(cause, 0) + 1
             if self._is_decision(header) and self._has_rules(header.writer, header.rules):
                 self._decided_at.setdefault(header.basis, []).append((stored.sequence, header.writer))
-            elif cause == "outcome" and b'"SnapshotTaken"' in stored.payload:
-                self._wanted.update(one.sequence for one in _snapshots(stored))
+            elif cause == "outcome":
+                self._wanted.update(one.sequence for one in snapshots_said(stored))
 
     # -------------------------------------------------------------------------------------------------- second reading
 
@@ -327,13 +327,6 @@ class Verifier:
             self._checks.validate()
         except Violated as violated:
             self.report.violation = self.report.violation or f"at {self.state.sequence}: {violated}"
-
-
-def _snapshots(stored: Stored) -> list[ev.SnapshotTaken]:
-    try:
-        return [event for event in envelope.decode(stored).events if isinstance(event, ev.SnapshotTaken)]
-    except MalformedCommit:
-        return []  # the second reading says so
 
 
 __all__ = ["Difference", "Report", "UnknownCommit", "Verifier", "verify"]

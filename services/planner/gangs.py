@@ -251,8 +251,8 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
             unplaced = next((parts[index] for index in order if attempt.full[index]), parts[order[0]])
             why = cycle.why_not(unplaced.info)
         yield from attempt.undo()
-    strict = needs and all(need.together for need in needs)
-    if left and strict and (yield from _place_where_others_were(cycle, group, parts, needs, taken, left)):
+    strict = bool(needs) and all(need.together for need in needs)
+    if left and strict and (yield from _place_where_others_were(cycle, group, parts, needs, orders, taken, left)):
         return None
     if partial is not None:
         attempt = Attempt(cycle, group, parts, taken)
@@ -335,7 +335,13 @@ def _take_nominated(cycle: Cycle, group: Group, parts: list[Part]) -> tuple[Take
 
 
 def _place_where_others_were(
-    cycle: Cycle, group: Group, parts: list[Part], needs: list[Need], taken: Taken, left: Places
+    cycle: Cycle,
+    group: Group,
+    parts: list[Part],
+    needs: list[Need],
+    orders: list[list[int]],
+    taken: Taken,
+    left: Places,
 ) -> Generator[None, None, bool]:
     """Propose a node for all that the group needs, if the room that is kept for it is there for whatever its pods ask for
     by now: replacements may ask for something else, as in a rollout. Whether it was proposed.
@@ -345,7 +351,7 @@ def _place_where_others_were(
     """
     proposed = False
     loan = cycle.room.lend(left)
-    for order in _orders(cycle, parts):
+    for order in orders:
         attempt = Attempt(cycle, group, parts, taken)
         if (yield from attempt.place(order, needs)) and attempt.complete:
             proposed = attempt.propose() is None
