@@ -56,8 +56,7 @@ class Bench:
         if node:
             self._take(wanted, -1)
             return Fault("RoomKept" if kept else "NoRoom", node, "")
-        for of_class in wanted.values():
-            self.touched.update(of_class)
+        self.touched.update(*wanted.values())
         return None
 
     def take_one(self, node: str, info: ClassInfo) -> bool:
@@ -131,6 +130,8 @@ class Bench:
             if info.fact.host_ports:
                 for row, pods in of_class.items():
                     opened.setdefault(self._table.names[row], []).extend([info] * pods)
+        if not opened:
+            return ""
         ports: dict[str, list[tuple[str, int, str]]] = {}
         for node, of_node in opened.items():
             taken = self._open_ports(node, of_node)

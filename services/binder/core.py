@@ -12,6 +12,7 @@ log is never lost to a late tick.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import chain
 
 import events as ev
 from events.envelope import FIRST_VERSION
@@ -34,7 +35,7 @@ from services.state.slices import at_once
 BinderEvent = ev.BinderEvents
 CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
 """Attributes of the state that may ask for a decision of the binder; most of the time all of them are empty."""
-ABOUT_HOLDS = ev.GangHeld | ev.GangPermitted | ev.GangReleased | ev.ProposalRefused
+ABOUT_HOLDS = (ev.GangHeld, ev.GangPermitted, ev.GangReleased, ev.ProposalRefused)
 
 
 def decide(state: State) -> Generator[None, None, list[BinderEvent]]:
@@ -73,8 +74,8 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent] | Non
         if judged_one is None:
             yield None
             continue
-        proposal, verdict = judged_one
-        if _is_too_large(state, proposal, verdict):
+        proposal, pods, verdict = judged_one
+        if _is_too_large(state, proposal, pods, verdict):
             yield [refusal(proposal, Fault("TooLarge", "", ""))]
             return  # the bench counts its room as taken: what follows is judged by the next decision
         verdicts += verdict
@@ -95,27 +96,24 @@ RULES: dict[int, Callable[[State], Generator[None, None, list[BinderEvent]]]] = 
 """Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 
-def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposal, list[Verdict]] | None]:
-    """Proposals in log order, as many as have `Policy.cycle_pods` pods (at least one)."""
-    pods = 0
+def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposal, int, list[Verdict]] | None]:
+    """Proposals in log order, each with the number of its pods, as many as have `Policy.cycle_pods` (at least one)."""
+    judged = 0
     for proposal in state.proposals.values():
-        if pods >= policy.cycle_pods:
+        if judged >= policy.cycle_pods:
             break
         verdict = yield from judge.judge(proposal)
-        yield proposal, verdict
-        pods += _pods(proposal)
+        pods = sum(len(assignment.pods) for assignment in chain(proposal.required, proposal.optional))
+        yield proposal, pods, verdict
+        judged += pods
 
 
-def _pods(proposal: Proposal) -> int:
-    return sum(len(assignment.pods) for assignment in (*proposal.required, *proposal.optional))
-
-
-def _is_too_large(state: State, proposal: Proposal, verdict: list[Verdict]) -> bool:
+def _is_too_large(state: State, proposal: Proposal, pods: int, verdict: list[Verdict]) -> bool:
     """Whether no commit takes the verdict. Its planner saw to that (`services.planner.limits`); but what is held or
     nominated may have changed since."""
     group = state.groups.get(proposal.group)
     held = len(group.held) if group is not None else 0
-    return _pods(proposal) + held > commits.PODS_SURELY_FIT and commits.size(verdict) > commits.DECISION_BYTES
+    return pods + held > commits.PODS_SURELY_FIT and commits.size(verdict) > commits.DECISION_BYTES
 
 
 def _end_nominations(

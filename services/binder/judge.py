@@ -65,12 +65,12 @@ class Judge:
         place = Place(proposal.sequence, proposal.index)
         if group is None or group.since > proposal.basis:
             return [refusal(proposal, Fault("PodGone", "", ""))]
-        if timeouts.stands(self.state, group):
+        if group.gangs and timeouts.stands(self.state, group):
             return [refusal(proposal, Fault("GangTimedOut", "", ""))]
         self._reserved = self._kept_from(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
         nominated = self._spend_group_nomination(group)
-        good, broken = yield from self._held_again(group)
+        good, broken = (yield from self._held_again(group)) if group.held else ([], [])
         required, optional = proposal.required, proposal.optional
         if optional and not quorum.reached(self.state, group, (*good, *required)):
             loose, together = quorum.split_loose(self.state, group, optional)
@@ -99,7 +99,7 @@ class Judge:
 
         Required assignments stand together: if one cannot, nothing is accepted. Optional pods are tried one by one.
         """
-        fault = yield from self._accept(proposal, required)
+        fault = (yield from self._accept(proposal, required)) if required else None
         if fault is not None:
             return [], [], fault
         accepted, dropped = list(required), []
@@ -136,10 +136,10 @@ class Judge:
     ) -> list[Verdict]:
         """Seeds 000 and 002, Permit. `dropped`: UIDs that were proposed and cannot stand; `broken`: what was held, and
         cannot."""
-        fallen = tuple(claim.uid for claim in broken)
-        if quorum.reached(self.state, group, (*good, *accepted)):
-            bindings = self._bindings([*good, *accepted])
-            lost = (*dropped, *fallen)
+        fallen = tuple([claim.uid for claim in broken])
+        together = [*good, *accepted]
+        if quorum.reached(self.state, group, together):
+            bindings, lost = self._bindings(together), (*dropped, *fallen)
             return [ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=lost)]
         verdicts: list[Verdict] = []
         if fallen:
@@ -186,7 +186,8 @@ class Judge:
         for uid in group.held:
             claim = self.state.claims[uid]
             info = self.state.table.classes[claim.scheduling_class]
-            yield from self._pause()
+            if self._is_slice_over():
+                yield
             if (
                 self._pod_fault(uid, claim.node, HELD, claim.proposal)
                 or not self._node_takes(claim.node, info)
@@ -229,7 +230,8 @@ class Judge:
                 of_class[row] = of_class.get(row, 0) + 1
         for digest, of_class in wanted.items():
             info = table.classes[digest]
-            yield from self._pause()
+            if self._is_slice_over():
+                yield
             filtered = fits.filtered(table, info)
             for row in of_class:
                 if filtered[row]:
@@ -238,11 +240,10 @@ class Judge:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
         return self.bench.take(wanted, self._reserved)
 
-    def _pause(self) -> Generator[None, None, None]:
-        """Before a class is compared: a yield if enough were in this slice."""
+    def _is_slice_over(self) -> bool:
+        """Before a class is compared: whether enough were in this slice."""
         self._compared += 1
-        if self._compared % SLICE_CLASSES == 0:
-            yield
+        return self._compared % SLICE_CLASSES == 0
 
     def _kept_from(self, group: Group) -> ReservedRoom | None:
         """The room that is reserved for others and that the group must leave alone."""
@@ -275,7 +276,7 @@ class Judge:
         """Give the proposal the room kept for its gang where it goes there; one nomination for one pod."""
         state = self.state
         spent: list[Nomination] = []
-        ours = nominations.of_failed_members(state, group)
+        ours = nominations.of_failed_members(state, group) if state.nominations else ()
         if not ours:
             return spent
         arriving: dict[tuple[str, str], Counter[str]] = {}

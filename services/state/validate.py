@@ -44,6 +44,7 @@ from services.state.records import (
     READY,
     SUCCEEDED,
     TERMINATING,
+    Group,
 )
 
 
@@ -140,8 +141,8 @@ def _ports(state: State) -> dict[int, dict[tuple[str, int, str], int]]:
 def _claims_have_their_pods(state: State) -> None:
     permitted = []
     for uid, there in state.pods.items():
-        holds = uid in state.claims or not there.node or there.status not in (BOUND, TERMINATING)
-        require(holds, f"pod {uid} is on {there.node} and holds no room there (7.2)")
+        if uid not in state.claims and there.node and there.status in (BOUND, TERMINATING):
+            raise Violated(f"pod {uid} is on {there.node} and holds no room there (7.2)")
     for uid, claim in state.claims.items():
         if claim.stage == NOMINATED:
             bounded = uid.removeprefix("replacement/") in state.nominations or claim.group in state.group_nominations
@@ -159,8 +160,9 @@ def _claims_have_their_pods(state: State) -> None:
             require(group is not None and uid in group.held, f"held claim {uid} is not held by its group (7.4)")
         if claim.stage == PERMITTED:
             permitted.append(uid)
-        if pod.node and pod.status in (BOUND, TERMINATING):
-            require(claim.stage == BOUND_CLAIM and claim.node == pod.node, f"pod {uid} is bound elsewhere (7.1)")
+        bound = bool(pod.node) and pod.status in (BOUND, TERMINATING)
+        if bound and (claim.stage != BOUND_CLAIM or claim.node != pod.node):
+            raise Violated(f"pod {uid} is bound elsewhere (7.1)")
     require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
     for uid in state.marks:
         require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
@@ -215,14 +217,24 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
     require(named == state.named, "who names whom is not what the gangs declare")
     require(tallies.counted(state) == state.tallies, "of a gang other members run, live or leave than are counted")
     for key, group in state.groups.items():
-        require(bool(group.pod) or group.key == min(group.gangs), f"group {key} is not called by its smallest gang")
-        require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")
-        settled = group.phase != AWAITING and not group.held and not state.regrouping
-        together = group.pod or not settled or component(state, group.gangs[0]) == group.gangs
-        require(bool(together), f"the gangs of group {key} are not those that name each other")
-        smallest = min((name for one in group.gangs for name in named_by(state.gangs[one])), default=key)
-        planned = not settled or group.partition == partition_of(smallest)
-        require(planned, f"group {key} is in partition {group.partition}, not in that of {smallest} (section 2)")
+        if group.gangs:
+            _are_those_that_name_each_other(state, key, group)
+        elif not group.pod:
+            raise Violated(f"group {key} is of no pod and no gang")
+        elif group.partition != partition_of(key):
+            raise Violated(f"group {key} is in partition {group.partition}, not in its own (section 2)")
+
+
+def _are_those_that_name_each_other(state: State, key: str, group: Group) -> None:
+    require(group.key == min(group.gangs) and not group.pod, f"group {key} is not called by its smallest gang")
+    require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")
+    if group.phase == AWAITING or group.held or state.regrouping:
+        return  # it is put together anew when it has its verdict
+    together = component(state, group.gangs[0]) == group.gangs
+    require(together, f"the gangs of group {key} are not those that name each other")
+    smallest = min((name for one in group.gangs for name in named_by(state.gangs[one])), default=key)
+    planned = group.partition == partition_of(smallest)
+    require(planned, f"group {key} is in partition {group.partition}, not in that of {smallest} (section 2)")
 
 
 def _waiting(state: State, writer: str) -> set[tuple[str, str]]:

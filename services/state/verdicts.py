@@ -122,10 +122,12 @@ def permitted(state: State, event: ev.GangPermitted) -> None:
             given_back.append(uid)
     _release(state, given_back)
     if group is not None:
-        _satisfied(state, permits)
+        if group.gangs:
+            _satisfied(state, permits)
         group.conflicts = group.failed_ns = 0
-        for uid in (*permits, *event.dropped):
-            groups.let_go(state, group, uid)
+        if group.held:
+            for uid in (*permits, *event.dropped):
+                groups.let_go(state, group, uid)
         if event.proposals or group.phase != AWAITING:
             groups.make_ready(state, group)
     _settled(state, given_back)

@@ -35,8 +35,11 @@ def _on_nodes(state: State, permits: list[ev.GangPermitted], decided: Sequence[E
     node shrank."""
     table, pods, claims = state.table, state.pods, state.claims
     places: dict[str, int] = {}
-    permitted: dict[str, tuple[int, int, bool]] = {}
-    """UID → (place of its node, class, whether its claim is not counted yet)."""
+    permitted: dict[str, None] = {}
+    there: list[int] = []
+    classes: list[int] = []
+    counted: list[bool] = []
+    """Of each pod that is permitted: the place of its node, its class, whether its claim is counted already."""
     for permit in permits:
         for assignment in permit.bindings:
             if assignment.node not in table.rows:
@@ -48,17 +51,19 @@ def _on_nodes(state: State, permits: list[ev.GangPermitted], decided: Sequence[E
                 waits = pod is not None and pod.status == PENDING and claim is not None and claim.stage != PERMITTED
                 if claim is None or not waits or uid in permitted:
                     return f"{permit.group} is permitted with {uid}, which does not wait for a node (7.1)"
-                number = table.classes[claim.scheduling_class].number
-                permitted[uid] = place, number, claim.stage == PROPOSED
+                permitted[uid] = None
+                there.append(place)
+                classes.append(table.classes[claim.scheduling_class].number)
+                counted.append(claim.stage != PROPOSED)
     if not permitted:
         return ""
     rows = [table.rows[node] for node in places]
     left = table.allocatable[rows] - table.held[rows]
-    there, classes, uncounted = np.array([*permitted.values()]).T
     requests = table.requests[classes]
     asked = np.zeros_like(left)
     np.add.at(asked, there, requests)
-    np.subtract.at(left, there, requests * uncounted[:, None])
+    requests[counted] = 0
+    np.subtract.at(left, there, requests)
     for claim in _given_back(state, decided):
         if claim.node in places:
             left[places[claim.node]] += table.requests[table.classes[claim.scheduling_class].number]
@@ -93,7 +98,7 @@ def _below_minimum(state: State, permits: list[ev.GangPermitted]) -> str:
     """Each gang that starts, and those that it names, with its minimum; one that was satisfied once is free of that where
     its match policy says so."""
     permitted: set[str] = set()
-    for permit in permits:
+    for permit in permits if state.gangs else ():
         uids = [binding.uid for assignment in permit.bindings for binding in assignment.pods]
         permitted.update(uids)
         for key in dict.fromkeys(state.pods[uid].gang for uid in uids):
