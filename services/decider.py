@@ -22,7 +22,7 @@ from events import Event, Renewed, VersionsAnnounced
 from events.envelope import Commit, Stored, encode_events
 from events.log import EventLog, LogError
 from services import telemetry
-from services.start import FOLD_EVENTS, in_slices, state_at
+from services.start import FOLD_BYTES, in_slices, state_at
 from services.state.clock import JUMP_NS, absence, tick, wanted_in_ns
 from services.state.fold import State
 from services.state.form import UnknownVersion
@@ -265,7 +265,7 @@ class Decider:
     async def _fold(self) -> None:
         """Fold what was read. Raises SteppedDown at the commit by which another process took the subject: what is
         intended behind it is for that process to do."""
-        events = 0
+        folded = self.tail_bytes
         while self._unread:
             stored = self._unread.popleft()
             commit = self.state.apply_stored(stored)
@@ -280,9 +280,8 @@ class Decider:
                 self._applied(commit)
             if self._traces is not None:
                 self._traces.applied(commit, self._deciding_s)
-            events += len(commit.events)
-            if events >= FOLD_EVENTS:
-                events = 0
+            if self.tail_bytes - folded >= FOLD_BYTES:
+                folded = self.tail_bytes
                 await asyncio.sleep(0)
         self._read_versions()
 

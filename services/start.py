@@ -29,8 +29,9 @@ from services.state.form import Damaged, Folded, Form, listed
 from services.state.snapshot import FORM
 
 logger = logging.getLogger("muster.start")
-FOLD_EVENTS = 2_000
-"""Events folded between two turns of the event loop: a few milliseconds."""
+FOLD_BYTES = 250_000
+"""So much of a log is folded between two turns of the event loop, which takes some 10 ms; and a commit in one piece, as
+others read the state between these turns. It is not a number of events: one may be about 40,000 pods."""
 S = TypeVar("S", bound=Folded)
 T = TypeVar("T")
 
@@ -163,16 +164,15 @@ async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = No
     `of`: the snapshot that the state is. Raises _Denied, and tells, as soon as the log says otherwise of it: behind two
     later ones a state remembers nothing of it.
     """
-    events = size = 0
+    size = folded = 0
     async for batch in read_on(log, state.sequence, until):
         for stored in batch:
-            commit = state.apply_stored(stored)
+            state.apply_stored(stored)
             if of is not None:
                 _check(state.snapshots.get(of.sequence), of)
             size += len(stored.header) + len(stored.payload)
-            events += len(commit.events) if commit is not None else 1
-            if events >= FOLD_EVENTS:
-                events = 0
+            if size - folded >= FOLD_BYTES:
+                folded = size
                 await asyncio.sleep(0)
     return size
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -14,11 +16,12 @@ from events.log import EventLog, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.binder import core as binder
 from services.planner import core as planner
-from services.start import NoStart, beginning, fold, state_at
+from services.start import FOLD_BYTES, NoStart, beginning, fold, state_at
 from services.state import snapshot
 from services.state.fold import State
 from tests.homes import commits_of, folded, put_commits, put_snapshot
 from tests.walk.walk import Walk
+from tests.world import World
 
 # ------------------------------------------------------------------------------------------------------- where to begin
 
@@ -232,6 +235,30 @@ async def test_a_log_that_is_purged_beyond_what_is_folded_does_not_pass_for_fold
     await log.purge(9)
     with pytest.raises(Purged, match="what follows 0, up to 5, was purged meanwhile"):
         await fold(log, State(), 5)
+
+
+async def test_between_two_turns_of_others_it_folds_so_many_bytes_however_few_events(log: EventLog) -> None:
+    """As it was: up to 2,000 events in one go, and each may be about tens of thousands of pods."""
+    world = World()
+    pods = tuple(f"{number:036}" for number in range(2_000))
+    for _ in range(40):
+        world.append("binder", [ev.GangReleased(group="a/g", reason="Timeout", pods=pods)], cause="decide")
+    commits = world.log.commits
+    await put_commits(log, commits)
+    state, folded = State(), [0]
+
+    async def others() -> None:
+        while state.sequence < len(commits):
+            folded.append(sum(len(one.header) + len(one.payload) for one in commits[: state.sequence]))
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    await fold(log, state, len(commits))
+    await watching
+    folded.append(sum(len(one.header) + len(one.payload) for one in commits))
+    largest = max(len(one.header) + len(one.payload) for one in commits)
+    assert max(after - before for before, after in pairwise(folded)) <= FOLD_BYTES + largest
 
 
 # ------------------------------------------------------------------------------------------------- deciding from there
