@@ -16,7 +16,6 @@ from services.planner.placement import Placed, split
 from services.state import commits
 from services.state.class_info import ClassInfo
 from services.state.records import Group
-from services.state.slices import at_once
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
@@ -107,7 +106,7 @@ class Attempt:
                 continue  # a task of the gang lacks what its other pods cannot stand in for
             left = need.pods - sum(self.used[index] for index in need.parts)
             for index in sorted(need.parts, key=place.__getitem__):
-                left -= self._put(index, left, required=need.together)
+                left -= yield from self._put(index, left, required=need.together)
                 if self.cycle.slice_over():
                     yield
             if left > 0:
@@ -123,17 +122,17 @@ class Attempt:
     def _put_rest(self) -> Generator[None, None, None]:
         for index in self._order:
             if self.complete or self.parts[index].free:
-                self._put(index, len(self.parts[index].uids), required=False)
+                yield from self._put(index, len(self.parts[index].uids), required=False)
                 if self.cycle.slice_over():
                     yield
 
-    def _put(self, index: int, pods: int, *, required: bool) -> int:
+    def _put(self, index: int, pods: int, *, required: bool) -> Generator[None, None, int]:
         """Up to so many more pods of the part; how many found a node."""
         part = self.parts[index]
         pods = min(pods, len(part.uids) - self.used[index])
         if pods <= 0 or self.full[index]:
             return 0
-        rows = self.cycle.room.place(part.info, pods, self.cycle.seed(self.group))
+        rows = yield from self.cycle.place_in_slices(part.info, pods, self.group)
         done = sum(count for _, count in rows)
         self.full[index] = done < pods
         self.used[index] += done
@@ -146,11 +145,11 @@ class Attempt:
             if number % SLICE_PARTS == 0:
                 yield
 
-    def propose(self) -> Refusal | None:
+    def propose(self) -> Generator[None, None, Refusal | None]:
         """Propose what was placed; or else why it is not proposed."""
-        excess = self._fit()
+        excess = yield from self._fit()
         if excess or not any(self.used):
-            at_once(self.undo())
+            yield from self.undo()
             detail = (
                 f"a permit for {sum(self.used)} pods of {name_of(self.group)} is {excess} bytes too large for a commit"
             )
@@ -161,15 +160,15 @@ class Attempt:
             self.cycle.left = True
         else:
             self._at = len(self.cycle.placed)
-            self.cycle.placed.append(self._proposal())
+            self.cycle.placed.append((yield from self._proposal()))
         return None
 
-    def _fit(self) -> int:
+    def _fit(self) -> Generator[None, None, int]:
         """Say each node once; of what is optional, keep for another cycle what a commit does not take. The bytes that are
         too many still."""
         while True:
             few = sum(self.used) + len(self.group.held) <= commits.PODS_SURELY_FIT
-            excess = 0 if few else limits.excess(self.cycle.state, self.group, self._proposal())
+            excess = 0 if few else limits.excess(self.cycle.state, self.group, (yield from self._proposal()))
             if excess and not self._compact:
                 self._compact = True
             elif not excess or not self._halve_optional():
@@ -193,12 +192,15 @@ class Attempt:
         room, goes into the same proposal."""
         before = sum(self.used)
         yield from self._put_rest()
-        self._fit()
+        yield from self._fit()
         if sum(self.used) > before and not self.cycle.silent:
-            self.cycle.placed[self._at] = self._proposal()
+            self.cycle.placed[self._at] = yield from self._proposal()
 
-    def _proposal(self) -> GangPlaced:
+    def _proposal(self) -> Generator[None, None, GangPlaced]:
         """What must be together is required; the rest is optional, one by one."""
+        self.cycle.pods_named += sum(self.used)
+        if self.cycle.slice_over():
+            yield
         must: list[NodeAssignment] = []
         may: list[NodeAssignment] = []
         left = [need.pods for need in self._needs]

@@ -23,11 +23,11 @@ from events.objects import NodeAssignment
 from events.policy import Policy
 from services.planner import gangs
 from services.planner.attempt import Attempt
-from services.planner.placement import Room
+from services.planner.placement import Placed, Room
 from services.planner.reserved import ReservedRoom
 from services.planner.rules.queue_orders import QUEUE_ORDERS
 from services.planner.sharing import cycle_queue, own_nodes
-from services.state import commits, reasons, reservations
+from services.state import commits, fits, reasons, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.records import Group
@@ -36,6 +36,8 @@ from services.state.slices import at_once
 PlannerEvent = GangPlaced | GroupsRefused | RoomRequested
 SLICE_ROWS = 200_000
 """Rows scanned between two yields: a few milliseconds."""
+POD_ROWS = 32
+"""To count a gang's pod, or to name it, takes as long as to scan so many rows."""
 
 
 def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]]:
@@ -50,7 +52,9 @@ def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
     """
     if not state.synced or state.policy is None or not state.epoch:
         return []
-    queue = cycle_queue(state, state.policy, shard)
+    queue = yield from cycle_queue(state, state.policy, shard)
+    if queue:
+        yield from state.table.rank_in_slices()
     while True:
         events = (yield from _plan(state, state.policy, shard, queue)) if queue else []
         if commits.size(events) <= commits.DECISION_BYTES:
@@ -63,6 +67,7 @@ def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
 
 def _plan(state: State, policy: Policy, shard: str, queue: list[Group]) -> Generator[None, None, list[PlannerEvent]]:
     cycle = Cycle(state, policy, shard)
+    yield
     for batch in cycle.batches(queue):
         yield from cycle.plan_in_slices(batch)
         if cycle.slice_over():
@@ -96,8 +101,10 @@ class Cycle:
         self.left = False
         """Whether some of the room was left for another shard's pods."""
         self.room = Room(state.table, policy.profile.node_score)
+        self.pods_named = 0
+        """Pods of gangs that were counted or named: measures the work, for slicing."""
         self._sliced = state.table.rows_looked_at
-        """Rows that had been scanned when the slice began."""
+        """The work that had been done when the slice began, in rows."""
         self.kept = ReservedRoom(state, self.room)
         self.placed: list[GangPlaced] = []
         self.begun: dict[str, Attempt | None] = {}
@@ -110,12 +117,12 @@ class Cycle:
         return [*self.placed, *refused, *self.requests]
 
     def slice_over(self) -> bool:
-        """Whether so many rows were scanned, in the room or for what is asked of nodes' labels, that the next slice is to
-        begin; if so, it does."""
-        scanned = self.room.rows_scanned + self.state.table.rows_looked_at
-        over = scanned - self._sliced > SLICE_ROWS
+        """Whether so many rows were scanned, in the room or for what is asked of nodes' labels, or so many pods named,
+        that the next slice is to begin; if so, it does."""
+        done = self.room.rows_scanned + self.state.table.rows_looked_at + self.pods_named * POD_ROWS
+        over = done - self._sliced > SLICE_ROWS
         if over:
-            self._sliced = scanned
+            self._sliced = done
         return over
 
     # ----------------------------------------------------------------------------------------------------------- queue
@@ -149,9 +156,19 @@ class Cycle:
         self.room.own = own_nodes(self.state.table, self.shards, owner)
         self.kept.show(batch[0])
         if batch[0].pod:
-            self._plan_singles(batch)
+            yield from self._plan_singles(batch)
         else:
             yield from gangs.plan(self, batch[0])
+
+    def place_in_slices(self, info: ClassInfo, pods: int, group: Group) -> Generator[None, None, Placed]:
+        """`Room.place`, with a yield whenever a slice is over."""
+        yield from fits.columns_in_slices(self.state.table, info)
+        placed: Placed = []
+        for step in self.room.steps(info, pods, self.seed(group)):
+            placed += step
+            if self.slice_over():
+                yield
+        return placed
 
     def comes_again(self, group: Group) -> bool:
         """Whether the group is in the queue a second time, with what it has beyond its minimum."""
@@ -160,13 +177,13 @@ class Cycle:
 
     # --------------------------------------------------------------------------------------------------------- singles
 
-    def _plan_singles(self, batch: list[Group]) -> None:
+    def _plan_singles(self, batch: list[Group]) -> Generator[None, None, None]:
         info = self.state.table.classes[self.state.pods[batch[0].pod].fact.scheduling_class]
         if info.fact.unsupported:
             for group in batch:
                 self.refuse(group, *gangs.not_supported(info.fact.unsupported))
             return
-        placed = self.room.place(info, len(batch), self.seed(batch[0]))
+        placed = yield from self.place_in_slices(info, len(batch), batch[0])
         if self.silent:
             self.left = self.left or bool(placed)
             return

@@ -83,7 +83,13 @@ def plan(cycle: Cycle, group: Group) -> Generator[None, None, None]:
         return
     if cycle.comes_again(group):
         cycle.begun[group.key] = None
-    rolls = [_roll(cycle.state, cycle.state.gangs[key]) for key in group.gangs]
+    rolls: list[Roll] = []
+    for key in group.gangs:
+        gang = cycle.state.gangs[key]
+        rolls.append(_roll(cycle.state, gang))
+        cycle.pods_named += len(gang.members)
+        if cycle.slice_over():
+            yield
     refusal = _incomplete(cycle, group, rolls) or _unplaceable(cycle, group, rolls)
     if refusal is None:
         refusal = yield from _place(cycle, group, rolls)
@@ -242,7 +248,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         attempt = Attempt(cycle, group, parts, taken)
         placed = yield from attempt.place(order, needs)
         if placed and attempt.complete:
-            return attempt.propose()
+            return (yield from attempt.propose())
         if placed and partial is None:
             partial = order
         found = sum(attempt.used)
@@ -257,7 +263,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
     if partial is not None:
         attempt = Attempt(cycle, group, parts, taken)
         yield from attempt.place(partial, needs)
-        return attempt.propose()
+        return (yield from attempt.propose())
     detail = f"{name_of(group)}: {best} of the {needed} pods that must start together have a node."
     detail += schedule_cycle.unfinished(cycle.state, group) + _besides(cycle, rolls)
     if needs and not taken:
@@ -354,7 +360,7 @@ def _place_where_others_were(
     for order in orders:
         attempt = Attempt(cycle, group, parts, taken)
         if (yield from attempt.place(order, needs)) and attempt.complete:
-            proposed = attempt.propose() is None
+            proposed = (yield from attempt.propose()) is None
             break
         yield from attempt.undo()
     cycle.room.keep_again(loan)

@@ -16,6 +16,8 @@ names alone and differs from group to group. All keys are distinct integers; no 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -107,7 +109,10 @@ class Room:
 
     def place(self, info: ClassInfo, pods: int, seed: int) -> Placed:
         """Places for up to `pods` pods of the class; takes their room. Fewer (or none) when there is no more room."""
-        placed: Placed = []
+        return list(chain.from_iterable(self.steps(info, pods, seed)))
+
+    def steps(self, info: ClassInfo, pods: int, seed: int) -> Iterator[Placed]:
+        """`place`, step by step: each looks at all nodes."""
         while pods > 0:
             wanted = pods if self.rule.FILLS else min(pods, CHUNK_PODS)
             rows, counts = self._step(info, wanted, seed)
@@ -115,11 +120,10 @@ class Room:
             if not done:
                 break
             self._take(info, rows, counts)
-            placed.extend(zip(rows.tolist(), counts.tolist(), strict=True))
+            yield list(zip(rows.tolist(), counts.tolist(), strict=True))
             pods -= done
             if done < wanted:
                 break
-        return placed
 
     def ports_free(self, info: ClassInfo) -> Mask | None:
         """Rows whose ports are free for the class, what this cycle opened counted; None when it asks for none."""

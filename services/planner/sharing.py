@@ -13,7 +13,7 @@ losing is nominated (`services.binder`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from operator import itemgetter
 from typing import cast
 
@@ -27,41 +27,63 @@ from services.state.nodes import Ints, NodeTable
 from services.state.records import Group
 
 Entry = tuple[Place, Group]
+SLICE_GROUPS = 8_192
+"""Groups that are put into queue order between two yields: some 10 ms."""
 
 
-def cycle_queue(state: State, policy: Policy, shard: str) -> list[Group]:
-    """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them.
+def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, None, list[Group]]:
+    """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them. In
+    slices, as hundreds of thousands may wait.
 
     A group comes twice where the order has a place for what is beyond its minimum.
     """
     owners, waiting = state.owners, cohorts.waiting(state)
     order = QUEUE_ORDERS[policy.profile.queue_order]
     mine = [group for group in waiting if owners[group.partition] == shard]
-    queue = _head(state, _entries(state, order, mine), policy.cycle_pods)
+    queue = yield from _head(state, order, mine, policy.cycle_pods)
     if queue and len(mine) < len(waiting):
         last, least = queue[-1]
-        others = (group for group in waiting if owners[group.partition] != shard)
+        others = [group for group in waiting if owners[group.partition] != shard]
         if any(reasons.follows(cohort.reason).for_room for cohort in state.cohorts.values()):
-            before = [group for group in others if order.place(state, group) < last]
+            ahead = yield from _head(state, order, others, policy.lookahead_pods, before=last)
         else:
             lowest = queueing.priority(state, least)
-            before = [group for group in others if queueing.priority(state, group) > lowest]
-        ahead = _head(state, _entries(state, order, before), policy.lookahead_pods)
+            higher = [group for group in others if queueing.priority(state, group) > lowest]
+            ahead = yield from _head(state, order, higher, policy.lookahead_pods)
         queue = [entry for entry in sorted(queue + ahead, key=itemgetter(0)) if entry[0] <= last]
     return [group for _, group in queue]
 
 
-def _entries(state: State, order: QueueOrder, groups: list[Group]) -> list[Entry]:
-    """The groups in queue order, each with its place; and again, where what is beyond its minimum has one."""
+def _head(
+    state: State, order: QueueOrder, groups: list[Group], pods: int, *, before: Place | None = None
+) -> Generator[None, None, list[Entry]]:
+    """The first entries of these groups in queue order whose groups have so many pods together; the last of them may have
+    more. `before`: of the groups that go before this place alone.
+
+    What is not among the first of some groups is not among the first of more.
+    """
+    first: list[Entry] = []
+    for start in range(0, len(groups), SLICE_GROUPS):
+        if start:
+            yield
+        first += _entries(state, order, groups[start : start + SLICE_GROUPS], before)
+        first.sort(key=itemgetter(0))
+        first = _first(state, first, pods)
+    return first
+
+
+def _entries(state: State, order: QueueOrder, groups: list[Group], before: Place | None) -> list[Entry]:
+    """The groups, each with its place; and again, where what is beyond its minimum has one."""
     entries = [(order.place(state, group), group) for group in groups]
+    if before is not None:
+        entries = [entry for entry in entries if entry[0] < before]
     if order.rest is not None:
-        rests = [(order.rest(state, group), group) for group in groups]
+        rests = [(order.rest(state, group), group) for _, group in entries]
         entries += [(place, group) for place, group in rests if place is not None]
-    return sorted(entries, key=itemgetter(0))
+    return entries
 
 
-def _head(state: State, queue: list[Entry], pods: int) -> list[Entry]:
-    """The first entries of the queue whose groups have so many pods together; the last of them may have more."""
+def _first(state: State, queue: list[Entry], pods: int) -> list[Entry]:
     counted = 0
     gangs: set[str] = set()
     for at, (_, group) in enumerate(queue):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
@@ -221,6 +221,15 @@ is tainted, is none of those that the class names; there is no node. The kube-sc
 def filtered(table: NodeTable, info: ClassInfo) -> Filters:
     """For each row the first filter that turns it down for the class. Do not write to it."""
     return table.filtered.of(table, info, _filtered)
+
+
+def columns_in_slices(table: NodeTable, info: ClassInfo) -> Generator[None, None, None]:
+    """Make the labels' columns that the class asks for, if it is the first, with a yield behind each."""
+    fact = info.fact
+    if fact.node_selector:
+        yield from table.columns_in_slices(fact.node_selector)
+    for term in (*(fact.required_affinity or ()), *(wish.term for wish in fact.preferred_affinity)):
+        yield from table.columns_in_slices(requirement.key for requirement in term.match_expressions)
 
 
 def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Filters:

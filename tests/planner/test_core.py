@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator, Iterator
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -14,11 +15,13 @@ from events.log import MAX_COMMIT_BYTES
 from events.objects import Binding, HostPort, NodeAssignment, NodeBindings, Place
 from events.policy import DEFAULT_POLICY, Policy, Profile
 from services.binder.report import condition
-from services.planner import attempt, core
+from services.planner import attempt, core, limits, placement
 from services.planner.rules.queue_orders import QUEUE_ORDERS
+from services.state import commits, rank
 from services.state.fits import NO_LIMIT
+from services.state.nodes import NodeTable
 from services.state.records import PARKED
-from tests.facts import pod_group, scheduling_class
+from tests.facts import pod, pod_group, scheduling_class
 from tests.world import World, of_type
 
 WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
@@ -437,6 +440,50 @@ def test_a_gang_whose_pods_are_of_a_class_each_is_planned_in_slices(room: int, m
         world.pod(f"p{number}", "train", minimum=pods, cpu=1 + number)
     assert len(list(core.decide(world.state, "a"))) >= pods
     assert [type(event) for event in world.plan()] == [ev.GangPlaced if room > pods else ev.GroupsRefused]
+
+
+def test_a_large_gang_of_one_class_is_placed_and_named_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 40,000 pods all steps were one slice, and so was the proposal: 145 ms."""
+    monkeypatch.setattr(core, "SLICE_ROWS", 0)
+    monkeypatch.setattr(placement, "CHUNK_PODS", 2)
+    monkeypatch.setattr(commits, "PODS_SURELY_FIT", 0)
+    world, pods, steps = World(), 20, list[int]()
+    world.node("n0", cpu=300)
+    world.gang("train", pods, pods)
+    step = placement.Room._step
+    monkeypatch.setattr(placement.Room, "_step", lambda *asked: steps.append(1) or step(*asked))
+    named = limits.excess
+    monkeypatch.setattr(limits, "excess", lambda *asked: steps.append(1) or named(*asked))
+    done = [len(steps) for _ in core.decide(world.state, "a")]
+    assert max(after - before for before, after in pairwise([0, *done, len(steps)])) == 1
+    assert len(steps) == pods // 2 + 1
+    assert [type(event) for event in world.plan()] == [ev.GangPlaced]
+
+
+def test_the_nodes_are_sorted_and_their_labels_coded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first cycle over 50,000 nodes began with a slice of 53 to 165 ms."""
+    monkeypatch.setattr(rank, "SLICE_NAMES", 1)
+    world, nodes, labels = World(), 20, ("zone", "rack", "row")
+    for number in range(nodes):
+        world.node(f"n{number}", labels=dict.fromkeys(labels, str(number)))
+    world.facts(
+        scheduling_class("c", {"cpu_milli": 1}, node_selector=dict.fromkeys(labels, "7")), pod("p", "c", created_ns=1)
+    )
+    hashed, coded = rank._hash, NodeTable.labels
+    done, turns = list[str](), list[int]()
+
+    def labelled(table: NodeTable, key: str) -> object:
+        if key not in table._labels:
+            done.append(key)
+        return coded(table, key)
+
+    monkeypatch.setattr(rank, "_hash", lambda name: done.append(name) or hashed(name))
+    monkeypatch.setattr(NodeTable, "labels", labelled)
+    for _ in core.decide(world.state, "a"):
+        turns.append(len(done))
+    assert max(after - before for before, after in pairwise([0, *turns, len(done)])) == 1
+    assert len(done) == nodes + len(labels)
+    assert len(list(core.decide(world.state, "a"))) < nodes, "once"
 
 
 def test_deciding_changes_nothing() -> None:

@@ -73,8 +73,8 @@ PLANTS: dict[str, Plant] = {
         "services.planner.core",
         (
             (
-                "    queue = cycle_queue(state, state.policy, shard)\n",
-                "    queue = sorted(cycle_queue(state, state.policy, shard), key=id)\n",
+                "    queue = yield from cycle_queue(state, state.policy, shard)\n",
+                "    queue = sorted((yield from cycle_queue(state, state.policy, shard)), key=id)\n",
             ),
         ),
     ),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from events.objects import HostPort, Taint, Toleration
-from services.state import fits, nodes
+from services.state import fits, nodes, rank
 from services.state.nodes import NodeTable
 from services.state.resources import BASE_RESOURCES
 from tests.facts import node, scheduling_class
@@ -86,8 +86,8 @@ def test_the_order_of_the_nodes_is_kept_up_as_they_come_and_go(monkeypatch: pyte
     for i in range(50):
         table.put(fact(f"n{i}", cpu_milli=1_000))
     table.rank()
-    once = nodes._name_hash
-    monkeypatch.setattr(nodes, "_name_hash", lambda name: hashed.append(name) or once(name))
+    once = rank._hash
+    monkeypatch.setattr(rank, "_hash", lambda name: hashed.append(name) or once(name))
     for i in range(0, 50, 2):
         table.remove(f"n{i}")
         table.rank()

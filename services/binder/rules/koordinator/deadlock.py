@@ -88,6 +88,7 @@ def _fits(state: State, group: Group, free: Ints) -> Generator[None, None, bool]
         for digest, node, pods in reservations.rooms(one):
             if node in table.rows:
                 free[table.rows[node]] -= pods * table.requests[table.classes[digest].number]
+    yield from table.rank_in_slices()
     rows = np.argsort(table.rank(), kind="stable")
     for key in group.gangs:
         gang = state.gangs[key]
