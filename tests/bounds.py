@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
-from services.binder import judge
-from services.planner import attempt, core, limits, placement
-from services.state import commits, masks, nodes
+from services.binder import bench, judge
+from services.planner import attempt, core, limits, placement, sharing
+from services.state import commits, masks, nodes, rank
 
 if TYPE_CHECKING:
     import pytest
@@ -41,6 +41,11 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (attempt, "SLICE_PARTS", 1),
     (commits, "SLICE_UNITS", 1),
     (judge, "SLICE_CLASSES", 1),
+    (judge, "SLICE_PODS", 1),
+    (judge, "MANY", 1),
+    (bench, "SLICE_ROWS", 1),
+    (sharing, "SLICE_GROUPS", 1),
+    (rank, "SLICE_NAMES", 1),
 )
 """What is remembered so that it need not be computed again, or gathered so that it is counted at once, is next to
 nothing: (where, name, how much). Nobody may decide otherwise for that."""

@@ -4,7 +4,7 @@ Judging changes the bench, never the state. If a proposal is refused although si
 in the log or on the bench, and no fact came about its group, planner and binder disagree about the same room: a bug,
 and reported as one.
 
-In slices: each pod of a gang may be of another class, which is compared with every node.
+In slices: a gang may have 50,000 pods, and each may be of another class, which is compared with every node.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ Verdict = (
 
 SLICE_CLASSES = 64
 """Compared with the nodes between two yields, which takes milliseconds."""
+SLICE_PODS = 8_192
+"""Of proposals, looked at between two yields: some 10 ms."""
+MANY = 512
+"""Assignments. A verdict about so many pauses between its steps."""
 
 
 class Judge:
@@ -56,6 +60,8 @@ class Judge:
         """By the groups for which it is."""
         self._compared = 0
         """Classes that were compared with the nodes."""
+        self._looked_at = 0
+        """Pods, in this slice."""
 
     # ------------------------------------------------------------------------------------------------------- proposals
 
@@ -90,7 +96,19 @@ class Judge:
             others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
             standing = required if others_were_faster else ()
             return refused + (yield from self._nominate(group, proposal, standing, nominated))
-        return self._taken(group, spent) + self._permit(group, place, good, accepted, dropped, broken)
+        together = [*good, *accepted]
+        many = len(together) >= MANY
+        if many:
+            yield
+        reached = quorum.reached(self.state, group, together)
+        if many:
+            yield
+        if reached:
+            lost = (*dropped, *(claim.uid for claim in broken))
+            bindings = self._bindings(together)
+            permitted = ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=lost)
+            return [*self._taken(group, spent), permitted]
+        return self._taken(group, spent) + self._hold(group, place, good, accepted, dropped, broken)
 
     def _take_what_stands(
         self, proposal: Proposal, required: tuple[NodeAssignment, ...], optional: tuple[NodeAssignment, ...]
@@ -125,7 +143,7 @@ class Judge:
             taken.append(ev.ReservationEnded(group=group.key, reason="Taken"))
         return taken
 
-    def _permit(
+    def _hold(
         self,
         group: Group,
         place: Place,
@@ -134,13 +152,9 @@ class Judge:
         dropped: list[str],
         broken: list[Claim],
     ) -> list[Verdict]:
-        """Seeds 000 and 002, Permit. `dropped`: UIDs that were proposed and cannot stand; `broken`: what was held, and
-        cannot."""
+        """Seeds 000 and 002, Permit, where the quorum is not there. `dropped`: UIDs that were proposed and cannot stand;
+        `broken`: what was held, and cannot."""
         fallen = tuple([claim.uid for claim in broken])
-        together = [*good, *accepted]
-        if quorum.reached(self.state, group, together):
-            bindings, lost = self._bindings(together), (*dropped, *fallen)
-            return [ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=lost)]
         verdicts: list[Verdict] = []
         if fallen:
             verdicts.append(ev.GangReleased(group=group.key, reason="HoldBroken", pods=fallen))
@@ -215,6 +229,10 @@ class Judge:
         claims, table = self.state.claims, self.state.table
         wanted: Wanted = {}
         for assignment in assignments:
+            self._looked_at += len(assignment.pods)
+            if self._looked_at >= SLICE_PODS:
+                self._looked_at = 0
+                yield
             node = assignment.node
             row = table.rows.get(node)
             for uid in assignment.pods:
@@ -232,13 +250,14 @@ class Judge:
             info = table.classes[digest]
             if self._is_slice_over():
                 yield
+            yield from fits.columns_in_slices(table, info)
             filtered = fits.filtered(table, info)
             for row in of_class:
                 if filtered[row]:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
-        return self.bench.take(wanted, self._reserved)
+        return (yield from self.bench.take(wanted, self._reserved))
 
     def _is_slice_over(self) -> bool:
         """Before a class is compared: whether enough were in this slice."""
