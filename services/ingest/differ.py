@@ -13,7 +13,8 @@ at all: finished before it was seen, or unbound and not ours.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -53,8 +54,10 @@ Observed = Node | Pod | PodGroup | PriorityClass | Workload | Malformed
 DELETED_KEPT = 65_536
 """UIDs of deleted objects that are remembered, against events that come after their end."""
 
-SLICE_PODS = 2_000
-"""Pods of a state that are taken over between two yields: a few milliseconds."""
+SLICE_OBJECTS = 2_000
+"""Of a state taken over between two yields, or found gone: a few milliseconds."""
+SLICE_LISTED = 20_000
+"""Looked up in a list between two yields: some milliseconds."""
 
 
 class Declared(NamedTuple):
@@ -92,7 +95,7 @@ class Ingest(Facts):
         core = cls(scheduler_names)
         core._marked = frozenset(state.marks)
         for number, pod in enumerate(state.pods.values(), 1):
-            if number % SLICE_PODS == 0:
+            if number % SLICE_OBJECTS == 0:
                 yield
             observed = _as_observed(pod)
             core._remember(observed)
@@ -101,11 +104,15 @@ class Ingest(Facts):
             # Not of a pod that the binder is annotating: its user may have acted between two versions that the log has.
             if observed.uid not in state.marks and observed.status == "pending" and _is_koordinators(observed):
                 core._written[observed.uid] = objects.version(pod.resource_version)
-        for node in state.nodes.values():
+        for number, node in enumerate(state.nodes.values(), 1):
+            if number % SLICE_OBJECTS == 0:
+                yield
             if node.fact is not None:
                 core.fold(node.fact)
         of_others: list[Event] = [*state.pod_groups.values(), *state.priority_classes.values()]
-        for fact in (*of_others, *state.rejections.values()):
+        for number, fact in enumerate((*of_others, *state.rejections.values()), 1):
+            if number % SLICE_OBJECTS == 0:
+                yield
             core.fold(fact)
         return core
 
@@ -202,37 +209,46 @@ class Ingest(Facts):
 
     def missing(self, kind: str, listed: set[str]) -> list[Event]:
         """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
-        rejected = [one.uid for one in self.rejected.values() if one.kind == kind]
-        for uid in [uid for uid, _ in self._known(kind)] + rejected:
-            if uid not in listed:
-                self._bury(uid)
-        return self._all_gone(kind, listed)
+        return list(chain.from_iterable(self.missing_in_slices(kind, listed)))
+
+    def missing_in_slices(self, kind: str, listed: set[str]) -> Iterator[list[Event]]:
+        """`missing`, so many at a time. Other kinds may be observed in between."""
+        gone: list[tuple[str, Key]] = []
+        for number, one in enumerate(self._known(kind), 1):
+            if one[0] not in listed:
+                gone.append(one)
+            if number % SLICE_LISTED == 0:
+                yield []
+        gone.sort(key=_by_key)
+        rejected = [one.uid for one in self.rejected.values() if one.kind == kind and one.uid not in listed]
+        for uid in [uid for uid, _ in gone] + rejected:
+            self._bury(uid)
+        yield from self._all_gone(kind, gone, listed)
 
     def vanished(self, kind: str) -> list[Event]:
         """The kind is not served any more: all of it is gone, and may be there again with the same UIDs one day."""
-        return self._all_gone(kind, set())
+        return list(chain.from_iterable(self._all_gone(kind, sorted(self._known(kind), key=_by_key), set())))
 
     def knows(self, kind: str) -> bool:
         """Whether the log says anything of this kind."""
         return bool(self._known(kind) or (kind == WORKLOAD.name and self._references.named(kind)))
 
     def _known(self, kind: str) -> list[tuple[str, Key]]:
-        """(UID, key) of all that is there of a kind, sorted by key."""
-        known: Iterable[tuple[str, Key]]
+        """(UID, key) of all that is there of a kind."""
         if kind == POD.name:
-            known = [(uid, key) for key, uid in self._holders.items()]
-        elif kind == WORKLOAD.name:
-            known = [(workload.uid, identity.split_key(name)) for name, workload in self.workloads.items()]
-        else:
-            known = [(fact.uid, key) for key, fact in self.named[kind].items()]
-        return sorted(known, key=_by_key)
+            return [(uid, key) for key, uid in self._holders.items()]
+        if kind == WORKLOAD.name:
+            return [(workload.uid, identity.split_key(name)) for name, workload in self.workloads.items()]
+        return [(fact.uid, key) for key, fact in self.named[kind].items()]
 
-    def _all_gone(self, kind: str, listed: set[str]) -> list[Event]:
+    def _all_gone(self, kind: str, gone: list[tuple[str, Key]], listed: set[str]) -> Iterator[list[Event]]:
         events: list[Event] = []
-        for uid, key in self._known(kind):
-            if uid not in listed:
-                events += self._gone(kind, uid, key)
-                self._release(key, uid)
+        for number, (uid, key) in enumerate(gone, 1):
+            events += self._gone(kind, uid, key)
+            self._release(key, uid)
+            if number % SLICE_OBJECTS == 0:
+                yield events
+                events = []
         if kind == WORKLOAD.name:
             for one in self._references.named(WORKLOAD.name):
                 events += self._redeclared(one.name)  # what the log says, of Workloads that went while nobody looked
@@ -240,7 +256,7 @@ class Ingest(Facts):
         for rejected in over:
             self._versions.pop(rejected.uid, None)
         ended: list[Event] = [identity.ended(rejected) for rejected in over]
-        return events + self._folded(ended)
+        yield events + self._folded(ended)
 
     def _stale(self, metadata: Metadata) -> bool:
         """Whether a newer version of this object is known, or its deletion."""

@@ -159,7 +159,9 @@ class Reader:
                 version = version or of_page  # all have the first one's; a later one would skip what came in between
                 listed.update(seen.metadata.uid for seen in objects)
                 await self._take_in(objects)
-        self.gather.add(self.core.missing(kind.name, listed))
+        for events in self.core.missing_in_slices(kind.name, listed):
+            self.gather.add(events)
+            await asyncio.sleep(0)
         if undone := self.core.undone - undone_before:
             log.warning("list %s: the log was ahead of %d objects: %s", kind.resource.name, undone, SET_BACK)
         self._versions[kind.name] = version

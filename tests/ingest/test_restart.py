@@ -254,13 +254,18 @@ def test_a_restart_from_the_state_finds_what_one_from_all_own_events_finds(seed:
 
 def test_a_state_is_taken_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """An ingest holds its lease by then: where two run, a turn that outlives it hands the role to and fro."""
-    monkeypatch.setattr(differ, "SLICE_PODS", 2)
+    monkeypatch.setattr(differ, "SLICE_OBJECTS", 2)
     world = World()
     for number in range(7):
         world.pod(f"p{number}")
+        world.node(f"n{number}")
     slices = Ingest.of_in_slices(world.state, OURS)
-    assert sum(1 for _ in slices) == 3
-    assert len(Ingest.of(world.state, OURS).pods) == 7
+    assert sum(1 for _ in slices) == 3 + 3
+    core = Ingest.of(world.state, OURS)
+    assert len(core.pods) == 7
+    monkeypatch.setattr(differ, "SLICE_LISTED", 3)
+    said = list(core.missing_in_slices("Pod", {"p1"}))
+    assert [len(events) for events in said] == [0, 0, 2, 2, 2, 0], "what is gone, a few at a time"
 
 
 def test_the_walks_have_something_of_everything() -> None:

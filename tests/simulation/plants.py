@@ -208,7 +208,7 @@ PLANTS: dict[str, Plant] = {
     "missed deletions": Plant(
         "what is gone while nobody watched stays in the log",
         "services.ingest.service",
-        (("        self.gather.add(self.core.missing(kind.name, listed))\n", ""),),
+        (("self.core.missing_in_slices(kind.name, listed)", "()"),),
     ),
     "watch not resumed": Plant(
         "after a 410 the watch goes on from now, and what came in between is missed",
