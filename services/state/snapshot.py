@@ -92,30 +92,45 @@ _SHARED: dict[str, tuple[str, ...]] = {
 """Of the many records, the strings that stand in others, too."""
 _SHARED_FACT = ("uid", "namespace", "scheduling_class", "status", "node", "resource_version")
 _SHARED_SETS = {"nodes": "claims", "gangs": "members"}
+_KINDS = {
+    "node": ("node", "observed_node"),
+    "uid": ("uid", "pod", "pods", "claims", "members"),
+    "version": ("resource_version", "observed_version"),
+    "group": ("group", "groups", "gang", "key"),
+    "word": ("status", "observed", "stage", "phase", "namespace", "scheduling_class"),
+}
+"""What kind of string each of them is. Those of a kind are in a table of its own: one of all strings would be copied,
+when it grows, for longer than a slice."""
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
 _set = msgspec.structs.force_setattr
 
 
 def _shared(attribute: str, portion: dict[Any, Any], known: dict[Any, Any]) -> dict[Any, Any]:
     """A portion of a table with one object for equal strings, and for what pods of a gang say alike: decoded, each has
     its own, which is half of the memory."""
-    one = known.setdefault
+    one_of = {name: known.setdefault(kind, {}).setdefault for name, kind in _KIND_OF.items()}
     if attribute in _SHARED_SETS:
         name = _SHARED_SETS[attribute]
+        one = one_of[name]
         for record in portion.values():
             setattr(record, name, {one(member, member): None for member in getattr(record, name)})
     if attribute not in _SHARED:
         return portion
+    of_record = [(name, one_of[name]) for name in _SHARED[attribute]]
+    of_fact = [(name, one_of[name]) for name in _SHARED_FACT]
+    said_of = known.setdefault("said", {}).setdefault
     for record in portion.values():
-        for name in _SHARED[attribute]:
+        for name, one in of_record:
             value = getattr(record, name)
             setattr(record, name, one(value, value))
         if attribute == "pods":
             fact = record.fact
-            for name in _SHARED_FACT:
+            for name, one in of_fact:
                 value = getattr(fact, name)
                 _set(fact, name, one(value, value))
-            if fact.gang is not None and (said := one(("gang", fact.gang.gang), fact.gang)) == fact.gang:
+            if fact.gang is not None and (said := said_of(fact.gang.gang, fact.gang)) == fact.gang:
                 _set(fact, "gang", said)
+    one = one_of[attribute]
     return {one(key, key): record for key, record in portion.items()}
 
 
@@ -128,7 +143,7 @@ def _derive(state: State, found: dict[str, Any]) -> Generator[None, None, None]:
     yield now and then."""
     state.kept_classes = counted(state)
     yield
-    state.tallies = tallies.counted(state)
+    state.tallies = yield from tallies.counted_in_slices(state)
     yield
     state.kept_for = nominations.counted(state)
     for key, gang in state.gangs.items():

@@ -8,12 +8,13 @@ has a claim, its fact, its gang, and which members say that the gang ran out of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from events.facts import PodObserved
 from services.state.records import BOUND, PENDING, SUCCEEDED, TERMINATING, Gang, Pod
+from services.state.slices import at_once
 from services.state.speakers import Speakers, declares
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 OTHER, LIVE, DONE, LEAVING = range(4)
 """How a member counts: it runs (bound, or permitted to be), did its work, is terminating; `OTHER`: none of these."""
+SLICE_MEMBERS = 8_192
+"""Counted between two yields: some 10 ms."""
 _COUNTS_AS = {BOUND: LIVE, SUCCEEDED: DONE, TERMINATING: LEAVING}
 
 
@@ -94,10 +97,17 @@ def highest_priority(state: State, gangs: Iterable[str]) -> int:
 
 def counted(state: State) -> dict[str, Tally]:
     """Gang → its tally, from the records."""
+    return at_once(counted_in_slices(state))
+
+
+def counted_in_slices(state: State) -> Generator[None, None, dict[str, Tally]]:
+    """`counted`, with a yield now and then."""
     found: dict[str, Tally] = {}
-    for key, gang in state.gangs.items():
-        for uid in gang.members:
-            _add(found.setdefault(key, Tally()), state, uid, state.pods[uid], 1)
+    members = ((key, uid) for key, gang in state.gangs.items() for uid in gang.members)
+    for number, (key, uid) in enumerate(members, 1):
+        _add(found.setdefault(key, Tally()), state, uid, state.pods[uid], 1)
+        if number % SLICE_MEMBERS == 0:
+            yield
     return found
 
 

@@ -11,7 +11,7 @@ import events as ev
 from events import envelope, subjects
 from events.envelope import Header, Stored
 from events.objects import ClassRoom, NodeAssignment
-from services.state import snapshot
+from services.state import snapshot, tallies
 from services.state.fold import State
 from services.state.form import PORTION, Damaged, UnknownCommit, at_once
 from tests.walk.checks import refold
@@ -177,6 +177,9 @@ def test_what_is_derived_is_built_in_slices(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(snapshot, "SLICE_RECORDS", 1)
     more = sum(1 for _ in snapshot.restore(whole.splitlines()))
     assert more - few == len(state.nodes) + len(state.claims) > 5
+    monkeypatch.setattr(tallies, "SLICE_MEMBERS", 1)
+    counting = sum(1 for _ in snapshot.restore(whole.splitlines()))
+    assert counting - more == sum(len(gang.members) for gang in state.gangs.values()) > 5
     assert snapshot.encode(snapshot.decode(whole)) == whole
 
 
