@@ -11,7 +11,7 @@ import msgspec
 
 import events as ev
 from services.federator.records import Cluster, Job, Stray
-from services.federator.state import State
+from services.federator.state import SLICE_JOBS, State
 from services.state.form import Form
 from services.state.records import Clock
 
@@ -35,11 +35,13 @@ class Snapshot(msgspec.Struct):
 
 
 def _derive(state: State, found: dict[str, Any]) -> Generator[None, None, None]:
-    """Names, and the places that are open, from the jobs; a cluster may have none any more."""
+    """Names, and the places that are open, from the jobs; a cluster may have none any more. With a yield now and then."""
     yield
     for account in state.clusters:
         state.open[account], state.timed[account] = {}, {}
-    for uid, job in state.jobs.items():
+    for number, (uid, job) in enumerate(state.jobs.items(), 1):
+        if number % SLICE_JOBS == 0:
+            yield
         state.names[job.name] = uid
         for place in job.places.values():
             state.index(uid, place)

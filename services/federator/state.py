@@ -11,7 +11,7 @@ answer touches none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import events as ev
@@ -47,11 +47,14 @@ from services.federator.transitions import answers, jobs, places, strays
 from services.state.clock import advance
 from services.state.form import UnknownCommit, UnknownVersion, confirm
 from services.state.records import Clock
+from services.state.slices import at_once
 
 WRITER = "federator"
 """The one writer of a federation's log."""
 RULES = FOLD = FIRST_VERSION
 """The latest that this code has."""
+SLICE_JOBS = 500
+"""Looked at between two yields: some milliseconds, of jobs with 20 clusters each."""
 
 
 class State:
@@ -134,6 +137,11 @@ class State:
 
     def apply(self, sequence: int, events: Sequence[ev.Event]) -> None:
         """Fold one commit of the federator's."""
+        at_once(self.apply_in_slices(sequence, events))
+
+    def apply_in_slices(self, sequence: int, events: Sequence[ev.Event]) -> Generator[None, None, None]:
+        """`apply`, with a yield now and then while it looks again at the jobs that the events touched: an answer may be
+        about all of them. Until it is over nobody may decide, or fold."""
         self.sequence = sequence
         for event in events:
             transition = APPLY.get(type(event))
@@ -141,7 +149,9 @@ class State:
                 self.ignore(event)
             else:
                 transition(self, event)
-        for uid in self._touched:
+        for number, uid in enumerate(self._touched, 1):
+            if number % SLICE_JOBS == 0:
+                yield
             job = self.jobs.get(uid)
             if job is None:  # forgotten in the same commit
                 continue

@@ -7,10 +7,13 @@ import pytest
 
 import events as ev
 from events import envelope
+from events.federation import RunSeen
 from events.log import MAX_COMMIT_BYTES
-from services.federator import core
+from services.federator import core, snapshot
+from services.federator import state as state_module
 from services.federator.mcc import MOST_CLUSTERS, InvalidJob, MultiClusterJob, parse
 from services.federator.state import State
+from services.state.slices import at_once
 from tests.federator.jobs import document, plugin
 
 
@@ -41,6 +44,31 @@ def test_what_is_said_of_as_many_jobs_as_are_decided_at_once_fits_into_a_commit(
     if letter != "x":
         with pytest.raises(InvalidJob, match="expected an alias of at most 255 bytes, as JSON has it"):
             core.federated(state, named("longer", letter * (most + 1)), "o.1", "")
+
+
+def test_an_answer_about_all_jobs_is_folded_and_a_snapshot_of_them_restored_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 30,000 jobs it was one slice of 310 ms, and one of 690 ms."""
+    state = State()
+    jobs = [core.federated(state, named(f"job-{number}", "x"), f"{'o' * 16}.{number:016}", "d") for number in range(9)]
+    state.apply(1, jobs)
+    account = next(iter(state.clusters))
+    for number, job in enumerate(jobs):
+        place = job.clusters[0]
+        state.apply(2 + number, [ev.SubmissionAccepted(job=job.job, cluster=place.cluster, uid="", adopted=False)])
+    seen = [
+        RunSeen(job=job.job, cluster=job.clusters[0].cluster, state="running", attempt=0, started_ns=0) for job in jobs
+    ]
+    monkeypatch.setattr(state_module, "SLICE_JOBS", 1)
+    monkeypatch.setattr(snapshot, "SLICE_JOBS", 1)
+    observed = ev.ClusterObserved(account=account, asked_ns=0, runs=tuple(seen))
+    packed, digest = snapshot.FORM.pack(state)
+    whole = at_once(snapshot.FORM.unpack(packed, digest))
+    assert sum(1 for _ in snapshot.FORM.unpack(packed, digest)) > len(jobs)
+    whole.apply(20, [observed])
+    assert sum(1 for _ in state.apply_in_slices(20, [observed])) == len(jobs)
+    assert snapshot.FORM.digest(state) == snapshot.FORM.digest(whole)
 
 
 @pytest.mark.parametrize("letter", ["\x1b", "\x9b", "\x07", "\n", "\u202e"])

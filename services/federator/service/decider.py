@@ -14,7 +14,7 @@ from events.log import EventLog
 from services.federator import core
 from services.federator.snapshot import FORM
 from services.federator.state import WRITER, State, check_versions
-from services.start import state_at
+from services.start import in_slices, state_at
 from services.writer import Writer
 
 
@@ -64,7 +64,7 @@ class Decider:
             if not said:
                 return False
             sequence = await self.writer.append(said, basis=self.state.sequence, cause=cause)
-            self.state.apply(sequence, said)
+            await in_slices(self.state.apply_in_slices(sequence, said))
             if (own := self.writer.stored) is not None:
                 self.tail_bytes += len(own.header) + len(own.payload)
         self._told(said)
