@@ -31,7 +31,7 @@ from events.envelope import Commit, Header, Stored
 from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
-from services.start import NoStart, beginning, in_slices, read_on, snapshots_said
+from services.start import FOLD_BYTES, NoStart, beginning, in_slices, read_on, snapshots_said
 from services.state.form import Folded, UnknownCommit, UnknownVersion
 from services.state.slices import at_once
 from services.state.validate import Violated
@@ -186,7 +186,12 @@ class Verifier:
         """`check`, with a yield now and then, so that a connection can answer pings in between."""
         if self.report.start == self.state.sequence > 0:
             yield from self._decide_again()
+        folded = 0
         for stored in batch:
+            folded += len(stored.payload)
+            if folded >= FOLD_BYTES:
+                folded = 0
+                yield
             header = envelope.header_of(stored)
             if header is not None and header.state not in self._kind.form.folds:
                 self._blinded(f"commit {stored.sequence} was folded by state version {header.state}")
@@ -205,7 +210,7 @@ class Verifier:
                     self._differ(stored, commit.header, inert)
             yield from self._decide_again()
             if stored.sequence in self._wanted:
-                self._digests[stored.sequence] = self._kind.form.digest(self.state)
+                self._digests[stored.sequence] = yield from self._kind.form.digest_in_slices(self.state)
             if validate_every and stored.sequence % validate_every == 0:
                 self._validate()
 

@@ -27,6 +27,7 @@ from services.telemetry.repeated import Repeated
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 """After an interruption; another feed of the same cluster would interrupt for ever, and so would a stream that takes
 nothing."""
+PORTION_BYTES = 1_000_000
 
 log = logging.getLogger(__name__)
 
@@ -133,13 +134,16 @@ async def _behind(events: EventLog, after: core.Place) -> int:
 
 
 async def _publish_batch(feed: Feed, commits: Iterable[Stored], after: core.Place) -> None:
-    """In portions of about a window, so that neither memory nor the loop is held for long."""
+    """In portions of about a window, or of `PORTION_BYTES` of the log if that is less, so that neither memory nor the
+    loop is held for long: one message may be about a gang of 40,000 pods."""
     pending: list[FeedMessage] = []
+    size = 0
     for stored in commits:
         pending += core.messages(stored, feed.cluster, after)
-        if len(pending) >= WINDOW:
+        size += len(stored.payload)
+        if len(pending) >= WINDOW or size >= PORTION_BYTES:
             await _send(feed, pending)
-            pending = []
+            pending, size = [], 0
     await _send(feed, pending)
 
 

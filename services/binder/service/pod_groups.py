@@ -46,9 +46,11 @@ class PodGroups:
             self._gang_of[pod.fact.uid] = gang
 
     def resume(self) -> None:
-        self.note(self._decider.state.gangs)
-        for uid in self._decider.state.pods:
-            self.note_pod(uid)
+        state = self._decider.state
+        self.note(state.gangs)
+        self._touched.update(dict.fromkeys(state.gangs))
+        over = (SUCCEEDED, FAILED)
+        self._gang_of.update({uid: pod.gang for uid, pod in state.pods.items() if pod.gang and pod.status not in over})
 
     def _note_touched(self) -> None:
         """Gangs whose pods changed, and those of their groups: what one waited for stands in the status of each."""
