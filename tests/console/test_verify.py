@@ -8,11 +8,13 @@ from events import envelope, memory
 from events.envelope import decode_header
 from events.homes import copy, open_log
 from events.memory import MemoryLog
+from services.console import verify as verification
 from services.console.kinds.cluster import Checks
 from services.console.verify import Verifier, verify
 from services.state import commits, snapshot
 from services.state.fold import State
 from services.state.form import UnknownCommit
+from services.state.slices import at_once
 from services.state.validate import Violated
 from tests.homes import folded
 from tests.world import World
@@ -293,3 +295,18 @@ def test_the_word_that_a_pod_was_marked_may_come_when_its_intent_was_purged_and_
     assert checks.unintended(ev.TimeoutMarked(pods=(("a-0", "5"),))) is None
     assert checks.before == 1
     assert checks.unintended(ev.TimeoutMarked(pods=(("later", "5"),))) == ""
+
+
+def test_facts_that_nobody_decides_on_are_folded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection answers pings in between, whatever is read in one batch; and while a digest is made."""
+    world = World()
+    for number in range(20):
+        world.node(f"n{number}")
+    commits = world.log.commits
+    monkeypatch.setattr(verification, "FOLD_BYTES", 1)
+    verifier = Verifier("test")
+    verifier.expect(commits)
+    places = [verifier.state.sequence for _ in verifier.check_in_slices(commits)]
+    assert set(range(len(commits))) <= set(places)
+    assert sum(1 for _ in snapshot.FORM.digest_in_slices(world.state)) == len(list(snapshot.lines(world.state)))
+    assert at_once(snapshot.FORM.digest_in_slices(world.state)) == snapshot.digest(verifier.state)

@@ -85,11 +85,12 @@ async def kept(url: str, cluster: str) -> int:
         await feed.close()
 
 
-@pytest.mark.parametrize("portion", [2, 512])
+@pytest.mark.parametrize(("portion", "portion_bytes"), [(2, 1_000_000), (512, 1_000_000), (512, 1)])
 async def test_the_whole_log_in_its_order_and_then_what_is_appended(
-    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch, portion: int
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch, portion: int, portion_bytes: int
 ) -> None:
     monkeypatch.setattr(service, "WINDOW", portion)
+    monkeypatch.setattr(service, "PORTION_BYTES", portion_bytes)
     log = await JetStreamLog.open(server.url, cluster)
     await fill(log, commits=20)
     async with feeding(log, server.url):
