@@ -24,5 +24,34 @@ ASKS: tuple[tuple[Object, Object], ...] = (
     ({"cpu": "1"}, {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}),
 )
 """A few classes, most of them plain."""
+_INIT = {"name": "i", "image": "i"}
+_SIDECAR = {**_INIT, "name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
+
+
+def _expressions(*asked: tuple[str, str, list[str]]) -> Object:
+    """Nodes that these require."""
+    terms = [{"key": key, "operator": operator, "values": values} for key, operator, values in asked]
+    required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+ODD: tuple[tuple[Object, Object], ...] = (
+    ({"cpu": "1"}, {"initContainers": [{**_INIT, "resources": {"requests": {"cpu": "2"}}}]}),
+    (
+        {"cpu": "1"},
+        {"initContainers": [_SIDECAR, {**_INIT, "resources": {"requests": {"cpu": "500m", "memory": "2Gi"}}}]},
+    ),
+    ({"cpu": "1"}, {"runtimeClassName": "kata"}),
+    ({"cpu": "1"}, {"resources": {"requests": {"cpu": "3", "memory": "3Gi"}}}),
+    ({}, {"container": {"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}}}),
+    ({"cpu": "1", "example.dev/nowhere": "1"}, {}),
+    ({"cpu": "1"}, _expressions(("zone", "NotIn", ["a"]))),
+    ({"cpu": "1"}, _expressions(("zone", "Exists", []), ("rack", "DoesNotExist", []))),
+    ({"cpu": "1"}, _expressions(("rack", "Gt", ["2"]))),
+    ({"cpu": "1"}, _expressions(("rack", "Lt", ["5"]), ("zone", "In", ["a", "b"]))),
+    ({"cpu": "1"}, {"tolerations": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]}),
+    ({"cpu": "1"}, {"tolerations": [{"key": "dedicated", "operator": "Equal", "value": "y"}]}),
+)
+"""What later histories have besides: in how many ways a pod may ask."""
 PLAIN, OF_GANGS = 6, 10
 """So many of them are of pods that come in numbers; so many of gangs. A gang with a claim on a volume waits for ever."""

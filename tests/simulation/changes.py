@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation.told import GANG, MINIMUM, POD_GROUP, Object, gang_of, pending
+from tests.simulation.told import GANG, MINIMUM, OURS, POD_GROUP, Object, gang_of, pending
 
 if TYPE_CHECKING:
     from tests.simulation.workload import Workload
@@ -55,7 +55,7 @@ def gates(workload: Workload) -> None:
 
 def label(workload: Workload) -> None:
     """A pod joins a gang, or leaves its own."""
-    pod = workload.pick(lambda pod: pod["spec"]["schedulerName"] == "muster")
+    pod = workload.pick(lambda pod: pod["spec"]["schedulerName"] in OURS)
     if pod is not None:
         relabel(workload, pod)
 

@@ -20,10 +20,10 @@ from services.ingest import normalise
 from services.ingest import service as ingest
 from services.kubernetes.client import Client
 from services.planner import limits, placement
-from services.state import commits, deadlines, form
+from services.state import commits, deadlines, declarations, form
 from tests.bounds import FORGETFUL
 from tests.simulation import launch
-from tests.simulation.planting import WIDER_FROM
+from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
 
 CRAMPED, TERSE = 0.25, 0.2
 """In how many histories: all bounds but those of a decision; those of a decision."""
@@ -53,6 +53,8 @@ DECIDING: tuple[tuple[Any, str, int], ...] = (
     (deadlock, "ASKED", 1),
 )
 """What a decision, the fold or a digest depends on: the same for who decides again."""
+NEWEST: tuple[tuple[Any, str, int], ...] = ((declarations, "LOOKED_AT", 1),)
+"""Besides, in later histories."""
 SAYING: tuple[tuple[Any, str, int], ...] = (
     (commits, "PODS_SURELY_FIT", 0),
     (commits, "PODS_NAMED", 2),
@@ -68,7 +70,7 @@ def cramped(seed: int) -> Iterator[ExitStack]:
     with ExitStack() as throughout, ExitStack() as meanwhile:
         if seed >= WIDER_FROM and source.random() < CRAMPED:
             _patch(throughout, DECIDING)
-            _patch(meanwhile, (*FORGETFUL, *SERVICES))
+            _patch(meanwhile, (*FORGETFUL, *SERVICES, *(NEWEST if seed >= NEWEST_FROM else ())))
         if seed >= WIDER_FROM and source.random() < TERSE:
             _patch(throughout, (*SAYING, (commits, "DECISION_BYTES", source.choice(DECISION_BYTES))))
         yield meanwhile

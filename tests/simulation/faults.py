@@ -85,6 +85,7 @@ STRIKES: dict[str, Strike] = {
     "unanswered": lambda request, fault, _: (request.arrive(answer=False), request.fail(fault.for_s)),
     "answered late": lambda request, fault, _: request.arrive(answer_after_s=fault.for_s),
     "refused": lambda request, fault, _: request.refuse(fault.code),
+    "misled": lambda request, fault, _: request.refuse(fault.code),
     "failed": lambda request, fault, _: (request.arrive(answer=False), request.refuse(fault.code)),
     "unreachable": lambda request, fault, _: request.fail(0.001, sent=False),
     "late, refused meanwhile": lambda request, fault, around: (
@@ -278,6 +279,14 @@ WIDER = (
 )
 """And what later seeds have besides: tokens and permissions that somebody takes away and gives back; a log without
 room."""
+
+
+NEWEST = (
+    Draw(1, "etcd restored", for_s=(0.3, 9.0)),
+    Draw(3, "misled", (*EFFECTS, "get", "list"), codes=(1200, 1302, 1404, 1502), times=3),
+    Draw(1, "misled", ("watch",), codes=(1302, 1404, 1502), times=3),
+)
+"""And the newest: an etcd that is restored from a backup; pages of a proxy's in the place of answers."""
 
 
 def draw(

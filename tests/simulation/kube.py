@@ -42,6 +42,9 @@ REASONS = {
     503: ("ServiceUnavailable", "apiserver not ready"),
     504: ("Timeout", "request did not complete within the allotted timeout"),
 }
+PAGE = b"<html><body>It works!</body></html>"
+OF_A_PROXY = {1000 + code: Answer(code, PAGE) for code in (200, 302, 404, 502)}
+"""What something between answers in the server's place."""
 WATCH_LIFE_S = (40.0, 120.0)
 BOOKMARKED, BOOKMARK_EVERY_S = 0.5, 4.0
 """How many watches have bookmarks, and how often."""
@@ -60,6 +63,13 @@ class _Store(Store):
         self._changed(collection, change)
 
 
+class _Kubelet(Kubelet):
+    def begin_anew(self) -> None:
+        """What it knows of its pods is of another time."""
+        for kept in (self._admitted, self._ending, self._used, self._homeless, self._timers):
+            kept.clear()
+
+
 class Watch:
     """One watch: lines of changes, some latency after they happened, in order."""
 
@@ -72,6 +82,8 @@ class Watch:
         """The last lines, for those that come again."""
         self.again = 0
         """How many of them come again, whenever there is something new."""
+        self.ahead = 0
+        """The version from which it is asked for, where that is yet to come: up to it nothing is told."""
         self._chunks: deque[bytes | Exception | None] = deque()
         self._arrived = asyncio.Event()
         self._due = False
@@ -95,7 +107,7 @@ class Watch:
             self.end(errors.expired("too old resource version"))
             return
         self.cursor += len(changes)
-        lines = [_told(self.view, change) for change in changes]
+        lines = [_told(self.view, change) for change in changes if change.revision > self.ahead]
         again, self.again = self.again, 0
         for _ in range(again if self.told else 0):
             lines.insert(self.server.source.randrange(len(lines) + 1), self.server.source.choice(self.told))
@@ -106,7 +118,7 @@ class Watch:
     def bookmark(self) -> None:
         """Now and then: everything up to here was told, be it about whatever kind."""
         if self.open:
-            if self.has_told_all and not self._due:
+            if self.has_told_all and not self._due and self.server.api.store.revision >= self.ahead:
                 at = encode({"metadata": {"resourceVersion": str(self.server.api.store.revision)}})[1:]
                 self.send(b'{"type":"BOOKMARK","object":' + self.view.head + at + b"}\n")
             self.server.loop.after(BOOKMARK_EVERY_S, self.bookmark)
@@ -173,12 +185,17 @@ class ApiServer:
         self._pods = self.api.pods
         self.api.apply_new(resources.PODGROUPS_CRD)
         self.api.apply_new(resources.pod_groups_crd("scheduling.volcano.sh/v1beta1", status=False))
-        self.kubelet = Kubelet(self.api, startup_ms=200, termination_ms=500)
+        self.kubelet = _Kubelet(self.api, startup_ms=200, termination_ms=500)
         self.lists = Lists()
         self._asked: list[Asked] = []
         self.bookmarks: random.Random | None = None
         """Which watches have them; None: none."""
+        self.created = 200
+        """What it answers to a POST. An API server says 201: after any other answer a binding is in doubt, and asked for
+        once more, as in all histories before `NEWEST_FROM`."""
         self.up = True
+        self.incarnation = 0
+        """How often etcd was restored."""
         self.refused: dict[tuple[str, str], float] = {}
         """What a webhook refuses (bind, evict, patch) of which pod, and until when."""
         self.unwelcome: dict[tuple[str, str], tuple[int, float]] = {}
@@ -212,6 +229,13 @@ class ApiServer:
 
     def _start(self) -> None:
         self.up = True
+
+    def set_back(self) -> None:
+        """Etcd was restored: whatever was under way to this server is lost, and kubelets begin anew."""
+        self.incarnation += 1
+        self.lists.drop()
+        self.wrote_last.clear()
+        self.kubelet.begin_anew()
 
     def turn_away(self, slot: str, what: str, code: int, for_s: float) -> None:
         """Whoever has the slot is refused all, or what he asks of one kind."""
@@ -258,7 +282,8 @@ class ApiServer:
         try:
             if path.partition("?")[0] == "/apis":
                 return Answer(200, encode(resources.group_discovery(self.api.resources())))
-            return Answer(200, self._execute(process, verb, path, body, content_type))
+            code = self.created if verb == "POST" else 200
+            return Answer(code, self._execute(process, verb, path, body, content_type))
         except ApiError as error:
             return _refusal(error)
         finally:
@@ -324,6 +349,7 @@ class ApiServer:
         if cursor is None:
             raise errors.expired(f"too old resource version: {revision}")
         watch = Watch(self, process, collection, cursor)
+        watch.ahead = revision if revision > self.api.store.revision else 0
         self.watches.append(watch)
         self.loop.after(self.source.uniform(*WATCH_LIFE_S), watch.end)
         if self.bookmarks is not None and self.bookmarks.random() < BOOKMARKED:
@@ -338,14 +364,14 @@ class Asked:
     def __init__(self, server: ApiServer, process: Process, on: str, name: str, execute: Callable[[], Answer]) -> None:
         self.server, self.process, self.name = server, process, name
         self.answer: asyncio.Future[Answer] = server.loop.create_future()
-        self._on, self._execute = on, execute
+        self._on, self._execute, self._incarnation = on, execute, server.incarnation
 
     def arrive(self, after_s: float = 0.0, *, answer: bool = True, answer_after_s: float = 0.0) -> None:
         after_s += self.server.latency_s(self.process)
         self.server.loop.after(after_s, self._run, answer, answer_after_s)
 
     def _run(self, answer: bool, answer_after_s: float) -> None:
-        if not self.server.up:
+        if not self.server.up or self._incarnation != self.server.incarnation:
             self.fail(0.001)
             return
         found = self._execute()
@@ -353,6 +379,9 @@ class Asked:
             self._reply(found, answer_after_s)
 
     def refuse(self, code: int) -> None:
+        if code in OF_A_PROXY:
+            self._reply(OF_A_PROXY[code], 0.0)
+            return
         reason, message = REASONS[code]
         after = 1.0 if code == 429 else None
         self._reply(Answer(code, ApiError(code, reason, message).body, after), 0.0)

@@ -19,6 +19,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.kube import ApiServer, SimulatedClient
 from tests.simulation.leases import Eye, Leases
 from tests.simulation.processes import Process
+from tests.simulation.told import OURS
 
 CLUSTER = "simulated"
 CONCURRENCY = 4
@@ -52,7 +53,7 @@ class Launch:
                 await planner.run(log, shard=shard, holder=holder, turn=turn, stop=process.told_to_stop)
             case "ingest":
                 await turn()
-                await ingest.run(log, client, holder=holder)
+                await ingest.run(log, client, holder=holder, scheduler_names=OURS)
             case "binder":
                 leases: Any = Eye(self._leases, process)
                 taking = Taking(self.snapshot_after_bytes, {})

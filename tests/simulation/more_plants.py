@@ -4,7 +4,7 @@ bounds that are met at once, what cannot be read for a while."""
 from __future__ import annotations
 
 from tests.simulation import koordinator, rollouts, upstream
-from tests.simulation.planting import WIDER_FROM, Plant
+from tests.simulation.planting import NEWEST_FROM, WIDER_FROM, Plant
 
 MORE: dict[str, Plant] = {
     "eviction given up in doubt": Plant(
@@ -346,5 +346,34 @@ MORE: dict[str, Plant] = {
         "services.binder.judge",
         (("            spent += others\n            if others:\n", "            if False:\n"),),
         first=rollouts.FROM,
+    ),
+    "restored unnoticed": Plant(
+        "what a list says of before a backup is taken for older than the log",
+        "services.ingest.differ",
+        (("self._set_back(seen) if listed else []", "[]"),),
+        first=NEWEST_FROM,
+    ),
+    "lives once": Plant(
+        "a pod whose binding was undone, and of whose binding no fact has said, is taken for bound",
+        "services.ingest.restored",
+        (('(known.node or bound_to) not in ("", seen.spec.node_name)', "False"),),
+        first=NEWEST_FROM,
+    ),
+    "any yes": Plant(
+        "whatever answers 200 to a binding has bound the pod",
+        "services.kubernetes.binding",
+        (("    if answer.code == CREATED:\n", "    if answer.code < 300:\n"),),
+        first=NEWEST_FROM,
+    ),
+    "sidecar forgotten": Plant(
+        "a container that runs beside the others all the time counts only while the pod starts",
+        "services.ingest.requests",
+        (
+            (
+                "            _add(running, asked)\n            _add(sidecars, asked)\n",
+                "            _add(sidecars, asked)\n",
+            ),
+        ),
+        first=NEWEST_FROM,
     ),
 }

@@ -6,10 +6,10 @@ import random
 
 import msgspec
 
-from tests.simulation import dlrm, kinds, koordinator, rollouts, unreadable, upstream, workload
+from tests.simulation import dlrm, edits, kinds, koordinator, newcomers, rollouts, unreadable, upstream, workload
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
-from tests.simulation.planting import WIDER_FROM
+from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
 from tests.simulation.swarm import Swarm
 from tests.simulation.workload import Step, Workload
 
@@ -47,10 +47,13 @@ PACES = {
     ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
-USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2), rollouts: (1, 3)}
+USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2), rollouts: (1, 3)} | {
+    newcomers: (2, 5),
+    edits: (3, 7),
+}
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
-WIDER = (0, 2)
-"""Faults of that table, at least and at most."""
+WIDER, NEWEST = (0, 2), (0, 2)
+"""Faults of these tables, at least and at most."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -107,4 +110,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     if seed >= WIDER_FROM:
         source = random.Random(f"{seed}/wider")
         faults += faulty.draw(source, source.randint(*WIDER), 0.5, pace.trouble_s, faulty.WIDER)
+    if seed >= NEWEST_FROM:
+        source = random.Random(f"{seed}/newest")
+        faults += faulty.draw(source, source.randint(*NEWEST), 0.5, pace.trouble_s, faulty.NEWEST)
     return Plan(seed, steps, faults, of)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.changes import fail, relabel
-from tests.simulation.told import MINIMUM_SAID, Object, annotations, gang_of, pending, uid_of
+from tests.simulation.told import MINIMUM_SAID, OURS, Object, annotations, gang_of, pending, uid_of
 
 if TYPE_CHECKING:
     from tests.simulation.workload import Workload
@@ -40,7 +40,7 @@ def race(workload: Workload, kind: str, name: str) -> None:
     elif kind in OF_COMMITS:
         workload.attempt(OF_COMMITS[kind], workload, name)
     else:
-        ours = (one for one in workload.api.pods.entries.values() if one.object["spec"]["schedulerName"] == "muster")
+        ours = (one for one in workload.api.pods.entries.values() if one.object["spec"]["schedulerName"] in OURS)
         workload.namespace = next((one.key[0] for one in ours if one.key[1] == name), workload.namespace)
         workload.attempt(_of_pod, workload, kind, name)
 
@@ -66,8 +66,9 @@ def _of_pod(workload: Workload, kind: str, name: str) -> None:
         case "group changed":
             workload.minimum_moves(of=gang_of(pod))
         case "pod stolen":
-            if pending(pod) and not pod["spec"].get("schedulingGates"):
-                workload.api.bind(workload.namespace, name, {"target": {"kind": "Node", "name": workload.any_node()}})
+            node = workload.any_node()
+            if pending(pod) and not pod["spec"].get("schedulingGates") and node:
+                workload.api.bind(workload.namespace, name, {"target": {"kind": "Node", "name": node}})
         case "node deleted":
             workload.node_gone()
         case "group deleted":

@@ -191,17 +191,17 @@ async def archived(archive: SqliteLog, broker: Broker) -> int:
 
 
 def _pods_agree(state: State, api: Api) -> None:
-    truth = _pods(api)
+    there = _pods(api)
     rejected = {one.uid for one in state.rejections.values()}
-    for uid, pod in truth.items():
+    for uid, pod in there.items():
         status, node, known = _status(pod), pod["spec"].get("nodeName", ""), state.pods.get(uid)
         if known is None:
-            if status not in (SUCCEEDED, FAILED, TERMINATING) and uid not in rejected:
+            if truth.is_ours(pod) and uid not in rejected:
                 raise Violation(f"the log does not know pod {uid}, which is {status} (7.11)")
         elif known.status != status or (known.node != node and status not in (SUCCEEDED, FAILED)):
             raise Violation(f"pod {uid} is {status} on {node!r}, in the log {known.status} on {known.node!r} (7.11)")
     for uid in state.pods:
-        if uid not in truth:
+        if uid not in there:
             raise Violation(f"the log has pod {uid}, which is gone (7.11)")
 
 

@@ -1,6 +1,6 @@
 """Seeds of the simulator of faults: whatever goes wrong, what must hold does (design, section 7).
 
-A thousand, with all kinds of users, in blocks that pytest's processes share evenly; `make faults` runs more.
+Eleven hundred, with all kinds of users, in blocks that pytest's processes share evenly; `make faults` runs more.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import pytest
 
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, shorten, versions
-from tests.simulation.faults import DRAWS, WIDER, Draw
+from tests.simulation.faults import DRAWS, NEWEST, WIDER, Draw
 from tests.simulation.plan import DLRM, EVENTS, FAULTS, Outcome, Plan, plan
-from tests.simulation.planting import WIDER_FROM
+from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, BLOCK = range(400, 1_400), 25
+BLOCK = 25
+SEEDS = (*range(400, 1_300, BLOCK), *range(NEWEST_FROM, NEWEST_FROM + 200, BLOCK))
 SCRIPT = """
 from tests.simulation.plan import plan
 from tests.simulation.world import run
@@ -32,7 +33,7 @@ for seed in (3, 16, 71):
 """
 
 
-@pytest.mark.parametrize("first", SEEDS[::BLOCK])
+@pytest.mark.parametrize("first", SEEDS)
 def test_whatever_goes_wrong_what_must_hold_does(first: int) -> None:
     for outcome in histories(range(first, first + BLOCK)):
         assert not outcome.violation, f"make faults SEEDS=1 FROM={outcome.seed}: {outcome.violation}"
@@ -84,7 +85,11 @@ def test_versions_are_switched_in_the_middle_and_are_not_while_somebody_lacks_th
     assert _tried(range(versions.FROM, versions.FROM + 20), wanted) == wanted
 
 
-@pytest.mark.parametrize(("rows", "first"), [(DRAWS, 0), (WIDER, WIDER_FROM)], ids=["of all", "of later seeds"])
+@pytest.mark.parametrize(
+    ("rows", "first"),
+    [(DRAWS, 0), (WIDER, WIDER_FROM), (NEWEST, NEWEST_FROM)],
+    ids=["of all", "of later seeds", "of the newest"],
+)
 def test_every_kind_of_fault_strikes(rows: Sequence[Draw], first: int) -> None:
     """One that is drawn and never hits anything would look like one that does no harm."""
     never = {(row.kind, row.on) for row in rows}

@@ -7,6 +7,8 @@ from typing import Any
 from services.simulator.traces import KOORDINATORS_LABEL
 
 Object = dict[str, Any]
+OURS = ("muster", "koord-scheduler")
+"""Names of schedulers whose pods are Muster's here."""
 ANOTHER_NAMESPACE = "another"
 GANG, MINIMUM = "pod-group/name", "pod-group/min-available"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
@@ -45,7 +47,7 @@ def annotations(pod: Object) -> dict[str, str]:
 def pending(pod: Object) -> bool:
     """Whether it waits for a node of ours."""
     return (
-        pod["spec"]["schedulerName"] == "muster"
+        pod["spec"]["schedulerName"] in OURS
         and not pod["spec"].get("nodeName")
         and "deletionTimestamp" not in pod["metadata"]
     )

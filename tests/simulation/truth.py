@@ -8,6 +8,7 @@ they ask for, offer and declare is read here again, plainly, so that ingest may 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,12 @@ from events import dialects
 from services.ingest.decoding import KINDS
 from services.ingest.differ import Ingest
 from services.state.pods import FINISHED
-from tests.simulation.told import Object
+from tests.simulation.told import OURS, Object
 
 if TYPE_CHECKING:
     from services.state.fold import State
     from tests.simulation.kube import ApiServer
 
-OURS = ("muster",)
 UNITS = {"m": Fraction(1, 1000), "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 NAMES = {"cpu": ("cpu_milli", 1000), "memory": ("memory_bytes", 1), "ephemeral-storage": ("ephemeral_storage_bytes", 1)}
 HARD, SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
@@ -97,11 +97,7 @@ def _misread(state: State, kube: ApiServer) -> Iterator[str]:
 
 def _asks(pod: Object) -> tuple[object, ...]:
     """What a pod asks of a node, by the few fields that users here write."""
-    spec = pod["spec"]
-    requests = {"pods": 1}
-    for container in spec["containers"]:
-        for name, amount in _amounts(container.get("resources", {}).get("requests", {})).items():
-            requests[name] = requests.get(name, 0) + amount
+    spec, requests = pod["spec"], {"pods": 1, **_requests(pod)}
     nodes = spec.get("affinity", {}).get("nodeAffinity", {})
     hard, soft = nodes.get(HARD), nodes.get(SOFT, ())
     opened = [port for container in spec["containers"] for port in container.get("ports", ()) if "hostPort" in port]
@@ -111,10 +107,44 @@ def _asks(pod: Object) -> tuple[object, ...]:
         spec.get("nodeSelector", {}),
         None if hard is None else [_term(one) for one in hard["nodeSelectorTerms"]],
         [(one["weight"], _term(one["preference"])) for one in soft],
-        [(one.get("key", ""), one.get("operator", "Equal")) for one in spec.get("tolerations", ())],
+        [
+            (one.get("key", ""), one.get("operator", "Equal"), one.get("value", ""))
+            for one in spec.get("tolerations", ())
+        ],
         sorted(ports),
         any("persistentVolumeClaim" in volume for volume in spec.get("volumes", ())),
     )
+
+
+def _requests(pod: Object) -> dict[str, int]:
+    """What its containers ask for together while they run, or while one of those that come first does; what the pod says
+    of itself as a whole goes before that."""
+    spec, running = pod["spec"], Counter[str]()
+    status = {one["name"]: one for one in pod["status"].get("containerStatuses", ())}
+    never = any(one.get("reason") == "Infeasible" for one in _resizes(pod))
+    for container in spec["containers"]:
+        running.update(_counts(container, status.get(container["name"], {}), never))
+    sidecars, most = Counter[str](), Counter[str]()
+    for first in spec.get("initContainers", ()):
+        asked = Counter(_amounts(first.get("resources", {}).get("requests", {})))
+        if first.get("restartPolicy") == "Always":
+            sidecars, running, asked = sidecars + asked, running + asked, Counter()
+        most |= sidecars + asked
+    whole = _amounts(spec.get("resources", {}).get("requests", {}))
+    return Counter({**(running | most), **whole}) + Counter(_amounts(spec.get("overhead", {})))
+
+
+def _counts(container: Object, status: Object, never: bool) -> Counter[str]:
+    """The most of what it asks for, has been given and uses, while it is resized; not what it asks for in vain."""
+    asked = Counter(_amounts(container.get("resources", {}).get("requests", {})))
+    if "resources" not in status:
+        return asked
+    has, given = _amounts(status["resources"].get("requests", {})), _amounts(status.get("allocatedResources", {}))
+    return (Counter() if never else asked) | Counter(has) | Counter(given)
+
+
+def _resizes(pod: Object) -> list[Object]:
+    return [one for one in pod["status"].get("conditions") or () if one["type"] == "PodResizePending"]
 
 
 def _term(term: Object) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -133,7 +163,7 @@ def _said(fact: ev.SchedulingClassObserved) -> tuple[object, ...]:
         fact.node_selector,
         None if fact.required_affinity is None else list(map(term, fact.required_affinity)),
         [(one.weight, term(one.term)) for one in fact.preferred_affinity],
-        [(one.key, one.operator) for one in fact.tolerations],
+        [(one.key, one.operator or "Equal", one.value) for one in fact.tolerations],
         [(port.host_ip, port.protocol, port.port) for port in fact.host_ports],
         bool(fact.unsupported),
     )

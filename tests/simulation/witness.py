@@ -27,6 +27,7 @@ from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current
 from tests.simulation.before import Before
 from tests.simulation.holds import Holds
+from tests.simulation.lives import Lives
 from tests.simulation.truth import is_ours
 from tests.state import naive
 
@@ -73,10 +74,7 @@ class Witness:
         """Node, pod or gang → the sequence of the last fact about it."""
         self._where: dict[str, tuple[str, ...]] = {}
         """UID → its node, group and gang after the last fact about it."""
-        self._said: dict[str, ev.PodObserved | ev.NodeObserved] = {}
-        """UID → what the log said of it last in full, but for what it says by other facts."""
-        self._versions: dict[str, int] = {}
-        """UID → the newest resourceVersion at which the log observed the object."""
+        self.lives = Lives()
         self._policy_at = 0
         """The sequence of the last change of the policy."""
         self._holds = Holds()
@@ -195,7 +193,7 @@ class Witness:
         if isinstance(event, ev.NodeObserved):
             self._news(event.uid, msgspec.structs.replace(event, resource_version=""), commit.sequence)
         else:
-            self._said.pop(event.uid, None)  # one that could not be read for a while may say what it said before
+            self.lives.node_ended(event.uid)
         node = self.state.nodes.get(event.name)
         if node is not None and node.fact is not None:
             self._newer(node.fact.uid, node.fact.resource_version, commit.sequence)
@@ -203,6 +201,8 @@ class Witness:
     def pod(self, event: Any, commit: Commit, index: int, before: Before) -> None:
         """A fact about a pod is one about its node and its gang, be it the gang that it leaves."""
         uid, sequence = event.uid, commit.sequence
+        if isinstance(event, ev.PodDeleted):
+            self.lives.ended(uid)
         if isinstance(event, ev.PodObserved):
             self._news(uid, msgspec.structs.replace(event, resource_version="", status="", node=""), sequence)
         self._touched[uid] = sequence
@@ -229,17 +229,12 @@ class Witness:
             self._newer(uid, pod.fact.resource_version, sequence)
 
     def _news(self, uid: str, fact: ev.PodObserved | ev.NodeObserved, sequence: int) -> None:
-        """An object is written again only if something of it changed. A pod's gang may have to be said again: whether
-        it says that it timed out is news, too, where it did before and did in between."""
-        again = self._said.get(uid) == fact and (isinstance(fact, ev.NodeObserved) or fact.gang is None)
-        _require(not again, f"{sequence}: {fact.name} is observed again, and nothing of it changed (section 3)")
-        self._said[uid] = fact
+        found = self.lives.repeated(uid, fact)
+        _require(not found, f"{sequence}: {found} (section 3)")
 
     def _newer(self, uid: str, version: str, sequence: int) -> None:
-        """Of an object, the log's last full observation is its newest."""
-        newest, found = self._versions.get(uid, 0), int(version)
-        _require(found >= newest, f"{sequence}: {uid} is as of {found}, and was as of {newest} (section 2)")
-        self._versions[uid] = found
+        found = self.lives.older(uid, version)
+        _require(not found, f"{sequence}: {found} (section 2)")
 
     def pod_group(self, event: Any, commit: Commit, index: int, before: Before) -> None:
         key = dialects.gang_key(event.dialect, event.namespace, event.name)
@@ -247,6 +242,12 @@ class Witness:
         self._touched[key] = commit.sequence
         if gang is not None:
             self._touched[gang.group] = commit.sequence
+
+    def set_back(self) -> None:
+        """Etcd is restored: some bindings never were."""
+        self._taken_at = 0
+        self.lives.restored(self._cluster, self.bound)
+        self.bound_by = {uid: process for uid, process in self.bound_by.items() if uid in self.bound}
 
     # ------------------------------------------------------------------------------------------------------- decisions
 
@@ -408,7 +409,8 @@ class Witness:
 
     def bound_by_us(self, event: ev.PodBound, commit: Commit, index: int, before: Before) -> None:
         at, found = commit.sequence, self.bound.get(event.uid, "none")
-        _require(found == event.node, f"{at} says {event.uid} is bound to {event.node}; it is to {found} (7.7)")
+        was = self.lives.undone.get(event.uid)
+        _require(event.node in (found, was), f"{at} says {event.uid} is bound to {event.node}; it is to {found} (7.7)")
 
     def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
         """A refusal is definite: the intent did not take hold, unless the pod is gone since, whatever the reason is:

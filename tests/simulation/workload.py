@@ -16,8 +16,8 @@ import msgspec
 from services.simulator import errors
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulation import changes, kinds, koordinator, races, rollouts, unreadable, upstream
-from tests.simulation.asks import ASKS, OF_GANGS, PLAIN
+from tests.simulation import changes, edits, kinds, koordinator, newcomers, races, rollouts, unreadable, upstream
+from tests.simulation.asks import ASKS, ODD, OF_GANGS, PLAIN
 from tests.simulation.planting import WIDER_FROM
 from tests.simulation.told import (
     ANOTHER_NAMESPACE,
@@ -80,7 +80,10 @@ WEIGHTS = {
 """What happens, and how often against the rest."""
 
 
-ELSEWHERE = changes.STEPS | koordinator.STEPS | upstream.STEPS | unreadable.STEPS | kinds.STEPS | rollouts.STEPS
+ELSEWHERE = (
+    *(changes.STEPS, koordinator.STEPS, upstream.STEPS, unreadable.STEPS),
+    *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS),
+)
 """Steps that are written elsewhere."""
 
 
@@ -115,6 +118,8 @@ class Workload:
         self.wider = False
         """Whether PodGroups that cannot be read have the names of gangs, an autoscaler taints nodes, and there is another
         namespace, with the same names."""
+        self.newest = False
+        """Whether nodes have racks, and PodGroups of Koordinator's are served."""
         self._made = 0
         self._ends: dict[str, str] = {}
         """How most pods of a step end: those that come together end together."""
@@ -123,6 +128,9 @@ class Workload:
         """The kinds and the nodes that are there at first."""
         if number >= upstream.FROM:
             upstream.serve(self.api)
+        self.newest = number >= newcomers.FROM
+        if self.newest:
+            newcomers.serve(self.api)
         self.random = random.Random(number)
         self.wider = number >= WIDER_FROM
         if self.wider:
@@ -143,7 +151,7 @@ class Workload:
         if own is not None:
             self.attempt(own)
         else:
-            self.attempt(ELSEWHERE[what], self)
+            self.attempt(next(steps[what] for steps in ELSEWHERE if what in steps), self)
 
     def race(self, kind: str, name: str) -> None:
         races.race(self, kind, name)
@@ -176,8 +184,11 @@ class Workload:
             key, effect = rnd.choice(AUTOSCALERS)
             taint = {"key": key, "value": str(rnd.randrange(1_767_225_600, 1_767_226_600)), "effect": effect}
             spec["taints"] = [*spec.get("taints", ()), taint]
+        labels = {"zone": rnd.choice("ab")}
+        if self.newest and rnd.random() < 0.6:
+            labels["rack"] = rnd.choice(["1", "3", "6", "x"])
         return {
-            "metadata": {"name": name, "labels": {"zone": rnd.choice("ab")}},
+            "metadata": {"name": name, "labels": labels},
             "spec": spec,
             "status": {"allocatable": offered},
         }
@@ -228,7 +239,7 @@ class Workload:
         rnd = self.random
         self._made += 1
         name = f"web-{rnd.randrange(4)}" if labels is None and rnd.random() < 0.3 else f"p{self._made}"
-        requests, spec_too = ASKS[rnd.randrange(len(ASKS)) if of is None else of]
+        requests, spec_too = (*ASKS, *ODD)[rnd.randrange(len(ASKS)) if of is None else of]
         resources, more = dict(requests), dict(spec_too)
         annotations = {**(annotated or {}), **(self._ends if rnd.random() < 0.7 else self._end())}
         if rnd.random() < 0.1 and "nodeName" not in spec:  # an API server takes no pod with both

@@ -1,0 +1,93 @@
+"""Etcd is restored from a backup: what the API server says is of before, and what came behind that never was.
+
+The server is away meanwhile; who waits for an answer gets none, and what is under way is lost. Versions come a second
+time: whoever watches from one that is yet to come hears nothing. As operations.md says, ingest is started again once
+the server is back, and the binder behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from services.simulator.resources import Resource
+from services.simulator.store import Collection, Entry, Key
+from tests.simulation import edits
+from tests.simulation.told import uid_of
+
+if TYPE_CHECKING:
+    from services.simulator.api import Api
+    from tests.simulation.faults import Fault
+    from tests.simulation.world import World
+
+AWAY_S, INGEST_AFTER_S, BINDER_AFTER_S = (0.2, 4.0), (0.0, 4.0), (4.0, 8.0)
+"""How long the server is away; when, behind that, ingest and binder are started again."""
+WRITES = (0, 20, 400)
+"""What the server writes as it starts."""
+
+
+class Backup(NamedTuple):
+    """What etcd holds at one moment."""
+
+    revision: int
+    kept: dict[Resource, tuple[Collection, dict[Key, Entry]]]
+    by_path: dict[tuple[str, str, str], Collection]
+    defined: dict[str, list[Resource]]
+
+
+def back_up(api: Api) -> Backup:
+    kept = {resource: (one, dict(one.entries)) for resource, one in api.store.collections.items()}
+    return Backup(api.store.revision, kept, dict(api.by_path), dict(api._defined))
+
+
+def restore(api: Api, backup: Backup, writes: int) -> None:
+    """Nobody who watched can go on from where he was, but for those who ask for what is yet to come."""
+    store = api.store
+    for resource in [one for one in store.collections if one not in backup.kept]:
+        store.withdraw(resource)
+    store.revision = backup.revision + writes
+    for resource, (collection, entries) in backup.kept.items():
+        store.collections[resource], collection.withdrawn = collection, False
+        collection.drop_history(store.revision)
+        collection.trimmed += 1  # nor who had read all of it
+        collection.entries = dict(entries)
+    api.by_path = dict(backup.by_path)
+    api._defined = dict(backup.defined)
+    store.grown.set()
+
+
+def strike(world: World, fault: Fault) -> None:
+    """The backup is made now; if nothing is calm by then, it is restored."""
+    world.loop.after(fault.for_s, _restored, world, back_up(world.kube.api))
+
+
+def _restored(world: World, backup: Backup) -> None:
+    if world.calm or not world.kube.up:
+        return
+    source, loop = world.kube.source, world.loop
+    away_s = source.uniform(*AWAY_S)
+    world.kube.restart(away_s)
+    restore(world.kube.api, backup, source.choice(WRITES))
+    world.kube.set_back()
+    world.witness.set_back()
+    _controllers_look_again(world)
+    world.tried["restored from a backup"] += 1
+    loop.after(away_s + source.uniform(*INGEST_AFTER_S), _again, world, "ingest")
+    loop.after(away_s + source.uniform(*BINDER_AFTER_S), _again, world, "binder")
+
+
+def _controllers_look_again(world: World) -> None:
+    """What they did since is undone: pods that wait to be counted, and pods of nodes that are not there."""
+    api, workload = world.kube.api, world.workload
+    for key, entry in list(api.pods.entries.items()):
+        pod, after_s = entry.object, world.kube.source.uniform(1.0, 6.0)
+        node = pod["spec"].get("nodeName")
+        if pod["metadata"].get("finalizers"):
+            world.loop.after(after_s, workload.attempt, edits.counted, workload, key, uid_of(pod))
+        if node and ("", node) not in api.nodes.entries:
+            world.loop.after(after_s, workload.attempt, workload.collect, key, uid_of(pod))
+
+
+def _again(world: World, slot: str) -> None:
+    """Whoever has the role, or waits for it."""
+    for process in list(world.supervisor.slots[slot]):
+        world.kill(process)

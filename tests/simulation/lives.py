@@ -1,0 +1,62 @@
+"""What the log says of each pod and node in full: something new each time, and of none an older version than before.
+
+Once etcd is restored from a backup, versions and whole lives come a second time: what ended in the log begins anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import events as ev
+
+if TYPE_CHECKING:
+    from services.simulator.api import Api
+
+Full = ev.PodObserved | ev.NodeObserved
+
+
+class Lives:
+    def __init__(self) -> None:
+        self.undone: dict[str, str] = {}
+        """UID → the node to which it was bound before etcd was restored."""
+        self._over: set[str] | None = set()
+        """Of which it said that they are gone; None: etcd was restored, and whoever is may come again."""
+        self._said: dict[str, Full] = {}
+        """UID → what the log said of it last in full, but for what it says by other facts."""
+        self._versions: dict[str, int] = {}
+        """UID → the newest resourceVersion at which the log observed the object."""
+
+    def repeated(self, uid: str, fact: Full) -> str:
+        """An object is written again only if something of it changed. A pod's gang may have to be said again: whether
+        it says that it timed out is news, too, where it did before and did in between. Empty: it is new."""
+        again = self._said.get(uid) == fact and (isinstance(fact, ev.NodeObserved) or fact.gang is None)
+        self._said[uid] = fact
+        return f"{fact.name} is observed again, and nothing of it changed" if again else ""
+
+    def older(self, uid: str, version: str) -> str:
+        """Of an object, the log's last full observation is its newest. Empty: it is."""
+        newest, found = self._versions.get(uid, 0), int(version)
+        self._versions[uid] = found
+        return f"{uid} is as of {found}, and was as of {newest}" if found < newest else ""
+
+    def node_ended(self, uid: str) -> None:
+        """One that could not be read for a while may say what it said before."""
+        self._said.pop(uid, None)
+        self.ended(uid)
+
+    def ended(self, uid: str) -> None:
+        if self._over is not None:
+            self._over.add(uid)
+        else:
+            self._said.pop(uid, None)
+            self._versions.pop(uid, None)
+
+    def restored(self, api: Api, bound: dict[str, str]) -> None:
+        """Of those that were `bound`, some are not bound any more."""
+        over, self._over = self._over or (), None
+        for uid in over:
+            self.ended(uid)
+        there = (entry.object for entry in api.pods.entries.values())
+        for uid in [pod["metadata"]["uid"] for pod in there if not pod["spec"].get("nodeName")]:
+            if uid in bound:
+                self.undone[uid] = bound.pop(uid)
