@@ -43,7 +43,6 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (judge, "SLICE_CLASSES", 1),
     (judge, "SLICE_PODS", 1),
     (judge, "MANY", 1),
-    (bench, "SLICE_ROWS", 1),
     (sharing, "SLICE_GROUPS", 1),
     (rank, "SLICE_NAMES", 1),
 )

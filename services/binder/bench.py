@@ -7,7 +7,6 @@ next one finds what is left. The state stays as it is until the verdicts are fol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
 from itertools import chain
 from typing import NamedTuple
 
@@ -17,10 +16,7 @@ from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints
 from services.state.records import Claim, Nomination
-from services.state.slices import at_once
 
-SLICE_ROWS = 4_096
-"""Rows whose room is taken between two yields: some milliseconds."""
 Wanted = dict[str, dict[int, int]]
 """Scheduling class → row → pods of it that go there."""
 
@@ -51,14 +47,14 @@ class Bench:
 
     # ---------------------------------------------------------------------------------------------------------- taking
 
-    def take(self, wanted: Wanted, reserved: ReservedRoom | None = None) -> Generator[None, None, Fault | None]:
+    def take(self, wanted: Wanted, reserved: ReservedRoom | None = None) -> Fault | None:
         """Take room and ports of all of it, or none and say where they lack. `reserved` is to be left alone."""
-        lacking = yield from self._take(wanted, 1)
+        lacking = self._take(wanted, 1)
         node = min(self._table.names[row] for row in lacking) if lacking else ""
         kept = "" if node or reserved is None else self._kept_from(wanted, reserved)
         node = node or kept or self._ports_taken(wanted)
         if node:
-            yield from self._take(wanted, -1)
+            self._take(wanted, -1)
             return Fault("RoomKept" if kept else "NoRoom", node, "")
         self.touched.update(*wanted.values())
         return None
@@ -66,18 +62,16 @@ class Bench:
     def take_one(self, node: str, info: ClassInfo) -> bool:
         """Take room and ports of one pod of the class, if they are there; whether they are."""
         row = self._table.rows.get(node)
-        return row is not None and at_once(self.take({info.fact.digest: {row: 1}})) is None
+        return row is not None and self.take({info.fact.digest: {row: 1}}) is None
 
-    def _take(self, wanted: Wanted, sign: int) -> Generator[None, None, list[int]]:
+    def _take(self, wanted: Wanted, sign: int) -> list[int]:
         """Take the room (1) or give it back (-1); the rows that have too little."""
         lacking = []
         for digest, of_class in wanted.items():
             info = self._table.classes[digest]
-            for number, (row, pods) in enumerate(of_class.items(), 1):
+            for row, pods in of_class.items():
                 if not fits.take(self._room(row), info, sign * pods):
                     lacking.append(row)
-                if number % SLICE_ROWS == 0:
-                    yield
         return lacking
 
     def _room(self, row: int) -> list[int]:

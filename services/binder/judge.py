@@ -96,19 +96,16 @@ class Judge:
             others_were_faster = fault.reason in ABOUT_ROOM and len(refused) == 1
             standing = required if others_were_faster else ()
             return refused + (yield from self._nominate(group, proposal, standing, nominated))
-        together = [*good, *accepted]
-        many = len(together) >= MANY
-        if many:
+        taken, together = self._taken(group, spent), [*good, *accepted]
+        if len(together) >= MANY:
             yield
-        reached = quorum.reached(self.state, group, together)
-        if many:
+        if not quorum.reached(self.state, group, together):
+            return taken + self._hold(group, place, good, accepted, dropped, broken)
+        if len(together) >= MANY:
             yield
-        if reached:
-            lost = (*dropped, *(claim.uid for claim in broken))
-            bindings = self._bindings(together)
-            permitted = ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=lost)
-            return [*self._taken(group, spent), permitted]
-        return self._taken(group, spent) + self._hold(group, place, good, accepted, dropped, broken)
+        lost = (*dropped, *[claim.uid for claim in broken])
+        bindings = self._bindings(together)
+        return [*taken, ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=lost)]
 
     def _take_what_stands(
         self, proposal: Proposal, required: tuple[NodeAssignment, ...], optional: tuple[NodeAssignment, ...]
@@ -250,14 +247,17 @@ class Judge:
             info = table.classes[digest]
             if self._is_slice_over():
                 yield
-            yield from fits.columns_in_slices(table, info)
+            if info.constraint not in table.filtered:
+                yield from fits.columns_in_slices(table, info)
             filtered = fits.filtered(table, info)
             for row in of_class:
                 if filtered[row]:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
-        return (yield from self.bench.take(wanted, self._reserved))
+        if len(assignments) >= MANY:
+            yield
+        return self.bench.take(wanted, self._reserved)
 
     def _is_slice_over(self) -> bool:
         """Before a class is compared: whether enough were in this slice."""

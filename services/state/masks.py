@@ -60,6 +60,10 @@ class Masks:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __contains__(self, constraint: Constraint) -> bool:
+        """Whether there is a mask of it."""
+        return constraint in self._kept
+
     def of(self, table: NodeTable, info: ClassInfo, evaluate: Evaluate) -> npt.NDArray[Any]:
         """The mask of the class's constraint, as of now. Do not write to it."""
         mask = self._kept.pop(info.constraint, None)
