@@ -55,8 +55,6 @@ def _on_nodes(state: State, permits: list[ev.GangPermitted], decided: Sequence[E
                 there.append(place)
                 classes.append(table.classes[claim.scheduling_class].number)
                 counted.append(claim.stage != PROPOSED)
-    if not permitted:
-        return ""
     rows = [table.rows[node] for node in places]
     left = table.allocatable[rows] - table.held[rows]
     requests = table.requests[classes]
