@@ -359,7 +359,7 @@ def _place_where_others_were(
     loan = cycle.room.lend(left)
     for order in orders:
         attempt = Attempt(cycle, group, parts, taken)
-        if (yield from attempt.place(order, needs)) and attempt.complete:
+        if (yield from attempt.place(order, needs)):
             proposed = (yield from attempt.propose()) is None
             break
         yield from attempt.undo()

@@ -8,7 +8,7 @@ import pytest
 import events as ev
 from events.objects import HostPort, Taint
 from tests.binder.failing import FAILURES, fail, running
-from tests.world import World, of_type
+from tests.world import World, of_type, refusals
 
 WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
 
@@ -21,7 +21,7 @@ def test_it_goes_where_its_gang_was(how: str, ports: tuple[HostPort, ...]) -> No
     fail(world, uids[1], how)
     world.judge()
     world.pod("train-new", "train", minimum=3, cpu=0.5, ports=ports)
-    world.plan()
+    assert [type(event) for event in world.plan()] == [ev.GangPlaced]
     ended, permit = world.judge()
     assert ended == ev.NominationEnded(gang="default/train", pod=uids[1], reason="Taken")
     assert isinstance(permit, ev.GangPermitted)
@@ -57,12 +57,40 @@ def test_also_in_the_room_of_several_whatever_their_number(cpu: float, pods: int
 
 def test_who_would_not_bring_its_gang_its_minimum_leaves_the_room_alone() -> None:
     world = rolled(1.5, 2)
+    assert refusals(world.plan()) == ["InsufficientRoom"]
     world.settle()
     assert world.where("new-0", "new-1") == ["", ""]
     assert list(world.state.nominations) == ["train-0", "train-1"]
     world.pod("stranger", priority=100)
     world.settle()
     assert world.where("stranger") == [""]
+
+
+def test_those_that_ask_for_different_things_are_proposed_once() -> None:
+    world = rolled(0.5, 1)
+    world.pod("new-1", "train", minimum=4, cpu=0.25)
+    (placed,) = world.plan()
+    assert isinstance(placed, ev.GangPlaced)
+    assert sorted(uid for one in placed.required for uid in one.pods) == ["new-0", "new-1"]
+
+
+def test_also_where_only_the_smaller_of_them_find_room_together() -> None:
+    world = rolled(2, 1)
+    for number in (1, 2):
+        world.pod(f"new-{number}", "train", minimum=4, cpu=0.75)
+    world.settle()
+    assert world.where("new-0", "new-1", "new-2") == ["", "n0", "n0"]
+
+
+def test_room_that_one_of_the_same_class_takes_is_given_to_no_other() -> None:
+    world = rolled(1, 1)
+    world.pod("new-0", "train", minimum=4)
+    world.pod("new-1", "train", minimum=4, cpu=1.5)
+    world.propose("default/train", {"new-0": "n0", "new-1": "n0"})
+    assert [event.reason for event in of_type(world.judge(), ev.ProposalRefused)] == ["NoRoom"]
+    world.pod("new-1", "train", minimum=4, cpu=0.75)
+    world.plan()
+    assert [type(event) for event in world.judge()] == [ev.NominationEnded, ev.NominationEnded, ev.GangPermitted]
 
 
 def test_what_it_leaves_on_other_nodes_is_kept_from_those_who_come_behind() -> None:
@@ -76,6 +104,23 @@ def test_what_it_leaves_on_other_nodes_is_kept_from_those_who_come_behind() -> N
     placed = of_type(world.plan(), ev.GangPlaced)
     assert [event.group for event in placed] == ["default/train"]
     assert not of_type(world.judge(), ev.DisagreementDetected)
+
+
+def test_it_takes_what_is_kept_on_its_own_node_alone() -> None:
+    world, uids = running()
+    for uid in uids[1:]:
+        fail(world, uid, "deleted")
+        world.judge()
+    kept = {uid: one.node for uid, one in world.state.nominations.items()}
+    world.pod(uids[0], "train", minimum=2, node=world.where(uids[0])[0])  # the gang is smaller by now
+    world.pod("train-new", "train", minimum=2, cpu=0.5)
+    (placed,) = of_type(world.plan(), ev.GangPlaced)
+    ended, permit = world.judge()
+    assert isinstance(ended, ev.NominationEnded)
+    assert isinstance(permit, ev.GangPermitted)
+    assert kept[ended.pod] == placed.required[0].node
+    (left,) = world.state.nominations
+    assert kept[left] != placed.required[0].node
 
 
 def beside(shards: tuple[str, ...] = ("a",)) -> World:
