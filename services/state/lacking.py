@@ -41,7 +41,7 @@ def stands(state: State, group: Group, cohort: Cohort) -> bool:
         return False
     if cohort.reason == "TooFewPods":
         return short(state, *_short_of(state, group, cohort))
-    return cohort.reason == "WaitingForGang" and _waits(state, group, about)
+    return _waits(state, group, about)
 
 
 def pods(state: State, group: Group, cohort: Cohort) -> str:
@@ -96,4 +96,4 @@ def _waits(state: State, group: Group, about: str) -> bool:
         return False
     naming = state.named.get(awaited, {})
     waits = any(key in naming and not rules_off(state.gangs[key]) for key in group.gangs)
-    return names in naming and waits and awaited not in group.gangs
+    return names in naming and waits

@@ -437,3 +437,57 @@ def test_when_another_gang_of_the_group_names_the_one_that_is_waited_for_that_is
     world.koordinator("default/a", 1, 1, {"groups": group})
     assert refusals(world.plan()) == [("WaitingForGang", about.format("c"))]
     assert world.state.cohorts[world.state.groups["default/a"].cohort].condition != before, "its pods are told"
+
+
+def test_while_a_gang_of_the_group_is_timed_out_nothing_is_tried_for_more_pods_of_another() -> None:
+    world = World()
+    world.node("n0")
+    declared = Declaration(
+        min_member=1, waiting_time_ms=0, groups=("default/a", "default/b"), said=("groups", "min_member")
+    )
+    of = {"dialect": "koordinator/v1alpha1", "declared": declared}
+    world.pod("a-0", "a", **of)
+    world.pod("b-0", "b", timed_out=True, **of)
+    ((reason, detail),) = refusals(world.plan())
+    assert (reason, detail.partition(":")[0]) == ("GangTimedOut", "gang default/b")
+    world.pod("a-1", "a", **of)
+    assert world.plan() == []
+    world.says("b-0", timed_out=False)
+    world.settle()
+    assert world.bound() == ["a-0", "a-1", "b-0"]
+
+
+def test_a_gang_that_was_satisfied_once_and_has_nothing_to_place_has_nothing_tried_for_it() -> None:
+    world = World()
+    world.node("n0")
+    both = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 1, 1)
+    world.settle()
+    world.koordinator("default/a", 1, 1, both)
+    world.koordinator("default/b", 1, 3, both)
+    assert [reason for reason, _ in refusals(world.plan())] == ["TooFewPods"]
+    world.koordinator("default/b", 2, 3, both)
+    assert world.plan() == []
+
+
+def test_while_a_gang_of_the_group_waits_for_another_nothing_is_tried_for_one_that_does_not() -> None:
+    world = World()
+    world.node("n0")
+    group = ("default/a", "default/c")
+    world.koordinator("default/a", 1, 1, {"groups": (*group, "default/x")})
+    world.koordinator("default/c", 1, 1, {"groups": group})
+    assert [reason for reason, _ in refusals(world.plan())] == ["WaitingForGang"]
+    world.koordinator("default/c", 2, 1, {"groups": group})
+    assert world.plan() == []
+
+
+def test_a_gang_that_somebody_else_started_keeps_its_group_waiting_for_nobody() -> None:
+    world = World()
+    world.node("n0")
+    group = ("default/a", "default/c")
+    world.koordinator("default/a", 1, 1, {"groups": (*group, "default/x")})
+    world.koordinator("default/c", 1, 1, {"groups": group})
+    assert [reason for reason, _ in refusals(world.plan())] == ["WaitingForGang"]
+    world.assigned("a-0", "n0")
+    world.settle()
+    assert world.bound() == ["a-0", "c-0"]
