@@ -7,6 +7,7 @@ import pytest
 
 import events as ev
 from events.policy import DEFAULT_POLICY
+from services.state import cohorts
 from services.state.records import PARKED, READY
 from tests.state.parked import full, phase, refused
 from tests.world import SECOND_NS, World, of_type
@@ -156,6 +157,38 @@ def test_a_fact_between_basis_and_refusal_is_not_lost() -> None:
     assert phase(world, "default/other") == PARKED
     world.settle()
     assert world.where(*uids) == ["n0", "n0"]
+
+
+def test_a_fact_about_one_of_those_that_are_refused_together_wakes_that_alone() -> None:
+    world = World()
+    for name in ("one", "two", "three"):
+        world.pod(name, unsupported=("volumes",))
+    basis, late = world.state.sequence, world.plan_without_appending()
+    world.pod("one", unsupported=("volumes",), priority=1)
+    world.append("planner.a", late, cause="decide", basis=basis)
+    phases = [phase(world, f"pod/default/{name}") for name in ("one", "two", "three")]
+    assert phases == [READY, PARKED, PARKED]
+
+
+def test_a_fact_between_basis_and_a_refusal_for_room_counts_when_its_backoff_is_over() -> None:
+    world = full()
+    world.pod("alone")
+    basis, late = world.state.sequence, world.plan_without_appending()
+    world.pod("alone", cpu=0)
+    world.append("planner.a", late, cause="decide", basis=basis)
+    assert phase(world, "pod/default/alone") == PARKED
+    world.pass_s(2)
+    world.settle()
+    assert world.where("alone") == ["n0"]
+
+
+def test_a_shard_tries_its_own_groups_alone() -> None:
+    world = World(shards=("a", "b"))
+    groups = {f"pod/default/{world.pod(f'p{number}')}" for number in range(8)}
+    of_a, of_b = ({group.key for group in cohorts.candidates(world.state, shard)} for shard in ("a", "b"))
+    assert of_a
+    assert of_b
+    assert (of_a | of_b, of_a & of_b) == (groups, set())
 
 
 @pytest.mark.parametrize("goes", ["deleted", "terminating", "finished", "relabelled", "bound by somebody else"])

@@ -128,6 +128,27 @@ def test_it_waits_for_something_else() -> None:
     assert ended(world) == "Refused"
 
 
+def test_none_of_its_pods_is_to_be_placed_any_more() -> None:
+    """They are on their way out; what replaces them asks anew."""
+    world = reserved()
+    for i in range(4):
+        world.terminating(f"train-{i}")
+    assert ended(world) == "Refused"
+
+
+def test_one_of_the_classes_that_it_is_for_is_nobodys_any_more() -> None:
+    world = reserved()
+    world.append("binder", [ev.ReservationEnded(group=GANG, reason="Changed")])
+    world.pod("train-0", "train", cpu=2)
+    world.pass_s(2)
+    world.plan()
+    rooms = (ClassRoom(world.scheduling_class(), {"n0": 2}), ClassRoom(world.scheduling_class(cpu=2), {"n1": 1}))
+    world.append("planner.a", [ev.RoomRequested(group=GANG, room=rooms)], cause="by hand")
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    world.pod("train-0", "train")
+    assert ended(world) == "Changed"
+
+
 def test_the_policy_turns_it_off() -> None:
     world = reserved()
     off = msgspec.structs.replace(DEFAULT_POLICY, reserve_after_refusals=0)
@@ -182,7 +203,10 @@ def test_what_is_reserved_already_or_no_longer_is_ignored_and_counted() -> None:
     world.append("planner.a", [ev.RoomRequested(group=GANG, room=reservation.room)], cause="by hand")
     over = ev.ReservationEnded(group=GANG, reason="Changed")
     world.append("binder", [over, over], cause="by hand")
-    assert world.state.ignored == {"RoomRequested": 1, "ReservationEnded": 1}
+    again = ev.RoomReserved(group=GANG, priority=0, room=reservation.room, waiting_ms=1_000)
+    world.append("binder", [again], cause="by hand")
+    assert world.state.ignored == {"RoomRequested": 1, "ReservationEnded": 1, "RoomReserved": 1}
+    assert not world.state.reservations
     assert not world.state.room_requests
     assert not world.state.kept_classes
 

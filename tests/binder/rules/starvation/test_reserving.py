@@ -66,6 +66,16 @@ def test_at_most_so_many_at_a_time() -> None:
     ]
 
 
+def test_one_that_ends_makes_way_for_another_at_once() -> None:
+    world = starving("one", "two")
+    ask(world, "one", {"n0": 3})
+    world.judge()
+    for i in range(3):
+        world.deleted(f"one-{i}")
+    ask(world, "two", {"n0": 3})
+    assert answers(world) == [("ReservationEnded", "one", "GroupGone"), ("RoomReserved", "two", "")]
+
+
 def test_a_higher_priority_takes_the_place_of_the_lowest_and_youngest() -> None:
     world = starving("one", "two", "three", "urgent", reservations=3, urgent=9, three=1)
     for name in ("one", "two", "three"):
@@ -133,6 +143,16 @@ def test_what_is_nominated_is_not_to_be_had() -> None:
     assert answers(world) == [("RoomDeclined", "train", "Overlap")]
     ask(world, "train", {"n0": 3})
     assert answers(world) == [("RoomReserved", "train", "")]
+
+
+def test_room_of_pods_that_others_schedule_is_not_to_be_had_before_they_are_on_their_way_out() -> None:
+    world = starving("one", "two", reservations=2)
+    world.pod("daemon", node="n0", candidate=False, cpu=2)
+    ask(world, "one", {"n0": 3})
+    assert answers(world) == [("RoomDeclined", "one", "Overlap")]
+    world.terminating("daemon")
+    ask(world, "two", {"n0": 3})
+    assert answers(world) == [("RoomReserved", "two", "")]
 
 
 def test_a_node_that_is_gone_or_takes_no_such_pods() -> None:
