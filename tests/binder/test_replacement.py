@@ -10,7 +10,7 @@ from services.binder import core as binder
 from services.state.nominations import replacement_key
 from services.state.records import NOMINATED
 from tests.binder.failing import FAILURES, fail, running
-from tests.world import World, of_type
+from tests.world import World, of_type, refusals
 
 WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
 
@@ -69,6 +69,25 @@ def test_another_gang_does_not_spend_the_room() -> None:
     world.propose("default/other", {others[0]: node}, basis=basis)
     assert [type(event) for event in world.judge()] == [ev.ProposalRefused]
     assert uids[1] in world.state.nominations
+
+
+def test_nor_does_another_gang_of_the_same_group() -> None:
+    world = World()
+    for node in ("n0", "n1"):
+        world.node(node, cpu=2)
+    group = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2, group)
+    world.koordinator("default/b", 2, 2, group)
+    world.settle()
+    (node,) = world.where("a-0")
+    world.deleted("a-0")
+    assert of_type(world.judge(), ev.RoomNominated)
+    world.koordinator("default/b", 3, 2, group)
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    world.koordinator("default/a", 1, 2, group)
+    world.pass_s(2)
+    world.settle()
+    assert world.where("a-0", "b-2") == [node, ""]
 
 
 def test_one_replacement_spends_the_room_of_one() -> None:

@@ -29,6 +29,8 @@ from services.ingest.references import Reference
 from services.kubernetes.objects import Pod
 from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, workload
 
+VOLCANOS = "PodGroup.scheduling.volcano.sh"
+
 # --------------------------------------------------------------------------------------------------------- a pod's life
 
 
@@ -306,7 +308,7 @@ def test_of_a_pod_group_that_cannot_be_read_nothing_is_left_when_it_goes() -> No
     core = ingest(priority_class(value=7))
     bad = pod_group(api="scheduling.volcano.sh/v1beta1", minMember=-1, priorityClassName="high")
     assert names(core.observe(bad)) == ["DeclarationRejected"]
-    assert names(core.deleted("PodGroup.scheduling.volcano.sh", bad.metadata)) == ["RejectionEnded"]
+    assert names(core.deleted(VOLCANOS, bad.metadata)) == ["RejectionEnded"]
     assert not core._references._named
 
 
@@ -414,7 +416,7 @@ def test_of_what_is_gone_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
         cpu = {"requests": {"cpu": f"{i + 1}m"}, "workloadRef": {"name": f"w{i}", "podGroup": "all"}}
         seen = [
             ("PriorityClass", priority_class(f"c{i}")),
-            ("PodGroup", pod_group(f"g{i}")),
+            (VOLCANOS, pod_group(f"g{i}", api="scheduling.volcano.sh/v1beta1", priorityClassName=f"c{i}", minMember=2)),
             (WORKLOAD.name, workload(f"w{i}", all=2)),
             ("Node", node(f"n{i}")),
             ("Pod", pod(f"p{i}", **cpu)),

@@ -75,3 +75,32 @@ def test_what_a_satisfied_gang_cannot_have_hides_from_nobody_that_its_group_lack
     world.pass_s(60)
     world.settle()
     assert world.bound() == ["a-0", "b-0", "b-1"]
+
+
+def test_where_both_lack_room_that_is_said_once() -> None:
+    roles = {"groups": ("default/a", "default/b")}
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 1, 1, roles)
+    world.koordinator("default/b", 1, 1, roles | {"match_policy": "only-waiting"})
+    world.settle()
+    world.koordinator("default/a", 2, 1, roles)
+    world.koordinator("default/b", 2, 1, roles | {"match_policy": "only-waiting"})
+    [refused] = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.reason == "InsufficientRoom"
+    assert "Of others" not in refused.detail
+
+
+def test_what_keeps_a_satisfied_gangs_pods_is_said_where_more_room_would_not_help_the_others() -> None:
+    roles = {"groups": ("default/a", "default/b")}
+    world = World()
+    world.node("n0")
+    world.koordinator("default/a", 1, 1)
+    world.settle()
+    declared = world.state.gangs["default/a"].declaration
+    world.koordinator("default/a", 1, 1, roles)
+    world.koordinator("default/b", 1, 2, roles)
+    claim = world.scheduling_class(unsupported=("persistentVolumeClaim",))
+    world.pod("a-1", "a", of=claim, dialect="koordinator/v1alpha1", declared=declared)
+    [refused] = of_type(world.plan(), ev.GroupsRefused)
+    assert refused.reason == "UnsupportedConstraint"
