@@ -25,7 +25,7 @@ from events.sqlite import SqliteLog
 from services.cli.muster import app
 from services.console.retention import DAY_NS, retain
 from services.snapshots import KEPT, take
-from services.start import state_at
+from services.start import beginning, state_at
 from services.state import snapshot
 from services.writer import SteppedDown, Writer
 from tests.homes import commits_of
@@ -147,6 +147,28 @@ async def test_snapshots_that_people_take_keep_nothing_from_being_purged() -> No
         await take(log)
     found = await retain(log, None, days=1, now_ns=NOW_NS)
     assert (found.purged, found.because) == (10, "the snapshot of 10 is the older of the last 2")
+
+
+async def test_what_is_left_can_be_folded_from_its_first_commit_on_wherever_a_run_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The snapshot of the last commit that goes is put first: a purge after which nothing could be done leaves it."""
+    log = MemoryLog("test")
+    await write(log, 10)
+    for _ in range(2):
+        await write(log, 10, NOW_NS)
+        await tell_snapshot(log, NOW_NS)
+    purge = log.purge
+
+    async def ends(first: int) -> None:
+        await purge(first)
+        raise LogError("killed")
+
+    monkeypatch.setattr(log, "purge", ends)
+    with pytest.raises(LogError, match="killed"):
+        await retain(log, None, days=1, now_ns=NOW_NS)
+    assert (await log.bounds()).first == 11
+    assert (await beginning(log)).state.sequence == 10
 
 
 async def test_what_nobody_known_wrote_goes_with_the_rest() -> None:
