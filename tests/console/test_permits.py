@@ -308,13 +308,7 @@ def test_beside_the_tasks_the_whole_has_its_minimum_and_alone_where_theirs_are_m
             2,
             "default/a is permitted, and gang default/a is below its minimum (7.3)",
         ),
-        (
-            Bench,
-            "take",
-            lambda bench, wanted, reserved=None: iter(()),
-            3,
-            "what is permitted exceeds what n0 has (7.2)",
-        ),
+        (Bench, "take", lambda bench, wanted, reserved=None: None, 3, "what is permitted exceeds what n0 has (7.2)"),
     ],
 )
 async def test_rules_that_err_are_found_although_they_err_alike_the_second_time(
