@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
-from services.binder import bench, judge
+from services.binder import judge
 from services.planner import attempt, core, limits, placement, sharing
 from services.state import commits, masks, nodes, rank
 

@@ -238,10 +238,7 @@ class Judge:
                     return fault
                 if row is None:
                     return Fault("NodeGone", node, uid)
-                digest = claims[uid].scheduling_class
-                of_class = wanted.get(digest)
-                if of_class is None:
-                    of_class = wanted[digest] = {}
+                of_class = wanted.setdefault(claims[uid].scheduling_class, {})
                 of_class[row] = of_class.get(row, 0) + 1
         for digest, of_class in wanted.items():
             info = table.classes[digest]
