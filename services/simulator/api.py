@@ -156,8 +156,7 @@ class Api:
         metadata = self._new_metadata(resource, namespace, obj)
         admission.check_metadata(resource, obj)
         key = (namespace, metadata["name"])
-        if namespace and ("", namespace) not in self._namespaces.entries:
-            raise errors.not_found(self._namespaces.resource, namespace)
+        self._check_namespace(resource, namespace, metadata["name"])
         if not admitted:
             self._admit(collection, obj)
         if key in collection.entries:
@@ -165,6 +164,15 @@ class Api:
         if collection is self._definitions:
             self._crd_created(obj)
         return self.store.put(collection, key, obj)
+
+    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        """That it is there, and not going: also before a subresource is made of an object. Raises ApiError 403, 404."""
+        if not namespace:
+            return
+        entry = self.get(self._namespaces, "", namespace)
+        if "deletionTimestamp" in entry.object["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise errors.forbidden(resource, name, why)
 
     def _admit(self, collection: Collection, obj: Object) -> None:
         resource = collection.resource
@@ -365,7 +373,8 @@ class Api:
             doomed = metadata | {"deletionTimestamp": gone_by, "deletionGracePeriodSeconds": grace}
             if resource.generation and "deletionTimestamp" not in metadata:
                 doomed["generation"] = metadata["generation"] + 1
-            entry = self.store.put(collection, entry.key, entry.object | {"metadata": doomed})
+            going = {"status": {"phase": "Terminating"}} if collection is self._namespaces else {}
+            entry = self.store.put(collection, entry.key, entry.object | going | {"metadata": doomed})
         if self._may_go(entry.object["metadata"]):
             return self._remove(collection, entry)
         return entry
@@ -407,6 +416,7 @@ class Api:
             raise errors.bad_request(message)
         if target.get("kind", "Node") not in ("", "Node") or not target.get("name"):
             raise errors.internal("target.name: Required value")
+        self._check_namespace(resource, namespace, name)
         entry = self.get(self.pods, namespace, name)
         self._check_preconditions(resource, entry, metadata.get("uid"), metadata.get("resourceVersion"))
         pod = entry.object
@@ -423,7 +433,10 @@ class Api:
             "spec": pod["spec"] | {"nodeName": target["name"]},
             "status": pod["status"] | {"conditions": self._scheduled(pod["status"].get("conditions") or [])},
         }
-        self.store.put(self.pods, entry.key, pod | bound)
+        try:
+            self.store.put(self.pods, entry.key, pod | bound)
+        except errors.ApiError as error:  # whatever it meets there is a conflict
+            raise errors.conflict(resource, name, error.message, "binding") from error
 
     @staticmethod
     def _bound_metadata(metadata: Object, binding: Object) -> Object:
@@ -441,6 +454,7 @@ class Api:
     def evict(self, namespace: str, name: str, eviction: Object) -> None:
         """The Eviction subresource; there are no disruption budgets here. Raises ApiError 404, 409."""
         options = eviction.get("deleteOptions") or {}
+        self._check_namespace(self.pods.resource, namespace, name)
         entry = self.get(self.pods, namespace, name)
         self._check_deletion(self.pods.resource, entry, options.get("preconditions") or {})
         condition = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from services.simulator.controllers import Controllers
 from services.simulator.errors import ApiError
 from services.simulator.faults import Faults
 from services.simulator.kubelet import Kubelet
-from services.simulator.server import Server
+from services.simulator.server import MOST_BYTES, Server
 from services.simulator.store import Collection, Store, encode
 
 Object = dict[str, Any]
@@ -74,9 +75,9 @@ class SimulatedCluster:
         """Serve on 127.0.0.1; port 0 takes a free one. `url` says where."""
         from aiohttp import web
 
-        self._runner = web.ServerRunner(
-            web.Server(self.server.handle, access_log=None, keepalive_timeout=3600.0), shutdown_timeout=0.5
-        )
+        requests = partial(web.BaseRequest, loop=asyncio.get_running_loop(), client_max_size=MOST_BYTES)
+        server = web.Server(self.server.handle, request_factory=requests, access_log=None, keepalive_timeout=3600.0)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", port)
         await site.start()

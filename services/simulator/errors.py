@@ -91,6 +91,10 @@ def _details(resource: Resource, name: str, subresource: str = "", **more: Any) 
     return details | {"kind": resource.plural + (f"/{subresource}" if subresource else "")} | more
 
 
+def _kind(resource: Resource) -> str:
+    return resource.kind + (f".{resource.group}" if resource.group else "")
+
+
 def not_found(resource: Resource, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{resource.qualified()} "{name}" not found', _details(resource, name))
 
@@ -118,9 +122,10 @@ def precondition(resource: Resource, entry_key: tuple[str, str], which: str, ask
 
 def deletion_precondition(resource: Resource, name: str, which: str, asked: str, found: str) -> ApiError:
     """A failed precondition of a deletion: it names the kind where others name the plural."""
+    kind = _kind(resource)
     guess = "deleted and then recreated" if which == "UID" else "modified"
     message = (
-        f'Operation cannot be fulfilled on {resource.kind} "{name}": the {which} in the precondition ({asked}) does '
+        f'Operation cannot be fulfilled on {kind} "{name}": the {which} in the precondition ({asked}) does '
         f"not match the {which} in record ({found}). The object might have been {guess}"
     )
     return ApiError(409, "Conflict", message, {"name": name, "kind": resource.kind})
@@ -135,7 +140,7 @@ def invalid(resource: Resource, name: str, causes: Sequence[tuple[str, str, str]
     """`causes`: (field, reason such as FieldValueInvalid, message)."""
     told = [f"{field}: {message}" for field, _, message in causes]
     many = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
-    kind = resource.kind + (f".{resource.group}" if resource.group else "")
+    kind = _kind(resource)
     listed = [{"reason": reason, "message": message, "field": field} for field, reason, message in causes]
     details: Object = {"name": name} if name else {}
     if resource.group:
@@ -188,6 +193,15 @@ def method_not_allowed() -> ApiError:
 def no_such_resource() -> ApiError:
     """A path below a group that is served."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def too_large_request(limit: int) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def too_large_object() -> ApiError:
+    """Which the API server takes as a mistake of its own."""
+    return internal("etcdserver: request is too large")
 
 
 def failed_json_patch() -> ApiError:

@@ -22,6 +22,9 @@ REQUIRED = ("eventTime", "reportingController", "reportingInstance", "action", "
 """What events.k8s.io demands of a new event."""
 LONGEST_NOTE = 1_024
 """Bytes."""
+WORDS = ("reason", "action")
+LONGEST_WORD = 128
+"""Bytes of each of them."""
 
 
 def from_core(event: Object) -> Object:

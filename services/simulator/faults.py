@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """What goes wrong with requests that match: empty `verb`, `resource`, `name` match all."""
+    """What goes wrong with requests that match: empty `verb`, `resource`, `name`, `token` match all."""
 
     verb: str = ""
     """get, list, watch, create, update, patch, delete, deletecollection, bind, evict."""
@@ -26,8 +26,12 @@ class Fault:
     subresource: str | None = None
     """``status``, ``resize``; None matches with and without."""
     name: str = ""
+    token: str = ""
+    """The bearer token of the request."""
     status: int = 0
     """The answer's HTTP status; 0: the true answer."""
+    message: str = ""
+    """What it says, where that matters."""
     applied: bool = False
     """Whether the request takes effect first, whatever its answer; without it only a true answer has an effect."""
     hang_up: bool = False
@@ -57,7 +61,7 @@ class Faults:
         """End one fault, or all."""
         self.planned = [other for other in self.planned if fault is not None and other is not fault]
 
-    def hit(self, verb: str, resource: str, subresource: str, name: str) -> Fault | None:
+    def hit(self, verb: str, resource: str, subresource: str, name: str, token: str = "") -> Fault | None:
         """The fault that hits this request, counted."""
         for fault in self.planned:
             if (
@@ -65,6 +69,7 @@ class Faults:
                 and fault.resource in ("", resource)
                 and fault.subresource in (None, subresource)
                 and fault.name in ("", name)
+                and fault.token in ("", token)
             ):
                 fault.hits += 1
                 if fault.times and fault.hits >= fault.times:

@@ -121,7 +121,7 @@ def json_patch(old: Json, operations: Json) -> Json:
 def _apply(old: Json, path: list[str], operation: dict[str, Json]) -> Json:
     step, rest, op = path[0], path[1:], operation["op"]
     if isinstance(old, dict):
-        if (rest or op != "add") and step not in old:
+        if (rest or op not in ("add", "replace")) and step not in old:
             raise PatchError(f"{op} operation does not apply: doc is missing path: {operation['path']}")
         changed: Json = dict(old)
         place: Json = step

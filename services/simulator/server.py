@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 
 from events.wire import UNDECODABLE
-from services.simulator import errors, event_forms, forms, resources
+from services.simulator import causes, errors, event_forms, forms, names, resources
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.faults import Fault, Faults
@@ -29,6 +29,8 @@ DISCOVERY = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 WATCH_S = 1800.0
 """How long a watch lives that names no timeoutSeconds; the API server takes 30 to 60 minutes."""
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0-muster-simulated", "platform": "simulated"}
+MOST_BYTES = 3 * 1024 * 1024
+"""Of a request's body."""
 METHODS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -95,8 +97,8 @@ class Server:
                 return plain
             call = self._call(request, path, query)
             if request.body_exists:
-                call.body = await request.read()
-            fault = self._fault(call)
+                call.body = await _body(request)
+            fault = self._fault(call, request.headers.get("Authorization", "").removeprefix("Bearer "))
             return await (self._faulty(request, call, fault) if fault else self._answer(request, call))
         except ApiError as error:
             return _refusal(error)
@@ -253,10 +255,10 @@ class Server:
 
     # -------------------------------------------------------------------------------------------------------- faults
 
-    def _fault(self, call: Call) -> Fault | None:
+    def _fault(self, call: Call, token: str) -> Fault | None:
         if not self.faults.planned:
             return None
-        return self.faults.hit(call.verb, call.view.resource.plural, call.subresource, call.name)
+        return self.faults.hit(call.verb, call.view.resource.plural, call.subresource, call.name, token)
 
     async def _faulty(self, request: web.BaseRequest, call: Call, fault: Fault) -> web.StreamResponse:
         answer: web.StreamResponse | None = None
@@ -270,19 +272,28 @@ class Server:
         if not fault.status:
             return answer or await self._answer(request, call)
         reason, message = _FAULTS.get(fault.status, ("InternalError", "Internal error occurred: planned by a test"))
-        raise ApiError(fault.status, reason, message, retry_after_s=fault.retry_after_s)
+        raise ApiError(fault.status, reason, fault.message or message, retry_after_s=fault.retry_after_s)
 
 
 _ACTIONS = {"bind": ("v1", "Binding", Api.bind), "evict": ("policy/v1", "Eviction", Api.evict)}
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
 _FAULTS = {
+    403: ("Forbidden", "pods is forbidden: planned by a test"),
     409: ("Conflict", "Operation cannot be fulfilled on resourcequotas: the object has been modified"),
     410: ("Expired", "too old resource version: planned by a test"),
     429: ("TooManyRequests", "Too many requests, please try again later."),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
 }
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    """Raises ApiError 413."""
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise errors.too_large_request(MOST_BYTES) from error
 
 
 class _PageNotFound(ApiError):
@@ -333,6 +344,11 @@ def _stored_form(call: Call) -> dict[str, Any]:
         if len(str(obj.get("note") or "").encode()) > event_forms.LONGEST_NOTE:
             why = f'Invalid value: "": can have at most {event_forms.LONGEST_NOTE} characters'
             wrong.append(("message", "FieldValueInvalid", why))
+        for field in event_forms.WORDS:
+            if len(str(obj.get(field) or "").encode()) > event_forms.LONGEST_WORD:
+                why = f'Invalid value: "": can have at most {event_forms.LONGEST_WORD} characters'
+                wrong.append((field, "FieldValueInvalid", why))
+        wrong += causes.spelt(names.subdomain, (obj.get("metadata") or {}).get("name") or "e", "metadata.name")
         if wrong:
             raise errors.invalid(resource, (obj.get("metadata") or {}).get("name", ""), wrong)
     return event_forms.to_core(obj)

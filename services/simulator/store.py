@@ -18,11 +18,15 @@ from typing import Any
 
 import msgspec
 
+from services.simulator import errors
 from services.simulator.resources import Resource
 
 Object = dict[str, Any]
 Key = tuple[str, str]
 """(namespace, name); the namespace of cluster-scoped objects is empty."""
+
+MOST_BYTES = 1_572_864
+"""Of one object. Etcd counts its own encoding of it, which is shorter than JSON."""
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
@@ -121,11 +125,13 @@ class Store:
             gone.drop_history(self.revision)
 
     def put(self, collection: Collection, key: Key, obj: Object) -> Entry:
-        """Store `obj`, whose metadata dict must be its own, as the next revision of `key`."""
+        """Store `obj`, whose metadata dict must be its own, as the next revision of `key`. Raises ApiError 500."""
+        obj["metadata"]["resourceVersion"] = str(self.revision + 1)
+        entry = Entry(key, obj, self.revision + 1)
+        if len(entry.tail) > MOST_BYTES:
+            raise errors.too_large_object()
         self.revision += 1
-        obj["metadata"]["resourceVersion"] = str(self.revision)
         old = collection.entries.get(key)
-        entry = Entry(key, obj, self.revision)
         collection.entries[key] = entry
         self._record(collection, Change(self.revision, "MODIFIED" if old else "ADDED", entry, old))
         return entry

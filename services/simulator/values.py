@@ -23,6 +23,8 @@ RESTARTING = ("Always", "OnFailure", "Never")
 COMPLETING = ("NonIndexed", "Indexed")
 MOST_INDEXED = 100_000
 """Pods at once."""
+MOST_ANNOTATED = 256 * 1024
+"""Bytes of all annotations of an object, keys and values."""
 LAST_PORT = 65_535
 PREEMPTING = ("PreemptLowerPriority", "Never")
 HIGHEST_PRIORITY = 1_000_000_000
@@ -85,8 +87,11 @@ def _key(toleration: Object) -> str:
 def of_metadata(metadata: Object, field: str) -> Iterator[Cause]:
     """Labels and annotations; `field`: where they stand."""
     yield from labels(metadata.get("labels") or {}, f"{field}.labels")
-    for key in metadata.get("annotations") or ():
+    pairs = metadata.get("annotations") or {}
+    for key in pairs:
         yield from spelt(names.key, key.lower(), f"{field}.annotations")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in pairs.items()) > MOST_ANNOTATED:
+        yield f"{field}.annotations", "FieldValueTooLong", f"Too long: may not be more than {MOST_ANNOTATED} bytes"
 
 
 def of_pod(spec: Object, field: str) -> Iterator[Cause]:

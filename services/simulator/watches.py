@@ -156,6 +156,8 @@ class Watch:
     """Changes that it may be behind after a write."""
     bookmark_every_s: float
     cursor: int = 0
+    after: int = 0
+    """Of a revision that is yet to come nothing is said until it has: neither changes nor bookmarks."""
     opening: bytes = b""
     """What is sent before any change."""
     ended: ApiError | None = None
@@ -179,6 +181,7 @@ class Watch:
     def begin_after(self, revision: int) -> bool:
         """Changes after `revision`; False when the history doesn't reach back so far."""
         cursor = self.view.collection.cursor(revision)
+        self.after = revision
         self.cursor = cursor or 0
         return cursor is not None
 
@@ -201,7 +204,7 @@ class Watch:
                 return
             if changes:
                 self.cursor += len(changes)
-                data = b"".join([_told(self.view, change) for change in changes])
+                data = b"".join([_told(self.view, change) for change in changes if change.revision > self.after])
                 if data and not await self._keeps_up(write, data):
                     return
                 continue
@@ -209,7 +212,8 @@ class Watch:
             if now >= self.deadline_s:
                 return
             if self.bookmarks and now >= self._next_bookmark_s:
-                await write(self.bookmark())
+                if self.current() >= self.after:
+                    await write(self.bookmark())
                 self._plan_bookmark()
             await self._wait(collection)
         if self.ended:

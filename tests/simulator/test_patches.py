@@ -100,7 +100,7 @@ def test_json_patch_edits_places(operation: Any, new: Any) -> None:
     [
         {"op": "add"},
         [{"op": "move", "path": "/a", "from": "/b"}],
-        [{"op": "replace", "path": "/none", "value": 1}],
+        [{"op": "replace", "path": "/none/x", "value": 1}],
         [{"op": "remove", "path": "/l/7"}],
         [{"op": "add", "path": "/l/x", "value": 1}],
         [{"op": "add", "path": "/l/0/x/y", "value": 1}],
