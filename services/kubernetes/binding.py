@@ -21,7 +21,7 @@ Outcome = Literal["bound", "assigned", "precondition", "gone", "forbidden", "rej
 - ``gone``: no such pod, or it is being deleted; or a webhook says so, which only the pod tells.
 - ``forbidden``: 401 or 403; the message names what is missing.
 - ``rejected``: any other definite no.
-- ``in_doubt``: no answer, or a server error: it may have been executed, or may still be.
+- ``in_doubt``: no answer, a server error, or one of etcd's: it may have been executed, or may still be.
 - ``not_executed``: the server, or a webhook, was too busy (429), or the server refused the connection.
 """
 
@@ -37,11 +37,15 @@ class BindResult:
     retry_after_s: float = 0.0
     answered: bool = True
     """Whether it is an answer at all."""
+    final: bool = False
+    """Whether no other attempt of the same binding, with the same resourceVersion, can have taken hold either."""
 
 
 BOUND = BindResult("bound")
 CREATED = 201
 _encode = msgspec.json.Encoder().encode
+_OF_THE_STORAGE = "Operation cannot be fulfilled on pods/binding "
+"""So begins a conflict of what the Binding itself met; that of a precondition is about pods."""
 _assigned = re.compile(r'already assigned to node "([^"]*)"')
 
 
@@ -77,15 +81,22 @@ def result_of(error: ApiError) -> BindResult:
     elif error.retryable:
         outcome = "in_doubt"
     answered = not isinstance(error, Unreachable)
-    return BindResult(outcome, str(error), retry_after_s=error.retry_after_s or 0.0, answered=answered)
+    return BindResult(
+        outcome, str(error), retry_after_s=error.retry_after_s or 0.0, answered=answered, final=error.final
+    )
 
 
 def _conflict(error: ApiError) -> BindResult:
-    """Kubernetes tells its conflicts apart only in words (pkg/registry/core/pod/storage)."""
+    """Kubernetes tells its conflicts apart only in words (pkg/registry/core/pod/storage). What goes wrong between it and
+    etcd is one, too: a binding whose time ran out there may still land."""
     if found := _assigned.search(error.message):
         return BindResult("assigned", str(error), node=found[1])
     if "is being deleted" in error.message:
         return BindResult("gone", str(error))
     if "schedulingGates" in error.message:
         return BindResult("rejected", str(error))
+    if error.final:
+        return BindResult("rejected", str(error), final=True)
+    if error.message.startswith(_OF_THE_STORAGE):
+        return BindResult("in_doubt", str(error))
     return BindResult("precondition", str(error))

@@ -19,9 +19,16 @@ class ApiError(Exception):
     @property
     def retryable(self) -> bool:
         """Whether the same request may be answered otherwise a moment later."""
-        return self.code in RETRYABLE
+        return self.code in RETRYABLE and not self.final
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing was executed, nor ever will be, however often it was asked for: the object would be larger than
+        etcd takes. The API server answers that as a mistake of its own, and as a conflict of a binding."""
+        return self.code in (409, 500) and self.message.endswith(TOO_LARGE)
 
 
+TOO_LARGE = "etcdserver: request is too large"
 RETRYABLE = frozenset({0, 408, 429, 500, 502, 503, 504})
 
 

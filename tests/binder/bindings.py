@@ -32,6 +32,8 @@ class Client:
         """Pods that are to be asked for later, after so many seconds."""
         self.told: dict[Outcome, set[str]] = {"gone": set(), "rejected": set(), "precondition": set()}
         """Answer → the pods that get it."""
+        self.final = False
+        """Whether what is told is told of every attempt."""
         self.error: ApiError | None = None
         """What a write is answered with."""
         self.pod: dict[str, Any] = dict(UNBOUND)
@@ -49,7 +51,7 @@ class Client:
             await self.answers.wait()
         for told, pods in self.told.items():
             if uid in pods:
-                return BindResult(told, "the server's words")
+                return BindResult(told, "the server's words", final=self.final)
         if uid in self.busy:
             return BindResult("not_executed", "429", "", self.busy[uid])
         if self.in_doubt or uid in self.silent:

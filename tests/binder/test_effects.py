@@ -142,6 +142,17 @@ async def test_after_a_start_a_refusal_settles_no_intent_before_it_is_fenced(bin
     assert about[0] == ev.ConditionsReported(reason="BindingFailed", pods=((uid, binding.client.seen),))
 
 
+async def test_what_no_attempt_can_have_done_needs_no_fence(binding: Binding) -> None:
+    """A pod that is nearly as large as etcd takes cannot be written: as it was, its intent was in doubt for ever."""
+    uid = binding.intents[0]
+    binding.client.told["rejected"], binding.client.final = {uid}, True
+    binding.client.error = ApiError("patch", 500, "", "etcdserver: request is too large")
+    binding.effects._doubtful[uid] = "n0"
+    await binding.bind(uid)
+    assert said(binding.outcomes) == ["Rejected"]
+    assert not binding.effects._doubtful
+
+
 async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(binding: Binding) -> None:
     uid = binding.intents[0]
     binding.effects._doubtful[uid] = "n0"

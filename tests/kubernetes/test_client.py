@@ -255,6 +255,27 @@ async def test_every_other_answer(
     assert bool(cluster.get("Pod", "p", "default")["spec"].get("nodeName")) == fault.get("applied", False)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "rpc error: code = Unavailable desc = error reading from server: connection reset by peer",
+        "etcdserver: request timed out",
+        "context deadline exceeded",
+    ],
+)
+async def test_what_goes_wrong_before_etcd_leaves_a_binding_in_doubt(
+    cluster: SimulatedCluster, client: Client, said: str
+) -> None:
+    """As it was: the API server tells it as a conflict, which was taken for a refusal where the pod had not changed yet,
+    and its room was given to others; the binding could land all the same."""
+    created = cluster.create(pod("p"))
+    told = f'Operation cannot be fulfilled on pods/binding "p": {said}'
+    cluster.faults.plan(verb="bind", status=409, message=told, applied=True)
+    assert (await bind(client, created)).outcome == "in_doubt"
+    cluster.faults.plan(verb="bind", status=409, message='admission webhook "w" denied the request: no')
+    assert (await bind(client, created)).outcome == "precondition", "the pod tells what that means"
+
+
 @pytest.fixture
 async def proxy() -> AsyncIterator[tuple[str, list[bytes]]]:
     """The URL of a proxy with a password, and what it answers to all; nothing, where that is empty."""

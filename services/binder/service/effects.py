@@ -190,7 +190,7 @@ class Effects:
                 self._failed_bindings.warn(f"{intent.namespace}/{intent.name} to {intent.node}", result.message)
             if result.outcome == "in_doubt":
                 self._doubtful[uid] = intent.node
-            elif uid in self._doubtful and refused:
+            elif uid in self._doubtful and refused and not result.final:
                 found = await self._fence(intent, refused)
             if found is None:
                 if result.answered and uid not in self._told and time.perf_counter() - began_s > TOLD_AFTER_S:
