@@ -13,6 +13,8 @@ from typing import Any
 
 import aiohttp
 
+from services.kubernetes.access import Access
+
 Object = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
@@ -31,6 +33,22 @@ class Endpoint:
     url: str
     headers: dict[str, str] = field(default_factory=dict)
     ssl: ssl.SSLContext | bool = True
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What the fixture `accounts` gives: the same API for Muster's own client."""
+
+    admin: Access
+    stranger: Access
+    """Who may do nothing."""
+
+
+Forget = Callable[[], Awaitable[None]]
+"""What the fixture `forget` gives: has the server forget what changed until now, and what lists said."""
+Guard = Callable[[str], Awaitable[None]]
+"""What the fixture `guard` gives: evictions from a namespace are answered with 429, and that they may come again in ten
+seconds."""
 
 
 @dataclass(frozen=True)
