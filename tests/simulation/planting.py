@@ -16,7 +16,7 @@ COMPARED = 16
 WIDER_FROM = 1_000
 """The first seed of those that may be cramped or one-sided, have PodGroups in use that cannot be read, and an autoscaler
 (`cramped`, which imports what plants change; `swarm`; `workload`)."""
-NEWEST_FROM = 450_000
+NEWEST_FROM = 360_000
 """The first seed of those with users who come from elsewhere and change what is there (`newcomers`, `edits`), and with an
 etcd that is restored (`backups`)."""
 

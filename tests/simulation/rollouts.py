@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from services.simulator.quantities import milli
+from tests.simulation.planting import NEWEST_FROM
 from tests.simulation.told import GANG, MINIMUM, Object, gang_of, uid_of
 
 if TYPE_CHECKING:
     from tests.simulation.workload import Workload
 
-FROM = 400_000
+FROM = NEWEST_FROM
 """The first seed with them."""
 WEIGHTS = {"deployment": 1.0, "rolled": 1.0}
 AFTER_S, WITHIN_S = (3.0, 8.0), (0.001, 1.5)

@@ -50,6 +50,8 @@ REST_WITHIN_S, CYCLES = 150.0, 400
 has its place by then."""
 QUIET_S = 3.0
 """For so long nothing may have landed, and everybody have reached the log, when a history is at rest."""
+MORE = 2
+"""How many times users do again what they did in a history that is none yet, at most."""
 STANDBY = 0.15
 """How many roles have a standby from the beginning."""
 ARCHIVED_FROM, ARCHIVED = 20_000, 0.5
@@ -215,7 +217,8 @@ class World:
         self.broker.inject(subject, headers, payload)
 
     async def _history(self) -> None:
-        """Trouble, as long as the plan says; then rest. Where that is not a history yet, users go on in peace."""
+        """Trouble, as long as the plan says; then rest. Where that is not a history yet, users go on in peace, and do it
+        all once more: what a backup took back was in vain."""
         plan, pace = self.plan, PACES[self.plan.workload]
         last_s = max((one.at_s for one in (*plan.steps, *plan.faults)), default=0.0)
         begin_s, end_s = 0.0, pace.trouble_s
@@ -232,7 +235,10 @@ class World:
         elif policy is not None and policy.retry_ms < DEFAULT_POLICY.retry_ms:  # always somebody, and no rest
             self.set_policy(msgspec.structs.replace(policy, retry_ms=DEFAULT_POLICY.retry_ms))
         await self._rest()
-        while begin_s <= last_s and self.witness.events < EVENTS and not plan.exact:
+        again = 0
+        while self.witness.events < EVENTS and not plan.exact and again <= MORE:
+            if begin_s > last_s:
+                begin_s, again = 0.0, again + 1
             await self._users_act(begin_s, begin_s + PEACE_S)
             await self._rest()
             begin_s += PEACE_S
