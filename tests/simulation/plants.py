@@ -22,8 +22,8 @@ PLANTS: dict[str, Plant] = {
         "services.binder.bench",
         (
             (
-                "        if node:\n            yield from self._take(wanted, -1)",
-                "        if False:\n            yield from self._take(wanted, -1)",
+                "        if node:\n            self._take(wanted, -1)",
+                "        if False:\n            self._take(wanted, -1)",
             ),
         ),
     ),
