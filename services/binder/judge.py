@@ -97,14 +97,17 @@ class Judge:
             standing = required if others_were_faster else ()
             return refused + (yield from self._nominate(group, proposal, standing, nominated))
         taken, together = self._taken(group, spent), [*good, *accepted]
-        if len(together) >= MANY:
+        many = len(together) >= MANY
+        if many:
             yield
         if not quorum.reached(self.state, group, together):
             return taken + self._hold(group, place, good, accepted, dropped, broken)
-        if len(together) >= MANY:
+        if many:
             yield
         lost = (*dropped, *[claim.uid for claim in broken])
         bindings = self._bindings(together)
+        if many:
+            yield
         return [*taken, ev.GangPermitted(group=group.key, proposals=(place,), bindings=bindings, dropped=lost)]
 
     def _take_what_stands(
