@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from itertools import pairwise
-
 import msgspec
 import pytest
 
 import events as ev
 from events.objects import HostPort, Taint
 from events.policy import DEFAULT_POLICY
-from services.binder import bench, judge
 from services.binder import core as binder
-from services.state import commits
 from services.state.partitions import PARTITIONS, partition_of
 from tests.world import World, of_type
 
@@ -46,54 +41,6 @@ def test_proposals_are_judged_in_log_order_against_the_room_that_is_left() -> No
     verdicts = world.judge()
     assert permitted(verdicts) == ["pod/default/second"]
     assert refusals(verdicts) == [("pod/default/first", "NoRoom", "n0")]
-
-
-def test_slices_do_not_change_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verdict may need a look at all nodes: a binder that judges thousands of pods in one go loses its lease."""
-    monkeypatch.setattr(commits, "SLICE_UNITS", 2)
-    world = World()
-    for number in range(10):
-        world.node(f"n{number}", cpu=1)
-        singles(world, f"p{number}")
-        world.propose(f"pod/default/p{number}", {f"p{number}": f"n{number // 2}"})
-    sliced: list[ev.Event] = []
-
-    def decision() -> Generator[None, None, None]:
-        sliced.extend((yield from binder.decide(world.state)))
-
-    assert sum(1 for _ in decision()) >= 5
-    assert len(permitted(sliced)) == len(refusals(sliced)) == 5
-    assert sliced == binder.decide_now(world.state)
-
-
-def test_a_gang_whose_pods_are_of_a_class_each_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of 20,000 such pods kept a binder of 5,000 nodes from its lease."""
-    monkeypatch.setattr(judge, "SLICE_CLASSES", 1)
-    world, pods = World(), 20
-    world.node("n0", cpu=300)
-    for number in range(pods):
-        world.pod(f"p{number}", "train", minimum=pods, cpu=1 + number)
-    world.plan()
-    assert sum(1 for _ in binder.decide(world.state)) >= pods
-    assert [type(event) for event in world.judge()] == [ev.GangPermitted]
-
-
-def test_a_large_gang_of_one_class_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 40,000 pods it was one slice of 157 ms."""
-    monkeypatch.setattr(judge, "SLICE_PODS", 1)
-    monkeypatch.setattr(judge, "MANY", 1)
-    world, pods, looked = World(), 20, list[str]()
-    for number in range(pods):
-        world.node(f"n{number}", cpu=1)
-    world.gang("train", pods, pods)
-    world.plan()
-    faults, room = judge.Judge._pod_fault, bench.Bench._room
-    monkeypatch.setattr(judge.Judge, "_pod_fault", lambda *asked: looked.append("pod") or faults(*asked))
-    monkeypatch.setattr(bench.Bench, "_room", lambda *asked: looked.append("room") or room(*asked))
-    done = [len(looked) for _ in binder.decide(world.state)]
-    slices = [looked[before:after] for before, after in pairwise([0, *done, len(looked)]) if before < after]
-    assert slices == [["pod"]] * pods + [["room"] * pods], "the room is taken in one piece: of 40,000 pods in 20 ms"
-    assert [type(event) for event in world.judge()] == [ev.GangPermitted]
 
 
 def two_shards(world: World) -> tuple[str, str]:
