@@ -162,7 +162,7 @@ class Cycle:
 
     def place_in_slices(self, info: ClassInfo, pods: int, group: Group) -> Generator[None, None, Placed]:
         """`Room.place`, with a yield whenever a slice is over."""
-        yield from fits.columns_in_slices(self.state.table, info)
+        yield from fits.columns_in_slices(self.state.table, info, preferred=True)
         placed: Placed = []
         for step in self.room.steps(info, pods, self.seed(group)):
             placed += step

@@ -223,13 +223,17 @@ def filtered(table: NodeTable, info: ClassInfo) -> Filters:
     return table.filtered.of(table, info, _filtered)
 
 
-def columns_in_slices(table: NodeTable, info: ClassInfo) -> Generator[None, None, None]:
-    """Make the labels' columns that the class asks for, if it is the first, with a yield behind each."""
+def columns_in_slices(table: NodeTable, info: ClassInfo, *, preferred: bool = False) -> Generator[None, None, None]:
+    """Make the columns of the labels that the class asks for, unless its mask is there, with a yield behind each.
+    `preferred`: of those that it would like, too, for whoever scores nodes."""
     fact = info.fact
-    if fact.node_selector:
-        yield from table.columns_in_slices(fact.node_selector)
-    for term in (*(fact.required_affinity or ()), *(wish.term for wish in fact.preferred_affinity)):
-        yield from table.columns_in_slices(requirement.key for requirement in term.match_expressions)
+    keys: list[str] = []
+    if info.constraint not in table.filtered:
+        keys += fact.node_selector or ()
+        keys += (one.key for term in fact.required_affinity or () for one in term.match_expressions)
+    if preferred and info.constraint not in table.preferences:
+        keys += (one.key for wish in fact.preferred_affinity for one in wish.term.match_expressions)
+    yield from table.columns_in_slices(keys)
 
 
 def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Filters:

@@ -8,9 +8,11 @@ from itertools import pairwise
 import pytest
 
 import events as ev
+from events.objects import PreferredTerm, SelectorRequirement, SelectorTerm
 from services.binder import bench, judge
 from services.binder import core as binder
 from services.state import commits
+from tests.facts import scheduling_class
 from tests.world import World, of_type
 
 
@@ -60,3 +62,16 @@ def test_a_large_gang_of_one_class_is_judged_in_slices(monkeypatch: pytest.Monke
     slices = [looked[before:after] for before, after in pairwise([0, *done, len(looked)]) if before < after]
     assert slices == [["pod"]] * pods + [["room"] * pods], "the room is taken in one piece: of 40,000 pods in 20 ms"
     assert [type(event) for event in world.judge()] == [ev.GangPermitted]
+
+
+def test_labels_that_pods_would_like_are_not_coded_by_the_binder() -> None:
+    """It judges what must be; each was a column of all nodes, kept up from then on."""
+    world = World()
+    world.node("n0", labels={"zone": "a", "rack": "b"})
+    wish = SelectorTerm((SelectorRequirement("zone", "Exists", ()),), ())
+    likes = (PreferredTerm(1, wish),)
+    world.facts(scheduling_class("c", {"cpu_milli": 1}, node_selector={"rack": "b"}, preferred_affinity=likes))
+    world.pod("p", of="c")
+    world.propose("pod/default/p", {"p": "n0"})
+    assert of_type(binder.decide_now(world.state), ev.GangPermitted)
+    assert list(world.state.table._labels) == ["rack"]

@@ -11,13 +11,27 @@ import pytest
 
 import events as ev
 from events import envelope
+from events.objects import PreferredTerm, SelectorRequirement, SelectorTerm
 from events.policy import DEFAULT_POLICY, Profile
 from services.planner import attempt, core, limits, placement
 from services.planner.rules.queue_orders import QUEUE_ORDERS
-from services.state import commits, rank
+from services.state import commits, nodes, rank
 from services.state.nodes import NodeTable
 from tests.facts import pod, scheduling_class
-from tests.world import World
+from tests.world import World, of_type
+
+
+def columns_made(patch: pytest.MonkeyPatch) -> list[str]:
+    """The labels that are coded from here on, each time that one is."""
+    made, coded = list[str](), NodeTable.labels
+
+    def labels(table: NodeTable, key: str) -> object:
+        if key not in table._labels:
+            made.append(key)
+        return coded(table, key)
+
+    patch.setattr(NodeTable, "labels", labels)
+    return made
 
 
 def crowded() -> World:
@@ -79,27 +93,40 @@ def test_a_large_gang_of_one_class_is_placed_and_named_in_slices(monkeypatch: py
 def test_the_nodes_are_sorted_and_their_labels_coded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first cycle over 50,000 nodes began with a slice of 53 to 165 ms."""
     monkeypatch.setattr(rank, "SLICE_NAMES", 1)
-    world, nodes, labels = World(), 20, ("zone", "rack", "row")
-    for number in range(nodes):
+    world, count, labels = World(), 20, ("zone", "rack", "row")
+    for number in range(count):
         world.node(f"n{number}", labels=dict.fromkeys(labels, str(number)))
     world.facts(
         scheduling_class("c", {"cpu_milli": 1}, node_selector=dict.fromkeys(labels, "7")), pod("p", "c", created_ns=1)
     )
-    hashed, coded = rank._hash, NodeTable.labels
-    done, turns = list[str](), list[int]()
-
-    def labelled(table: NodeTable, key: str) -> object:
-        if key not in table._labels:
-            done.append(key)
-        return coded(table, key)
-
+    hashed, done, turns = rank._hash, columns_made(monkeypatch), list[int]()
     monkeypatch.setattr(rank, "_hash", lambda name: done.append(name) or hashed(name))
-    monkeypatch.setattr(NodeTable, "labels", labelled)
     for _ in core.decide(world.state, "a"):
         turns.append(len(done))
     assert max(after - before for before, after in pairwise([0, *turns, len(done)])) == 1
-    assert len(done) == nodes + len(labels)
-    assert len(list(core.decide(world.state, "a"))) < nodes, "once"
+    assert len(done) == count + len(labels)
+    assert len(list(core.decide(world.state, "a"))) < count, "once"
+
+
+@pytest.mark.parametrize("asked", ["node_selector", "preferred_affinity"])
+def test_labels_are_not_coded_for_a_class_of_which_it_is_known_where_it_fits(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where more labels are asked for than are kept, each placement coded those of its class again, for nothing."""
+    monkeypatch.setattr(nodes, "LABELS_KEPT", 1)
+    world, labels = World(), ("zone", "rack", "row")
+    world.node("n0", labels=dict.fromkeys(labels, "7"))
+    wish = SelectorTerm(tuple(SelectorRequirement(label, "Exists", ()) for label in labels), ())
+    asks = {"node_selector": dict.fromkeys(labels, "7"), "preferred_affinity": (PreferredTerm(1, wish),)}
+    world.facts(scheduling_class("c", {"cpu_milli": 1}, **{asked: asks[asked]}))
+    made = columns_made(monkeypatch)
+    world.pod("p0", of="c")
+    assert of_type(world.plan(), ev.GangPlaced)
+    assert set(made) == set(labels)
+    made.clear()
+    world.pod("p1", of="c")
+    assert of_type(world.plan(), ev.GangPlaced)
+    assert made == []
 
 
 def test_deciding_changes_nothing() -> None:
