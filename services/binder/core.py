@@ -102,8 +102,8 @@ def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposa
     for proposal in state.proposals.values():
         if judged >= policy.cycle_pods:
             break
-        verdict = yield from judge.judge(proposal)
         pods = sum(len(assignment.pods) for assignment in chain(proposal.required, proposal.optional))
+        verdict = yield from judge.judge(proposal, pods)
         yield proposal, pods, verdict
         judged += pods
 

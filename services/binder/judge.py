@@ -45,7 +45,7 @@ SLICE_CLASSES = 64
 SLICE_PODS = 8_192
 """Of proposals, looked at between two yields: some 10 ms."""
 MANY = 512
-"""Assignments. A verdict about so many pauses between its steps."""
+"""Pods. A verdict about so many pauses between its steps."""
 
 
 class Judge:
@@ -65,8 +65,9 @@ class Judge:
 
     # ------------------------------------------------------------------------------------------------------- proposals
 
-    def judge(self, proposal: Proposal) -> Generator[None, None, list[Verdict]]:
-        """The events of the verdict: what becomes of the proposal, and of room that was kept for its group."""
+    def judge(self, proposal: Proposal, pods: int) -> Generator[None, None, list[Verdict]]:
+        """The events of the verdict: what becomes of the proposal of so many pods, and of room that was kept for its
+        group."""
         group = self.state.groups.get(proposal.group)
         place = Place(proposal.sequence, proposal.index)
         if group is None or group.since > proposal.basis:
@@ -97,7 +98,7 @@ class Judge:
             standing = required if others_were_faster else ()
             return refused + (yield from self._nominate(group, proposal, standing, nominated))
         taken, together = self._taken(group, spent), [*good, *accepted]
-        many = len(together) >= MANY
+        many = pods + len(good) >= MANY
         if many:
             yield
         if not quorum.reached(self.state, group, together):
@@ -255,7 +256,7 @@ class Judge:
                     return Fault("NodeUnfit", table.names[row], "")
             if info.fact.unsupported:
                 return Fault("NodeUnfit", table.names[next(iter(of_class))], "")
-        if len(assignments) >= MANY:
+        if len(assignments) >= MANY:  # their rows are what is gone through, however many pods
             yield
         return self.bench.take(wanted, self._reserved)
 

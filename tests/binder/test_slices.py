@@ -9,7 +9,7 @@ import pytest
 
 import events as ev
 from events.objects import PreferredTerm, SelectorRequirement, SelectorTerm
-from services.binder import bench, judge
+from services.binder import bench, judge, quorum
 from services.binder import core as binder
 from services.state import commits
 from tests.facts import scheduling_class
@@ -75,3 +75,21 @@ def test_labels_that_pods_would_like_are_not_coded_by_the_binder() -> None:
     world.propose("pod/default/p", {"p": "n0"})
     assert of_type(binder.decide_now(world.state), ev.GangPermitted)
     assert list(world.state.table._labels) == ["rack"]
+
+
+def test_a_large_gang_on_few_nodes_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: of 40,000 pods on 400 nodes all but the first look was one slice, as only assignments were counted."""
+    pods, steps = 20, list[str]()
+    monkeypatch.setattr(judge, "MANY", pods)
+    world = World()
+    world.node("n0", cpu=pods)
+    world.gang("train", pods, pods)
+    (proposal,) = of_type(world.plan(), ev.GangPlaced)
+    assert len(proposal.required) < pods
+    reached, bindings = quorum.reached, judge.Judge._bindings
+    monkeypatch.setattr(quorum, "reached", lambda *asked: steps.append("quorum") or reached(*asked))
+    monkeypatch.setattr(judge.Judge, "_bindings", lambda *asked: steps.append("bindings") or bindings(*asked))
+    done = [len(steps) for _ in binder.decide(world.state)]
+    slices = [steps[before:after] for before, after in pairwise([0, *done, len(steps)]) if before < after]
+    assert slices == [["quorum"], ["bindings"]]
+    assert [type(event) for event in world.judge()] == [ev.GangPermitted]
