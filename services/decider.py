@@ -267,23 +267,25 @@ class Decider:
         intended behind it is for that process to do."""
         folded = self.tail_bytes
         while self._unread:
-            stored = self._unread.popleft()
-            commit = self.state.apply_stored(stored)
-            self.tail_bytes += len(stored.header) + len(stored.payload)
-            self._news = True
-            if commit is None:
-                telemetry.SET_ASIDE.add(1, writer=self.writer.name)
-                continue
-            if self.writer.was_taken_by(commit):
-                raise SteppedDown(f"{self.writer.subject} was taken by another process at {commit.sequence}")
-            if self.active and self._applied is not None:
-                self._applied(commit)
-            if self._traces is not None:
-                self._traces.applied(commit, self._deciding_s)
+            self._fold_one(self._unread.popleft())
             if self.tail_bytes - folded >= FOLD_BYTES:
                 folded = self.tail_bytes
                 await asyncio.sleep(0)
         self._read_versions()
+
+    def _fold_one(self, stored: Stored) -> None:
+        commit = self.state.apply_stored(stored)
+        self.tail_bytes += len(stored.header) + len(stored.payload)
+        self._news = True
+        if commit is None:
+            telemetry.SET_ASIDE.add(1, writer=self.writer.name)
+            return
+        if self.writer.was_taken_by(commit):
+            raise SteppedDown(f"{self.writer.subject} was taken by another process at {commit.sequence}")
+        if self.active and self._applied is not None:
+            self._applied(commit)
+        if self._traces is not None:
+            self._traces.applied(commit, self._deciding_s)
 
     async def _append_due(self) -> bool:
         """Append at most one commit; whether there was one."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 import events as ev
@@ -311,6 +313,22 @@ async def test_what_is_read_while_it_decides_counts_for_the_next_decision_and_wa
     assert starts == [1], "what it is to do is looked through once"
     assert seen[0] == (1, 1)
     assert [envelope.decode_header(stored).basis for stored in log.commits[2:]] == [1] * len(says)
+
+
+async def test_between_messages_that_are_set_aside_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: only a commit of somebody known gave a turn."""
+    monkeypatch.setattr(deciding, "FOLD_BYTES", 1)
+    log = MemoryLog("test")
+    strange = Stored(sequence=0, subject="muster.test.stranger", message_id="", header=b"", payload=b"?")
+    log.commits += [msgspec.structs.replace(strange, sequence=number) for number in range(1, 51)]
+    decider, seen = Decider(log, Writer(log, "binder"), nothing), [0]
+    decider._unread.extend(log.commits)
+    running = asyncio.create_task(decider._fold())
+    while not running.done():
+        seen.append(decider.state.set_aside)
+        await asyncio.sleep(0)
+    assert decider.state.set_aside == len(log.commits)
+    assert max(after - before for before, after in pairwise([*seen, len(log.commits)])) == 1
 
 
 class Unfollowed(MemoryLog):
