@@ -16,11 +16,11 @@ from events import consumer
 from services import decider, start, writer
 from services.binder.rules.koordinator import deadlock
 from services.binder.service import effects, pod_groups, rounds
-from services.ingest import normalise
+from services.ingest import differ, normalise
 from services.ingest import service as ingest
 from services.kubernetes.client import Client
 from services.planner import limits, placement
-from services.state import commits, deadlines, declarations, form
+from services.state import commits, deadlines, declarations, form, snapshot, tallies
 from tests.bounds import FORGETFUL
 from tests.simulation import launch
 from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
@@ -53,7 +53,13 @@ DECIDING: tuple[tuple[Any, str, int], ...] = (
     (deadlock, "ASKED", 1),
 )
 """What a decision, the fold or a digest depends on: the same for who decides again."""
-NEWEST: tuple[tuple[Any, str, int], ...] = ((declarations, "LOOKED_AT", 1),)
+NEWEST: tuple[tuple[Any, str, int], ...] = (
+    (declarations, "LOOKED_AT", 1),
+    (differ, "SLICE_OBJECTS", 1),
+    (differ, "SLICE_LISTED", 1),
+    (snapshot, "SLICE_RECORDS", 1),
+    (tallies, "SLICE_MEMBERS", 1),
+)
 """Besides, in later histories."""
 SAYING: tuple[tuple[Any, str, int], ...] = (
     (commits, "PODS_SURELY_FIT", 0),
