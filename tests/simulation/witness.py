@@ -446,8 +446,9 @@ class Witness:
         )
 
     def eviction(self, uid: str, process: Process) -> None:
-        """An eviction takes hold in the cluster now."""
-        intended = uid in self.state.evictions
+        """An eviction takes hold in the cluster now. Its precondition is the UID alone: one in doubt as etcd was restored
+        may take a pod that is, by the backup, not bound yet."""
+        intended = uid in self.state.evictions or uid in self.lives.undone
         _require(intended, f"{process} evicts {uid} at {self.state.sequence}, which the log does not intend (rule 5)")
 
 
