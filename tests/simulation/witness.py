@@ -22,7 +22,7 @@ from services.state import membership
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.records import BOUND, PENDING, PERMITTED, SUCCEEDED, Group
+from services.state.records import BOUND, BOUND_CLAIM, PENDING, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current
 from tests.simulation.before import Before
@@ -433,13 +433,17 @@ class Witness:
         return self.api
 
     def binding(self, uid: str, node: str, process: Process | None) -> None:
-        """A binding takes hold in the cluster now; `process` None: somebody else's."""
+        """A binding takes hold in the cluster now; `process` None: somebody else's.
+
+        One on its way as etcd was restored may do once more what the log knows as done.
+        """
         _require(uid not in self.bound, f"{uid} is bound to {node}, and was to {self.bound.get(uid)} (7.1)")
         self.bound[uid] = node
         if process is not None:
             self.bound_by[uid] = process
         claim = self.state.claims.get(uid)
-        intended = claim is not None and claim.stage == PERMITTED and claim.node == node
+        done_before = claim is not None and claim.stage == BOUND_CLAIM and uid in self.lives.undone
+        intended = claim is not None and claim.node == node and (claim.stage == PERMITTED or done_before)
         _require(
             process is None or intended,
             f"{process} binds {uid} to {node} at {self.state.sequence}; the log says {claim} (rule 5)",
