@@ -72,7 +72,7 @@ class Judge:
         place = Place(proposal.sequence, proposal.index)
         if group is None or group.since > proposal.basis:
             return [refusal(proposal, Fault("PodGone", "", ""))]
-        if group.gangs and timeouts.stands(self.state, group):
+        if timeouts.stands(self.state, group):
             return [refusal(proposal, Fault("GangTimedOut", "", ""))]
         self._reserved = self._kept_from(group) if self.state.reservations else None
         spent = self._spend_nominations(group, proposal)
@@ -248,7 +248,7 @@ class Judge:
             info = table.classes[digest]
             if self._is_slice_over():
                 yield
-            if info.constraint not in table.filtered:
+            if info.constraint not in table.filtered:  # asked here, too: a generator costs each single pod
                 yield from fits.columns_in_slices(table, info)
             filtered = fits.filtered(table, info)
             for row in of_class:
@@ -296,7 +296,7 @@ class Judge:
         """Give the proposal the room kept for its gang where it goes there; one nomination for one pod."""
         state = self.state
         spent: list[Nomination] = []
-        ours = nominations.of_failed_members(state, group) if state.nominations else ()
+        ours = nominations.of_failed_members(state, group)
         if not ours:
             return spent
         arriving: dict[tuple[str, str], Counter[str]] = {}

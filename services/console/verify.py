@@ -188,7 +188,7 @@ class Verifier:
             yield from self._decide_again()
         folded = 0
         for stored in batch:
-            folded += len(stored.payload)
+            folded += len(stored.header) + len(stored.payload)
             if folded >= FOLD_BYTES:
                 folded = 0
                 yield

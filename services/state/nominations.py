@@ -56,6 +56,8 @@ def counted(state: State) -> dict[str, dict[str, None]]:
 
 def of_failed_members(state: State, group: Group) -> list[Nomination]:
     """Room of failed members of the group's gangs, in log order. After a rack failed thousands of others have some."""
+    if not state.kept_for:
+        return []
     gangs = [key for key in group.gangs if key in state.kept_for]
     if len(gangs) > 1:
         return [one for one in state.nominations.values() if one.gang in gangs]

@@ -14,7 +14,7 @@ from services.kubernetes.client import Client
 from services.kubernetes.errors import Conflict
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import Resource
-from services.state.records import FAILED, SUCCEEDED
+from services.state.records import FAILED, SUCCEEDED, Pod
 
 SPARE = 64
 """PodGroups that are gone and still remembered, at most, beyond as many as are there."""
@@ -42,15 +42,13 @@ class PodGroups:
         pod = self._decider.state.pods.get(uid)
         gang = pod.gang if pod is not None else ""
         self._touched.update(dict.fromkeys(key for key in (self._gang_of.pop(uid, ""), gang) if key))
-        if gang and pod is not None and pod.status not in (SUCCEEDED, FAILED):
+        if pod is not None and _may_change(pod):
             self._gang_of[pod.fact.uid] = gang
 
     def resume(self) -> None:
         state = self._decider.state
         self.note(state.gangs)
-        self._touched.update(dict.fromkeys(state.gangs))
-        over = (SUCCEEDED, FAILED)
-        self._gang_of.update({uid: pod.gang for uid, pod in state.pods.items() if pod.gang and pod.status not in over})
+        self._gang_of.update({uid: pod.gang for uid, pod in state.pods.items() if _may_change(pod)})
 
     def _note_touched(self) -> None:
         """Gangs whose pods changed, and those of their groups: what one waited for stands in the status of each."""
@@ -105,6 +103,11 @@ class PodGroups:
 
     def report(self) -> None:
         """The log hears of it by ingest, as of everybody's."""
+
+
+def _may_change(pod: Pod) -> bool:
+    """Whether it is of a gang, and has not finished."""
+    return bool(pod.gang) and pod.status not in (SUCCEEDED, FAILED)
 
 
 def _namespace_of(gang: str) -> str:

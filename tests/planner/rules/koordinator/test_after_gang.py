@@ -55,19 +55,28 @@ def test_under_the_later_codes_other_policies_gang_rules_stay_effective(policy: 
     assert refused.reason == "TooFewPods"
 
 
-def test_what_a_satisfied_gang_cannot_have_hides_from_nobody_that_its_group_lacks_room() -> None:
-    """Else the others would not be tried when there is room."""
-    roles = {"groups": ("default/a", "default/b")}
+ROLES = {"groups": ("default/a", "default/b")}
+IN_WAVES = ROLES | {"match_policy": "only-waiting"}
+
+
+def full() -> World:
+    """A group of two gangs with a pod each, on a node that takes no third: one that was satisfied, one in waves."""
     world = World()
     world.node("n0", cpu=2)
-    world.koordinator("default/a", 1, 1, roles)
-    world.koordinator("default/b", 1, 1, roles | {"match_policy": "only-waiting"})
+    world.koordinator("default/a", 1, 1, ROLES)
+    world.koordinator("default/b", 1, 1, IN_WAVES)
     world.settle()
+    return world
+
+
+def test_what_a_satisfied_gang_cannot_have_hides_from_nobody_that_its_group_lacks_room() -> None:
+    """Else the others would not be tried when there is room."""
+    world = full()
     assert world.bound() == ["a-0", "b-0"]
     declared = world.state.gangs["default/a"].declaration
     claim = world.scheduling_class(unsupported=("persistentVolumeClaim",))
     world.pod("a-1", "a", of=claim, dialect="koordinator/v1alpha1", declared=declared)
-    world.koordinator("default/b", 2, 1, roles | {"match_policy": "only-waiting"})
+    world.koordinator("default/b", 2, 1, IN_WAVES)
     [refused] = of_type(world.plan(), ev.GroupsRefused)
     assert refused.reason == "InsufficientRoom"
     assert refused.detail.endswith("have a node. Of others: not supported yet: persistentVolumeClaim")
@@ -78,28 +87,22 @@ def test_what_a_satisfied_gang_cannot_have_hides_from_nobody_that_its_group_lack
 
 
 def test_where_both_lack_room_that_is_said_once() -> None:
-    roles = {"groups": ("default/a", "default/b")}
-    world = World()
-    world.node("n0", cpu=2)
-    world.koordinator("default/a", 1, 1, roles)
-    world.koordinator("default/b", 1, 1, roles | {"match_policy": "only-waiting"})
-    world.settle()
-    world.koordinator("default/a", 2, 1, roles)
-    world.koordinator("default/b", 2, 1, roles | {"match_policy": "only-waiting"})
+    world = full()
+    world.koordinator("default/a", 2, 1, ROLES)
+    world.koordinator("default/b", 2, 1, IN_WAVES)
     [refused] = of_type(world.plan(), ev.GroupsRefused)
     assert refused.reason == "InsufficientRoom"
     assert "Of others" not in refused.detail
 
 
 def test_what_keeps_a_satisfied_gangs_pods_is_said_where_more_room_would_not_help_the_others() -> None:
-    roles = {"groups": ("default/a", "default/b")}
     world = World()
     world.node("n0")
     world.koordinator("default/a", 1, 1)
     world.settle()
     declared = world.state.gangs["default/a"].declaration
-    world.koordinator("default/a", 1, 1, roles)
-    world.koordinator("default/b", 1, 2, roles)
+    world.koordinator("default/a", 1, 1, ROLES)
+    world.koordinator("default/b", 1, 2, ROLES)
     claim = world.scheduling_class(unsupported=("persistentVolumeClaim",))
     world.pod("a-1", "a", of=claim, dialect="koordinator/v1alpha1", declared=declared)
     [refused] = of_type(world.plan(), ev.GroupsRefused)

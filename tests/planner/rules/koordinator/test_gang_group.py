@@ -470,24 +470,24 @@ def test_a_gang_that_was_satisfied_once_and_has_nothing_to_place_has_nothing_tri
     assert world.plan() == []
 
 
-def test_while_a_gang_of_the_group_waits_for_another_nothing_is_tried_for_one_that_does_not() -> None:
+def waiting_for_a_third() -> World:
+    """A group of two gangs, of which one waits for a gang that is not there."""
     world = World()
     world.node("n0")
-    group = ("default/a", "default/c")
-    world.koordinator("default/a", 1, 1, {"groups": (*group, "default/x")})
-    world.koordinator("default/c", 1, 1, {"groups": group})
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/c", "default/x")})
+    world.koordinator("default/c", 1, 1, {"groups": ("default/a", "default/c")})
     assert [reason for reason, _ in refusals(world.plan())] == ["WaitingForGang"]
-    world.koordinator("default/c", 2, 1, {"groups": group})
+    return world
+
+
+def test_while_a_gang_of_the_group_waits_for_another_nothing_is_tried_for_one_that_does_not() -> None:
+    world = waiting_for_a_third()
+    world.koordinator("default/c", 2, 1, {"groups": ("default/a", "default/c")})
     assert world.plan() == []
 
 
 def test_a_gang_that_somebody_else_started_keeps_its_group_waiting_for_nobody() -> None:
-    world = World()
-    world.node("n0")
-    group = ("default/a", "default/c")
-    world.koordinator("default/a", 1, 1, {"groups": (*group, "default/x")})
-    world.koordinator("default/c", 1, 1, {"groups": group})
-    assert [reason for reason, _ in refusals(world.plan())] == ["WaitingForGang"]
+    world = waiting_for_a_third()
     world.assigned("a-0", "n0")
     world.settle()
     assert world.bound() == ["a-0", "c-0"]
