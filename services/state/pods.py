@@ -346,12 +346,12 @@ def answered(state: State, uid: str) -> None:
 
 
 def bound(state: State, event: ev.PodBound) -> None:
-    """A definite yes: the claim is bound, unless a fact said so before."""
+    """A definite yes: the claim is bound, unless a fact said so before, or took it back: etcd was restored."""
     pod = state.pods.get(event.uid)
     if pod is None or pod.status in FINISHED:
         return
     held = state.claims.get(event.uid)
-    if held is None or held.stage == BOUND_CLAIM:
+    if held is None or held.stage != PERMITTED or held.node != event.node:
         return  # the fact was here first, and it wins
     if pod.status != TERMINATING:
         tallies.set_status(state, event.uid, pod, BOUND)
@@ -362,7 +362,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
     """A definite no: only an intent that is still open is given up; the pod goes back to its group, with backoff."""
     pod = state.pods.get(event.uid)
     held = state.claims.get(event.uid)
-    if pod is None or held is None or held.stage != PERMITTED:
+    if pod is None or held is None or held.stage != PERMITTED or held.node != event.node:
         return
     if event.assigned_node:
         if pod.status != TERMINATING:

@@ -5,20 +5,24 @@ Once etcd is restored from a backup, versions and whole lives come a second time
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import events as ev
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
+    from tests.simulation.processes import Process
 
 Full = ev.PodObserved | ev.NodeObserved
 
 
 class Lives:
     def __init__(self) -> None:
-        self.undone: dict[str, str] = {}
-        """UID → the node to which it was bound before etcd was restored."""
+        self._intended: set[tuple[str, str]] = set()
+        """UID and node of each binding and, without one, of each eviction that was ever intended."""
+        self._stale: tuple[frozenset[tuple[str, str]], frozenset[Process]] = frozenset(), frozenset()
+        """Those intended, and the processes that were there, before etcd was restored."""
         self._over: set[str] | None = set()
         """Of which it said that they are gone; None: etcd was restored, and whoever is may come again."""
         self._said: dict[str, Full] = {}
@@ -51,12 +55,21 @@ class Lives:
             self._said.pop(uid, None)
             self._versions.pop(uid, None)
 
-    def restored(self, api: Api, bound: dict[str, str]) -> None:
-        """Of those that were `bound`, some are not bound any more."""
+    def intends(self, uid: str, node: str = "") -> None:
+        self._intended.add((uid, node))
+
+    def stale(self, process: Process, uid: str, node: str = "") -> bool:
+        """Whether a process that was there before etcd was restored does what was intended before: the versions that
+        kept it from doing so are those of before, too."""
+        intended, processes = self._stale
+        return process in processes and (uid, node) in intended
+
+    def restored(self, api: Api, bound: dict[str, str], there: Iterable[Process]) -> None:
+        """Of those that were `bound`, some are not bound any more; the processes that are `there` know nothing of it."""
+        self._stale = frozenset(self._intended), frozenset(there)
         over, self._over = self._over or (), None
         for uid in over:
             self.ended(uid)
-        there = (entry.object for entry in api.pods.entries.values())
-        for uid in [pod["metadata"]["uid"] for pod in there if not pod["spec"].get("nodeName")]:
-            if uid in bound:
-                self.undone[uid] = bound.pop(uid)
+        for entry in api.pods.entries.values():
+            if not entry.object["spec"].get("nodeName"):
+                bound.pop(entry.object["metadata"]["uid"], None)

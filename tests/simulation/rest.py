@@ -73,6 +73,16 @@ def restless(world: World) -> str:
     return ""
 
 
+def held_in_vain(state: State) -> list[str]:
+    """UIDs of pods that may hold room, and give it back, for ever: they accumulate, and no user is waited for."""
+    found = []
+    for gang in state.gangs.values():
+        group, declared = state.groups.get(gang.group), gang.declaration
+        if group and declared and declared.mode == "NonStrict" and not timeouts.rules_apply(state, group):
+            found += [uid for uid in gang.members if state.pods[uid].status == PENDING]
+    return found
+
+
 def kept_s(state: State) -> float:
     """How long room may stay reserved from now on: what was reserved before the admin's policy, for ten minutes."""
     clock = state.clocks.get("binder", Clock())
@@ -249,6 +259,7 @@ def _timed_out_gangs_wait_for_their_users(witness: Witness, api: Api) -> None:
         if cohort is None:
             continue
         others = reasons.follows(cohort.reason).incomplete and lacking.stands(state, group, cohort)
+        others |= any(state.gangs[key].declaration is None for key in group.gangs)
         if stands and not others and cohort.reason not in ("GangTimedOut", "SetAside"):
             raise Violation(f"{group.key} has timed out, and waits for {cohort.reason} (7.9, seed 002)")
         if cohort.reason == "GangTimedOut":

@@ -9,7 +9,7 @@ changed is nobody's fault.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from services.state import membership
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.records import BOUND, BOUND_CLAIM, PENDING, PERMITTED, SUCCEEDED, Group
+from services.state.records import BOUND, PENDING, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current
 from tests.simulation.before import Before
@@ -192,11 +192,9 @@ class Witness:
         self._touched[event.name] = commit.sequence
         if isinstance(event, ev.NodeObserved):
             self._news(event.uid, msgspec.structs.replace(event, resource_version=""), commit.sequence)
+            self._newer(event.uid, event.resource_version, commit.sequence)
         else:
             self.lives.node_ended(event.uid)
-        node = self.state.nodes.get(event.name)
-        if node is not None and node.fact is not None:
-            self._newer(node.fact.uid, node.fact.resource_version, commit.sequence)
 
     def pod(self, event: Any, commit: Commit, index: int, before: Before) -> None:
         """A fact about a pod is one about its node and its gang, be it the gang that it leaves."""
@@ -205,6 +203,7 @@ class Witness:
             self.lives.ended(uid)
         if isinstance(event, ev.PodObserved):
             self._news(uid, msgspec.structs.replace(event, resource_version="", status="", node=""), sequence)
+            self._newer(uid, event.resource_version, sequence)
         self._touched[uid] = sequence
         pod, was, claim = self.state.pods.get(uid), self._where.get(uid, ()), self.state.claims.get(uid)
         if claim is not None:
@@ -225,8 +224,6 @@ class Witness:
         for key in (*was, *now, *groups):
             self._touched[key] = sequence
         self._where[uid] = now
-        if pod is not None:
-            self._newer(uid, pod.fact.resource_version, sequence)
 
     def _news(self, uid: str, fact: ev.PodObserved | ev.NodeObserved, sequence: int) -> None:
         found = self.lives.repeated(uid, fact)
@@ -243,10 +240,10 @@ class Witness:
         if gang is not None:
             self._touched[gang.group] = commit.sequence
 
-    def set_back(self) -> None:
-        """Etcd is restored: some bindings never were."""
+    def set_back(self, there: Iterable[Process]) -> None:
+        """Etcd is restored: some bindings never were, of which the processes that are `there` know nothing."""
         self._taken_at = 0
-        self.lives.restored(self._cluster, self.bound)
+        self.lives.restored(self._cluster, self.bound, there)
         self.bound_by = {uid: process for uid, process in self.bound_by.items() if uid in self.bound}
 
     # ------------------------------------------------------------------------------------------------------- decisions
@@ -303,6 +300,8 @@ class Witness:
             if group is not None:
                 taken = [binding.uid for binding in assignment.pods if binding.uid in self.state.permitted]
                 self.permitted_in |= dict.fromkeys(taken, (group.key, group.since))
+                for uid in taken:
+                    self.lives.intends(uid, assignment.node)
             if self._touched.get(assignment.node, 0) <= basis:
                 uids = [binding.uid for binding in assignment.pods]
                 self._within_allocatable(assignment.node, uids, commit.sequence)
@@ -433,26 +432,24 @@ class Witness:
         return self.api
 
     def binding(self, uid: str, node: str, process: Process | None) -> None:
-        """A binding takes hold in the cluster now; `process` None: somebody else's.
-
-        One on its way as etcd was restored may do once more what the log knows as done.
-        """
+        """A binding takes hold in the cluster now; `process` None: somebody else's."""
         _require(uid not in self.bound, f"{uid} is bound to {node}, and was to {self.bound.get(uid)} (7.1)")
         self.bound[uid] = node
         if process is not None:
             self.bound_by[uid] = process
         claim = self.state.claims.get(uid)
-        done_before = claim is not None and claim.stage == BOUND_CLAIM and uid in self.lives.undone
-        intended = claim is not None and claim.node == node and (claim.stage == PERMITTED or done_before)
+        intended = claim is not None and claim.node == node and claim.stage == PERMITTED
         _require(
-            process is None or intended,
+            process is None or intended or self.lives.stale(process, uid, node),
             f"{process} binds {uid} to {node} at {self.state.sequence}; the log says {claim} (rule 5)",
         )
 
+    def evicts(self, event: ev.EvictionIntended, commit: Commit, index: int, before: Before) -> None:
+        self.lives.intends(event.uid)
+
     def eviction(self, uid: str, process: Process) -> None:
-        """An eviction takes hold in the cluster now. Its precondition is the UID alone: one in doubt as etcd was restored
-        may take a pod that is, by the backup, not bound yet."""
-        intended = uid in self.state.evictions or uid in self.lives.undone
+        """An eviction takes hold in the cluster now."""
+        intended = uid in self.state.evictions or self.lives.stale(process, uid)
         _require(intended, f"{process} evicts {uid} at {self.state.sequence}, which the log does not intend (rule 5)")
 
 
@@ -475,6 +472,7 @@ CHECKS: dict[type, Check] = {
     ev.GangPermitted: Witness.permitted,
     ev.GangHeld: Witness.held,
     ev.GangReleased: Witness.released,
+    ev.EvictionIntended: Witness.evicts,
     ev.PolicyChanged: Witness.policy,
     ev.Ticked: Witness.ticked,
     ev.PodBound: Witness.bound_by_us,

@@ -316,6 +316,31 @@ def test_an_answer_that_says_where_the_pod_is_places_it_there() -> None:
     assert world.state.claims["alone"].node == "n1"
 
 
+def begun_anew(stage: str) -> World:
+    """Etcd was restored from a backup: the pod that was bound to n0 waits again, and by now is planned on n1."""
+    world = permitted()
+    world.pod("alike")  # for their scheduling class
+    fact = world.state.pods["alone"].fact
+    world.facts(ev.PodAssigned(**about("alone", 700), node="n0"))
+    world.facts(ev.PodDeleted(**about("alone")), fact)
+    world.propose("pod/default/alone", {"alone": "n1"})
+    if stage == "permitted":
+        world.judge()
+    assert world.state.claims["alone"].stage == stage
+    return world
+
+
+@pytest.mark.parametrize("stage", ["proposed", "permitted"])
+@pytest.mark.parametrize("bound", [True, False])
+def test_what_became_of_a_binding_that_was_taken_back_says_nothing_of_the_next(stage: str, bound: bool) -> None:
+    world = begun_anew(stage)
+    yes = ev.PodBound(**about("alone"), node="n0")
+    no = ev.BindingFailed(**about("alone"), node="n0", reason="Rejected", message="", assigned_node="")
+    world.append("binder", [yes if bound else no], cause="outcome")
+    claim = world.state.claims["alone"]
+    assert (world.bound(), claim.node, claim.stage) == ([], "n1", stage)
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_pod_that_is_on_its_way_out_stays_so_when_it_is_bound(elsewhere: bool) -> None:
     world = permitted()
