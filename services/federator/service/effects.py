@@ -121,6 +121,10 @@ class Effects:
             else:
                 agenda.again(key, loop.time(), at_least_s)
 
+    def _at(self, key: Key) -> tuple[Job, Place]:
+        job = self._state.jobs[key[0]]
+        return job, job.places[key[1]]
+
     def _intent(self, key: Key) -> tuple[object, ...]:
         """Of a job that is forgotten: none."""
         place = self._state.place(*key)
@@ -128,17 +132,14 @@ class Effects:
 
     async def _submit(self, key: Key, backend: Backend, agenda: Agenda) -> float:
         """One attempt; the seconds before which there should be no other."""
-        job, loop = self._state.jobs[key[0]], asyncio.get_running_loop()
-        place = job.places[key[1]]
+        (job, place), loop = self._at(key), asyncio.get_running_loop()
         if core.is_withdrawn(place, key in self._tried):
             await self._settle(key, lambda: ev.SubmissionWithdrawn(job=job.uid, cluster=place.cluster))
             return 0.0
         if agenda.submits_from_s > loop.time():
             return agenda.submits_from_s - loop.time()
-        try:
-            submission = await self._special(job, place)
-        except (BodyGone, mcc.InvalidJob) as error:
-            log.error("cannot be submitted", extra={"job": job.name, "on": place.cluster, "reason": str(error)})
+        submission = await self._special(job, place, "submitted")
+        if submission is None:
             return SELDOM_S
         answer = self._believed(key, await backend.submit(submission))
         if not isinstance(answer, NotSent | Limited):
@@ -164,8 +165,7 @@ class Effects:
 
     async def _identify(self, key: Key, backend: Backend) -> float:
         """Whose the job of our name is."""
-        job = self._state.jobs[key[0]]
-        place = job.places[key[1]]
+        job, place = self._at(key)
         described = await backend.describe(place.name)
         if isinstance(described, Described):
             found = described
@@ -174,8 +174,7 @@ class Effects:
 
     async def _stop(self, key: Key, reach: Reach) -> float:
         """One attempt; the seconds before which there should be no other."""
-        job = self._state.jobs[key[0]]
-        place = job.places[key[1]]
+        job, place = self._at(key)
         answer = await reach.backend.stop(place.name, place.uid)
         if isinstance(answer, Limited):
             return answer.retry_after_ms / 1000
@@ -187,12 +186,9 @@ class Effects:
 
     async def _release(self, key: Key, backend: Holding) -> float:
         """One attempt; the seconds before which there should be no other. R16: its acceptance is in the log by now."""
-        job = self._state.jobs[key[0]]
-        place = job.places[key[1]]
-        try:
-            submission = await self._special(job, place)
-        except (BodyGone, mcc.InvalidJob) as error:
-            log.error("cannot be released", extra={"job": job.name, "on": place.cluster, "reason": str(error)})
+        job, place = self._at(key)
+        submission = await self._special(job, place, "released")
+        if submission is None:
             return SELDOM_S
         answer = self._believed(key, await backend.release(submission, place.uid))
         if isinstance(answer, Refused):
@@ -202,8 +198,7 @@ class Effects:
 
     async def _clear(self, key: Key, backend: Holding) -> float:
         """One attempt; the seconds before which there should be no other."""
-        job = self._state.jobs[key[0]]
-        place = job.places[key[1]]
+        job, place = self._at(key)
         name, uid = place.remains
         answer = await backend.clear(name, uid)
 
@@ -230,20 +225,21 @@ class Effects:
         gathered, self._outcomes = self._outcomes, []
         return [event for key, outcome in gathered if self._state.intends(key) and (event := outcome()) is not None]
 
-    async def _special(self, job: Job, place: Place) -> Submission:
-        """Raises BodyGone, InvalidJob. YAML is written slowly: between two jobs everybody else has their turn."""
+    async def _special(self, job: Job, place: Place, effect: str) -> Submission | None:
+        """None, and told, where nothing can be made of its body. YAML is written slowly: between two jobs everybody else
+        has their turn."""
         async with self._preparing:
             await asyncio.sleep(0)
-            return await self._prepared(job, place)
-
-    async def _prepared(self, job: Job, place: Place) -> Submission:
-        """Raises BodyGone, InvalidJob."""
-        parsed = self._parsed.get(job.digest) or mcc.load((await self._bodies.read(job.digest)).decode())
-        self._parsed[job.digest] = parsed
-        if len(self._parsed) > PARSED:
-            self._parsed.pop(next(iter(self._parsed)))
-        special = specialize(parsed, place.cluster, self.owner((job.uid, place.cluster)), place.number)
-        return Submission(name=place.name, body=to_yaml(special).encode())
+            try:
+                parsed = self._parsed.get(job.digest) or mcc.load((await self._bodies.read(job.digest)).decode())
+                self._parsed[job.digest] = parsed
+                if len(self._parsed) > PARSED:
+                    self._parsed.pop(next(iter(self._parsed)))
+                special = specialize(parsed, place.cluster, self.owner((job.uid, place.cluster)), place.number)
+            except (BodyGone, mcc.InvalidJob) as error:
+                log.error("cannot be %s", effect, extra={"job": job.name, "on": place.cluster, "reason": str(error)})
+                return None
+            return Submission(name=place.name, body=to_yaml(special).encode())
 
     def owner(self, key: Key) -> Owner:
         return Owner(federation=self._decider.log.cluster, job=key[0], cluster=key[1])
