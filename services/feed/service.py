@@ -29,10 +29,10 @@ PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 nothing."""
 PORTION_BYTES = 1_000_000
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-async def serve(events: EventLog, settings: Settings) -> None:
+async def serve(log: EventLog, settings: Settings) -> None:
     """``muster feed`` of this log: runs until it is cancelled. Raises LogError and MalformedCommit."""
     feed = await Feed.open(
         settings.nats_url,
@@ -43,21 +43,21 @@ async def serve(events: EventLog, settings: Settings) -> None:
         **settings.nats_options(),
     )
     try:
-        await run(events, feed, max_age_s=settings.feed_max_age_s, clock_ns=settings.now_ns)
+        await run(log, feed, max_age_s=settings.feed_max_age_s, clock_ns=settings.now_ns)
     finally:
         await feed.close()
 
 
-async def run(events: EventLog, feed: Feed, *, max_age_s: int, clock_ns: Callable[[], int] = time.time_ns) -> None:
+async def run(log: EventLog, feed: Feed, *, max_age_s: int, clock_ns: Callable[[], int] = time.time_ns) -> None:
     """Publishes for ever. Raises LogError, and MalformedCommit for a writer's commit that this version cannot read."""
     pause_s, reached = PAUSE_S, -1
     while True:
         try:
-            await _until_reconnected(feed, _publish(events, feed, max_age_s, clock_ns))
+            await _until_reconnected(feed, _publish(log, feed, max_age_s, clock_ns))
         except Interrupted as interruption:
             pause_s = PAUSE_S if feed.sequence > reached else min(2 * pause_s, LONGEST_PAUSE_S)
             reached = feed.sequence
-            log.warning("interrupted; tried again in %g s", pause_s, extra={"reason": str(interruption)})
+            logger.warning("interrupted; tried again in %g s", pause_s, extra={"reason": str(interruption)})
             await asyncio.sleep(pause_s)
 
 
@@ -75,20 +75,20 @@ async def _until_reconnected(feed: Feed, publishing: Coroutine[Any, Any, None]) 
         published.result()
 
 
-async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Callable[[], int]) -> None:
+async def _publish(log: EventLog, feed: Feed, max_age_s: int, clock_ns: Callable[[], int]) -> None:
     """From the last place that the feed's stream holds. Ends only by an exception.
 
     A feed that holds nothing begins with what is young enough to be kept: it is new, or all of it has grown too old. What
     is appended from now on is young, also where this clock is far ahead of its writer's.
     """
-    last, end = await feed.position(), await events.end()
+    last, end = await feed.position(), await log.end()
     after, oldest_ns = core.BEGINNING, clock_ns() - max_age_s * 1_000_000_000 if last is None else None
     if last is not None:
         after, time = _place(feed, last)
-        await _check_log(events, after, time)
-    log.info("publishing", extra={"after": last.id if last is not None else "all that is too old"})
-    belongs = partial(_belongs, Repeated(log, "set aside: %d, the last at this place"))
-    async with aclosing(events.follow(await _behind(events, after))) as batches:  # type: ignore[type-var]
+        await _check_log(log, after, time)
+    logger.info("publishing", extra={"after": last.id if last is not None else "all that is too old"})
+    belongs = partial(_belongs, Repeated(logger, "set aside: %d, the last at this place"))
+    async with aclosing(log.follow(await _behind(log, after))) as batches:  # type: ignore[type-var]
         async for batch in batches:
             kept = batch if oldest_ns is None else list(dropwhile(partial(_is_too_old, oldest_ns, end), batch))
             if kept:
@@ -97,15 +97,15 @@ async def _publish(events: EventLog, feed: Feed, max_age_s: int, clock_ns: Calla
             telemetry.FEED_PLACE.set(batch[-1].sequence)
 
 
-async def _check_log(events: EventLog, after: core.Place, time: str) -> None:
+async def _check_log(log: EventLog, after: core.Place, time: str) -> None:
     """Whether what was published last, at `time`, is this log's; what was purged is believed.
 
     Raises LogError for another log's: the feed would leave out what that one has at places which this one had.
     """
-    end = await events.end()
+    end = await log.end()
     if after[0] > end:
         found = f"ends at {end}: that was another log, or this one lost its end"
-    elif (there := await _time_at(events, after[0])) not in ("", time):
+    elif (there := await _time_at(log, after[0])) not in ("", time):
         found = f"has a commit of {there} there: that was another log"
     else:
         return
@@ -113,22 +113,22 @@ async def _check_log(events: EventLog, after: core.Place, time: str) -> None:
     raise LogError(f"{held} and the log {found}. To begin anew, delete the feed's stream")
 
 
-async def _time_at(events: EventLog, sequence: int) -> str:
+async def _time_at(log: EventLog, sequence: int) -> str:
     """When the commit there was appended; empty for what was purged."""
-    found = await events.at(sequence)
+    found = await log.at(sequence)
     if found is None:
         return ""
     return "nobody we know" if core.is_foreign(found) else core.timestamp(core.appended_ns(found))
 
 
-async def _behind(events: EventLog, after: core.Place) -> int:
+async def _behind(log: EventLog, after: core.Place) -> int:
     """The commit behind which to read: the one before that of `after`, as there may be more of that one.
 
     A feed that slept while the log was purged has a gap, and says so; every message names its place, so readers see it.
     """
-    place, first = max(0, after[0] - 1), (await events.bounds()).first
+    place, first = max(0, after[0] - 1), (await log.bounds()).first
     if after != core.BEGINNING and place < first - 1:
-        log.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))
+        logger.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))
         return first - 1
     return place
 

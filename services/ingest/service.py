@@ -36,7 +36,7 @@ from services.start import in_slices, state_at
 from services.state.fold import FOLDS
 from services.writer import Gather, Writer
 
-log = logging.getLogger("muster.ingest")
+logger = logging.getLogger("muster.ingest")
 SLICE = 200
 """Objects taken in between two yields to the loop: about 10 ms."""
 BEHIND = 20_000
@@ -60,7 +60,7 @@ DISCOVERY_S = 15.0
 
 
 async def run(
-    event_log: EventLog,
+    log: EventLog,
     client: Client,
     *,
     holder: str,
@@ -74,10 +74,10 @@ async def run(
     Raises SteppedDown when another process took over, LogError, and ApiError where repeating is of no use: it names the
     verb and the resource that this service account lacks.
     """
-    writer = Writer(event_log, "ingest", clock_offset_ms=clock_offset_ms)
+    writer = Writer(log, "ingest", clock_offset_ms=clock_offset_ms)
     taken = await writer.take(IngestTaken(holder=holder), VersionsAnnounced(rules=(), state=tuple(FOLDS)))
-    log.info("taken", extra={"sequence": taken, "holder": holder})
-    state = (await state_at(event_log, taken)).state
+    logger.info("taken", extra={"sequence": taken, "holder": holder})
+    state = (await state_at(log, taken)).state
     writer.rules, writer.state = state.rules_version, state.state_version
     core = await in_slices(Ingest.of_in_slices(state, scheduler_names))
     del state  # which may be large, and is not needed any more
@@ -130,7 +130,7 @@ class Reader:
     def _synced(self) -> None:
         synced = self.core.synced()
         self.gather.add([synced])
-        log.info("synced", extra={"nodes": synced.nodes, "pods": synced.pods})
+        logger.info("synced", extra={"nodes": synced.nodes, "pods": synced.pods})
 
     # ----------------------------------------------------------------------------------------------------- discovery
 
@@ -163,7 +163,7 @@ class Reader:
             self.gather.add(events)
             await asyncio.sleep(0)
         if undone := self.core.undone - undone_before:
-            log.warning("list %s: the log was ahead of %d objects: %s", kind.resource.name, undone, SET_BACK)
+            logger.warning("list %s: the log was ahead of %d objects: %s", kind.resource.name, undone, SET_BACK)
         self._versions[kind.name] = version
         self._errors[kind.name] = 0
 
@@ -181,7 +181,7 @@ class Reader:
             except NotFound:
                 continue
             except Forbidden as error:
-                log.warning("%s: gangs declared there wait until it is granted", error)
+                logger.warning("%s: gangs declared there wait until it is granted", error)
                 return None
         self.gather.add(self.core.vanished(name))
         return None
@@ -211,7 +211,7 @@ class Reader:
             if short > 1:  # one is a connection that was cut
                 await asyncio.sleep(_pause_s(short))
             if why:
-                log.info("list again", extra={"kind": kind.name, "because": why})
+                logger.info("list again", extra={"kind": kind.name, "because": why})
                 await self._list(kind, granted=True)
                 self._synced()
 
@@ -223,12 +223,12 @@ class Reader:
                 try:
                     await self._follow(kind)
                 except NotFound as error:
-                    log.info("gone", extra={"kind": name, "because": str(error)})
+                    logger.info("gone", extra={"kind": name, "because": str(error)})
                     self.gather.add(self.core.vanished(name))
             await self._asked.wait()
             kind = await self._list_offered(versions)
             if kind is not None:
-                log.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
+                logger.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 
     async def _watch(self, kind: Kind[Any]) -> None:
         """One watch until it ends. Raises Unreachable or Unreadable when nothing of it could be read; Expired where it
@@ -244,7 +244,7 @@ class Reader:
                     self._errors[kind.name] = 0
         except (Unreachable, Unreadable) as error:
             if seen_any:
-                log.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
+                logger.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
             elif clock() - began_s <= SILENT_S:
                 raise
         except WatchEnded as ended:
@@ -314,7 +314,7 @@ def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
 
     def warn(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
-        log.warning("%s: attempt %d: %s", request, state.attempt_number, error)
+        logger.warning("%s: attempt %d: %s", request, state.attempt_number, error)
 
     return AsyncRetrying(
         retry=retry_if_exception(worth_repeating),

@@ -29,7 +29,7 @@ from services.federator.service.polling import Polling
 from services.federator.state import State
 from services.snapshots import SnapshotKeeper, Taking
 
-log = logging.getLogger("muster.federator")
+logger = logging.getLogger("muster.federator")
 
 
 class Federator:
@@ -37,7 +37,7 @@ class Federator:
 
     def __init__(
         self,
-        event_log: EventLog,
+        log: EventLog,
         reaches: Mapping[str, Reach],
         bodies: Bodies,
         *,
@@ -49,7 +49,7 @@ class Federator:
         self.bodies, self.holder = bodies, holder
         self.ready = asyncio.Event()
         """Set when the subject is taken and everything is folded: requests may come."""
-        self.decider = Decider(event_log, self._told, clock_offset_ms=clock_offset_ms)
+        self.decider = Decider(log, self._told, clock_offset_ms=clock_offset_ms)
         self._reaches = dict(reaches)
         self.effects = Effects(self.decider, self._reaches, bodies)
         self._clock = LogTime(clock_offset_ms)
@@ -70,7 +70,7 @@ class Federator:
         needed = frozenset(job.digest for job in self.state.jobs.values() if job.phase != SETTLED)
         cleared = await self.bodies.forget_all_but(needed, lying)
         said = {"sequence": self.state.sequence, "jobs": len(self.state.jobs), "bodies_cleared": cleared}
-        log.info("taken", extra=said)
+        logger.info("taken", extra=said)
         for account in [name for name, places in self.state.open.items() if places and name not in self._reaches]:
             await self._polling.lost(account)
         try:

@@ -21,16 +21,14 @@ from services.writer import Writer
 class Decider:
     """`told` is called with the events of each commit that was folded since the subject was taken."""
 
-    def __init__(
-        self, event_log: EventLog, told: Callable[[Sequence[Event]], None], *, clock_offset_ms: int = 0
-    ) -> None:
-        self.log = event_log
+    def __init__(self, log: EventLog, told: Callable[[Sequence[Event]], None], *, clock_offset_ms: int = 0) -> None:
+        self.log = log
         self.state = State()
         self.tail_bytes = 0
         """What was folded since the snapshot from which the state was restored."""
         self.active = False
         """Whether everything up to the subject's taking is folded: the log may be told things."""
-        self.writer = Writer(event_log, WRITER, clock_offset_ms=clock_offset_ms)
+        self.writer = Writer(log, WRITER, clock_offset_ms=clock_offset_ms)
         self._told = told
         self._saying = asyncio.Lock()
         self._stirred = asyncio.Event()

@@ -45,7 +45,7 @@ BELIEVED_AFTER_S = 20.0
 PARSED = 64
 """Jobs that are kept as they were parsed."""
 Answer = TypeVar("Answer", Submitted, Stopped)
-log = logging.getLogger("muster.federator")
+logger = logging.getLogger("muster.federator")
 
 
 class Effects:
@@ -237,7 +237,7 @@ class Effects:
                     self._parsed.pop(next(iter(self._parsed)))
                 special = specialize(parsed, place.cluster, self.owner((job.uid, place.cluster)), place.number)
             except (BodyGone, mcc.InvalidJob) as error:
-                log.error("cannot be %s", effect, extra={"job": job.name, "on": place.cluster, "reason": str(error)})
+                logger.error("cannot be %s", effect, extra={"job": job.name, "on": place.cluster, "reason": str(error)})
                 return None
             return Submission(name=place.name, body=to_yaml(special).encode())
 

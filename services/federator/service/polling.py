@@ -21,7 +21,7 @@ from services.federator.service.decider import Decider
 from services.federator.state import State
 from services.state.clock import HEARTBEAT_NS
 
-log = logging.getLogger("muster.federator")
+logger = logging.getLogger("muster.federator")
 NOT_IN_FILE = "the clusters file has no cluster of this user and URI"
 SWEEP_S = 3_600.0
 """Between two lists of a cluster that gives names away again, where no job is open; the first is at the start."""
@@ -82,10 +82,10 @@ class Polling:
             if account in self._silent:
                 self._silent.remove(account)
                 self._agendas[account].renew(asyncio.get_running_loop().time())
-                log.info("the cluster answers again", extra={"account": account})
+                logger.info("the cluster answers again", extra={"account": account})
         elif account not in self._silent:
             self._silent.add(account)
-            log.warning("a cluster does not answer", extra={"account": account, "reason": answer.reason})
+            logger.warning("a cluster does not answer", extra={"account": account, "reason": answer.reason})
 
     async def beat(self) -> None:
         """For ever: log time goes on while a job races, however seldom clusters are listed, and however long they take to
