@@ -163,7 +163,7 @@ class Simulation:
         raise Restless(f"still deciding after {MAX_ROUNDS} rounds, at {self.state.sequence}: a bug")
 
     def _bind(self) -> bool:
-        """The API server accepts every binding that is intended: outcomes, then facts."""
+        """The API server accepts every binding that is intended."""
         state = self.state
         outcomes: list[Event] = []
         facts: list[Event] = []
@@ -173,10 +173,7 @@ class Simulation:
             named = {"uid": uid, "namespace": fact.namespace, "name": fact.name, "node": node}
             outcomes.append(ev.PodBound(**named))
             facts.append(ev.PodAssigned(**named, resource_version=str(self._version)))
-        if outcomes:
-            self.append("binder", outcomes, "outcome")
-            self.append("ingest", facts, "facts")
-        return bool(outcomes)
+        return self._take_effect(outcomes, facts)
 
     def _evict(self) -> bool:
         """Every eviction is accepted, and the pod is gone."""
@@ -187,14 +184,11 @@ class Simulation:
             outcomes.append(ev.PodEvicted(**named))
             facts.append(ev.PodDeleted(**named))
             self.evicted.append(f"{eviction.namespace}/{eviction.name}")
-        if outcomes:
-            self.append("binder", outcomes, "outcome")
-            self.append("ingest", facts, "facts")
-        return bool(outcomes)
+        return self._take_effect(outcomes, facts)
 
     def _mark(self) -> bool:
-        """Every pod says what it is to say: outcomes, then facts."""
-        outcomes: list[tuple[str, str]] = []
+        """Every pod says what it is to say."""
+        marked: list[tuple[str, str]] = []
         facts: list[Event] = []
         for uid in self.state.marks:
             fact = self.state.pods[uid].fact
@@ -202,9 +196,13 @@ class Simulation:
                 self._version += 1
                 said = msgspec.structs.replace(fact.gang, timed_out=True)
                 facts.append(msgspec.structs.replace(fact, gang=said, resource_version=str(self._version)))
-                outcomes.append((uid, str(self._version)))
+                marked.append((uid, str(self._version)))
+        return self._take_effect([ev.TimeoutMarked(pods=tuple(marked))] if marked else [], facts)
+
+    def _take_effect(self, outcomes: Sequence[Event], facts: Sequence[Event]) -> bool:
+        """The binder's outcomes, and then what ingest sees of them; whether there were any."""
         if outcomes:
-            self.append("binder", [ev.TimeoutMarked(pods=tuple(outcomes))], "outcome")
+            self.append("binder", outcomes, "outcome")
             self.append("ingest", facts, "facts")
         return bool(outcomes)
 

@@ -222,7 +222,7 @@ class Verifier:
         self._validate()
         self.report.digest = form.digest(self.state)
         if strict and form.digest(form.decode(form.encode(self.state))) != self.report.digest:
-            self.report.violation = self.report.violation or "the state of its snapshot has another digest (7.6)"
+            self._unsound("the state of its snapshot has another digest (7.6)")
 
     def _blinded(self, why: str) -> None:
         self.cannot(why)
@@ -231,6 +231,9 @@ class Verifier:
     def cannot(self, why: str) -> None:
         self.report.unverifiable += 1
         self.report.why_unverifiable = self.report.why_unverifiable or why
+
+    def _unsound(self, why: str) -> None:
+        self.report.violation = self.report.violation or why
 
     def _is_decision(self, header: Header | None) -> TypeGuard[Header]:
         return header is not None and header.cause == "decide" and subjects.role_of(header.writer) in self._checks.rules
@@ -246,7 +249,7 @@ class Verifier:
             in_force = self._has_rules(writer, state.rules_version)  # else its header says otherwise
             decided = (yield from self._checks.decide(writer)) if in_force else []
             if broken := self._checks.broken(decided):
-                self.report.violation = self.report.violation or f"commit {sequence}: {broken}"
+                self._unsound(f"commit {sequence}: {broken}")
             self._again[sequence] = Again(state.epoch, state.rules_version, state.state_version, decided)
 
     def _compare(self, stored: Stored, header: Header) -> list[Event] | None:
@@ -331,7 +334,7 @@ class Verifier:
         try:
             self._checks.validate()
         except Violated as violated:
-            self.report.violation = self.report.violation or f"at {self.state.sequence}: {violated}"
+            self._unsound(f"at {self.state.sequence}: {violated}")
 
 
 __all__ = ["Difference", "Report", "UnknownCommit", "Verifier", "verify"]
