@@ -342,6 +342,3 @@ class Decider:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._stirred.wait()
-
-
-__all__ = ["Decider", "LogTime", "SteppedDown"]

@@ -32,7 +32,7 @@ from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
 from services.start import FOLD_BYTES, NoStart, beginning, in_slices, read_on, snapshots_said
-from services.state.form import Folded, UnknownCommit, UnknownVersion
+from services.state.form import Folded, UnknownVersion
 from services.state.slices import at_once
 from services.state.validate import Violated
 
@@ -335,6 +335,3 @@ class Verifier:
             self._checks.validate()
         except Violated as violated:
             self._unsound(f"at {self.state.sequence}: {violated}")
-
-
-__all__ = ["Difference", "Report", "UnknownCommit", "Verifier", "verify"]

@@ -128,6 +128,3 @@ def _starts(state: State, asking: Gang, gang: Gang | None, permitted: set[str]) 
 def _runs(state: State, uid: str, in_waves: bool) -> bool:
     """`in_waves`: only who waits for a binding counts."""
     return uid in state.permitted or (not in_waves and state.pods[uid].status in (BOUND, SUCCEEDED))
-
-
-__all__ = ["broken"]
