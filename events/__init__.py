@@ -21,6 +21,9 @@ share, `policy` the bounds that decisions obey.
 `envelope` is the commit and its bytes, `subjects` who may write what, `log` the interface to the log's three homes:
 `memory`, `sqlite`, `jetstream`.
 
+The rest is the one door to NATS: `connection` and `client`, `server` to start one, `permissions` and `tls`, `lease` (who
+tries to be active), `object_store` (snapshots and bodies), `micro` (requests), `cloudevents` and `feed` (for outsiders).
+
 Where to read on: `tests/planner/test_scenarios.py`, this very life as a test; then `services.state`, what events mean.
 """
 

@@ -1,0 +1,3 @@
+"""The one door to Kubernetes' API: `access` (where, and as whom), `transport` (requests and watches), `client` (what
+ingest and binder ask), `gang_jobs` (what the federator asks), `objects` (as much of the answers as is read).
+"""
