@@ -45,7 +45,7 @@ from services.federator.records import (
 from services.federator.rules import forgotten, verdict
 from services.federator.transitions import answers, jobs, places, strays
 from services.state.clock import advance
-from services.state.form import UnknownCommit, UnknownVersion, confirm
+from services.state.form import UnknownCommit, UnknownVersion, snapshot_taken
 from services.state.records import Clock
 from services.state.slices import at_once
 
@@ -261,11 +261,6 @@ def _renewed(state: State, event: ev.Renewed) -> None:
     """Only that it stands there matters."""
 
 
-def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
-    if not confirm(state, event):
-        state.ignore(event)
-
-
 APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.FederatorTaken: _taken,
     ev.JobFederated: jobs.federated,
@@ -293,7 +288,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.StrayFound: strays.found,
     ev.StrayCleared: strays.cleared,
     ev.Ticked: _ticked,
-    ev.SnapshotTaken: _snapshot_taken,
+    ev.SnapshotTaken: snapshot_taken,
     ev.Renewed: _renewed,
 }
 """event → transition: the whole fold."""

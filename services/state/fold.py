@@ -35,7 +35,7 @@ from services.state import (
     verdicts,
     versions,
 )
-from services.state.form import UnknownCommit, UnknownVersion, confirm, listed
+from services.state.form import UnknownCommit, UnknownVersion, listed, snapshot_taken
 from services.state.nodes import NodeTable
 from services.state.partitions import PARTITIONS
 from services.state.records import (
@@ -274,11 +274,6 @@ def _deadlock_found(state: State, event: ev.DeadlockFound) -> None:
     """Nothing to fold: it explains the `GangReleased` behind it, which is what changes the state."""
 
 
-def _snapshot_taken(state: State, event: ev.SnapshotTaken) -> None:
-    if not confirm(state, event):
-        state.ignore(event)
-
-
 APPLY: dict[type, Callable[[State, Any], None]] = {
     **dict.fromkeys(get_args(ev.FederatorEvents), State.ignore),  # a federation has its own log and fold
     ev.IngestTaken: cluster.ingest_taken,
@@ -332,7 +327,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.EvictionIntended: verdicts.eviction_intended,
     ev.PodEvicted: verdicts.eviction_settled,
     ev.EvictionFailed: verdicts.eviction_settled,
-    ev.SnapshotTaken: _snapshot_taken,
+    ev.SnapshotTaken: snapshot_taken,
     ev.DisagreementDetected: cohorts.disagreement,
     ev.PolicyChanged: _policy,
     ev.VersionsSwitched: _versions_switched,

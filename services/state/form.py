@@ -72,20 +72,24 @@ class Folded(Protocol):
         """
         ...
 
+    def ignore(self, event: Event) -> None:
+        """Count an event that was not current at its own place."""
+        ...
+
 
 S = TypeVar("S", bound=Folded)
 Shared = Callable[[str, dict[Any, Any], dict[Any, Any]], dict[Any, Any]]
 _encode = msgspec.json.Encoder().encode
 
 
-def confirm(state: Folded, event: SnapshotTaken) -> bool:
-    """Fold that a snapshot was taken; False for one of a sequence that is not folded yet."""
+def snapshot_taken(state: Folded, event: SnapshotTaken) -> None:
+    """The transition of either fold. There is no snapshot of what is not folded yet."""
     if event.sequence >= state.sequence:
-        return False
+        state.ignore(event)
+        return
     state.snapshots[event.sequence] = event
     for stale in sorted(state.snapshots)[:-SNAPSHOTS_KEPT]:
         del state.snapshots[stale]
-    return True
 
 
 class Form(Generic[S]):
