@@ -33,7 +33,6 @@ from yarl import URL
 
 from events.wire import UNDECODABLE
 from services.answers import whole, why_none
-from services.background_call import BackgroundCall
 from services.documents import load_all
 from services.federator.backends import (
     FAILED,
@@ -60,7 +59,7 @@ from services.federator.backends import (
     Submitted,
     Taken,
 )
-from services.federator.backends.credentials import NoSecret, Secret
+from services.federator.backends.credentials import NoSecret, Secret, Token
 from services.federator.backends.pace import Pace
 from services.federator.backends.responses import clock_ms, cut, number
 from services.federator.clusters import Limits
@@ -84,10 +83,6 @@ LONGEST_WINDOW_MS = 3_600_000
 """That of submissions. Who asks for a longer wait is not believed."""
 MOMENT_MS = 1_000
 """How long a read waits for room."""
-SECRET_WITHIN_S = 10.0
-"""A file may be on a disk that is away."""
-SECRET_LIFE_S = 60.0
-"""How long a secret that can change is used before it is read again."""
 AS_SHIPPED = Limits()
 """OpenPAI's own, where an administrator changed nothing."""
 _STATES = {
@@ -157,7 +152,7 @@ class OpenPai:
         read_attempts: int = 3,
     ) -> None:
         self._url, self._user, self._page = uri.rstrip("/") + BASE, user, page
-        self._token = _Token(secret)
+        self._token = Token(secret)
         self._pace = Pace(limits.requests_per_minute, 60_000)
         self._paces = {
             "list": Pace(limits.lists_per_minute, 60_000),
@@ -333,38 +328,6 @@ class OpenPai:
     def _cleaned(self, text: str) -> str:
         """What a server says, without our secret, should it repeat it."""
         return cut(self._token.hidden(text))
-
-
-class _Token:
-    """The secret as it was read last."""
-
-    def __init__(self, secret: Secret) -> None:
-        self._secret, self._reading = secret, BackgroundCall(secret.read)
-        self._fresh_until_s = float("-inf")
-        self._value = self._before = ""
-
-    async def read(self) -> str:
-        """Raises NoSecret."""
-        if time.monotonic() >= self._fresh_until_s:
-            try:
-                value = await self._reading(SECRET_WITHIN_S)
-            except TimeoutError as error:
-                raise NoSecret(f"{self._secret}: nothing within {SECRET_WITHIN_S:g} s") from error
-            if value != self._value:
-                self._value, self._before = value, self._value
-            self._fresh_until_s = time.monotonic() + (SECRET_LIFE_S if self._secret.rotates else float("inf"))
-        return self._value
-
-    def hidden(self, text: str) -> str:
-        """Without it, and without the one before: what was asked with that may be answered now."""
-        for value in filter(None, (self._value, self._before)):
-            text = text.replace(value, "***")
-        return text
-
-    def forget(self) -> bool:
-        """Read it anew next time; whether that can make a difference."""
-        self._fresh_until_s = float("-inf")
-        return self._secret.rotates
 
 
 def _now_ms() -> int:

@@ -25,6 +25,7 @@ from services.federator.backends import (
     NotSent,
     Refused,
     Silent,
+    credentials,
     openpai,
 )
 from services.federator.backends.credentials import Secret
@@ -291,7 +292,7 @@ async def test_a_secret_from_a_file_is_read_anew_when_it_is_old(
     assert await token.read() == "secret"
     (tmp_path / "token").write_text("fresh")
     assert await token.read() == "secret"
-    monkeypatch.setattr(openpai, "SECRET_LIFE_S", 0.0)
+    monkeypatch.setattr(credentials, "SECRET_LIFE_S", 0.0)
     assert token.forget()
     assert await token.read() == "fresh"
     (tmp_path / "token").write_text("third")
