@@ -56,11 +56,38 @@ def test_a_list_without_a_resource_version_is_none(items: dict[str, object]) -> 
         POD.page(encode({"kind": "Status", "metadata": {}, "status": "Failure", **items}))
 
 
-def test_an_expiry_without_a_code_is_one() -> None:
-    gone = {"kind": "Status", "metadata": {}, "reason": "Expired", "message": "too old"}
+@pytest.mark.parametrize(
+    ("status", "expired"),
+    [
+        ({"reason": "Expired"}, True),
+        ({"reason": "Gone"}, True),
+        ({"code": 410}, True),
+        ({"code": 409, "reason": "Conflict"}, False),
+        ({"code": 500, "reason": "InternalError"}, False),
+    ],
+)
+def test_a_resource_version_is_too_old_by_code_or_by_reason(status: dict[str, object], expired: bool) -> None:
+    gone = {"kind": "Status", "metadata": {}, "message": "no", **status}
     with pytest.raises(WatchEnded) as ended:
         POD.line(encode({"type": "ERROR", "object": gone}))
-    assert ended.value.expired
+    assert ended.value.expired == expired
+
+
+def test_a_page_that_is_no_json_is_unreadable() -> None:
+    """As a proxy's own, answered with 200."""
+    with pytest.raises(Unreadable, match="list pods: expected a list of objects: JSON"):
+        POD.page(b"<html>a proxy's own</html>")
+
+
+def test_an_object_that_is_not_utf_8_costs_itself_only() -> None:
+    odd = b'{"metadata": {"name": "odd", "uid": "u"}, "spec": {"nodeName": "\xff"}}'
+    _, [seen, other] = POD.page(
+        b'{"metadata": {"resourceVersion": "7"}, "items": [' + odd + b"," + encode(pod("p")) + b"]}"
+    )
+    assert isinstance(seen, Malformed)
+    assert (seen.rejected.name, seen.rejected.field) == ("odd", "")
+    assert seen.rejected.expected.startswith("JSON in UTF-8: ")
+    assert other.metadata.name == "p"
 
 
 def test_what_a_rejection_expects_is_said_without_the_decoders_marks() -> None:

@@ -198,6 +198,13 @@ def test_another_pod_of_the_same_name_ends_the_first() -> None:
     assert set(core.pods) == {"new"}
 
 
+def test_the_pod_before_does_not_come_again_when_the_one_behind_it_is_gone_too() -> None:
+    core = ingest(pod(version=1, uid="old", node="n1"), pod(version=5, uid="new"))
+    assert names(core.deleted("Pod", pod(version=6, uid="new").metadata)) == ["PodDeleted"]
+    assert core.observe(pod(version=3, uid="old", node="n1")) == []
+    assert not core.pods
+
+
 def test_a_late_event_of_the_pod_before_changes_nothing() -> None:
     core = ingest(pod(version=5, uid="new"))
     assert core.observe(pod(version=4, uid="old")) == []

@@ -117,6 +117,8 @@ def test_equal_pods_share_a_class_and_unequal_ones_do_not() -> None:
     assert len(set(apart)) == len(apart)
     assert digest(requests={"cpu": "1000m"}) == apart[0]
     assert digest(nodeSelector={"a": "1", "b": "2"}) == digest(nodeSelector={"b": "2", "a": "1"})
+    one, two = ({"name": name, "resources": {"requests": {name: "1"}}} for name in ("cpu", "memory"))
+    assert digest(containers=[one, two]) == digest(containers=[two, one])
     assert PodNormaliser(frozenset({"muster"}))(pod()).pod.scheduling_class == apart[0], "from nothing the same digest"
 
 
@@ -138,6 +140,28 @@ def test_pods_that_others_schedule_are_told_apart_only_by_what_they_occupy() -> 
         return facts(pod(node=name, scheduler="default-scheduler", affinity=affinity)).pod.scheduling_class
 
     assert on("n1") == on("n2")
+
+
+def test_pods_that_cannot_be_taken_are_told_apart_only_by_what_they_occupy() -> None:
+    bad = {"pod-group/name": "g", "pod-group/min-available": "many"}
+    found = [facts(pod(node="n1", labels=bad, nodeSelector={"zone": zone})) for zone in ("a", "b")]
+    assert all(one.rejected is not None for one in found)
+    assert found[0].scheduling_class == found[1].scheduling_class
+
+
+def test_a_gang_that_another_scheduler_is_asked_for_is_not_read() -> None:
+    """Neither is its pod a member of one here, nor is it rejected for what that scheduler may understand."""
+    for minimum in ("2", "many"):
+        labels = {"pod-group/name": "g", "pod-group/min-available": minimum}
+        found = facts(pod(node="n1", scheduler="another", labels=labels))
+        assert (found.pod.gang, found.pod.candidate, found.rejected) == (None, False, None)
+
+
+def test_host_ports_come_in_order_each_once() -> None:
+    """However containers list them: what is the same is one class, and has one digest in every process."""
+    ports = [{"containerPort": at, "hostPort": at} for at in (9, 80, 443, 8080, 81, 82, 83, 9, 7)]
+    found = facts(pod(containers=[{"name": "main", "ports": ports}])).scheduling_class.host_ports
+    assert [one.port for one in found] == [7, 9, 80, 81, 82, 83, 443, 8080]
 
 
 def test_host_ports_count_for_containers_sidecars_and_the_hosts_network() -> None:
@@ -364,10 +388,12 @@ def test_a_priority_class() -> None:
 
 
 def test_tolerations_have_their_operator_and_equality_where_they_have_none() -> None:
-    seen = facts(pod(tolerations=[{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoSchedule"}]))
+    """Left out or empty."""
+    equal = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    seen = facts(pod(tolerations=[{"operator": "Exists"}, equal, equal | {"operator": ""}]))
     assert seen.scheduling_class.tolerations == (
         Toleration(key="", operator="Exists", value="", effect=""),
-        Toleration(key="k", operator="Equal", value="v", effect="NoSchedule"),
+        *[Toleration(key="k", operator="Equal", value="v", effect="NoSchedule")] * 2,
     )
 
 
@@ -388,6 +414,10 @@ def test_a_required_affinity_has_its_terms_with_all_their_values() -> None:
         SelectorTerm(match_expressions=(), match_fields=(name,)),
     )
     assert required(None) == (), "no term: no node"
+
+
+def test_a_pod_that_no_admission_gave_a_priority_has_none() -> None:
+    assert [facts(seen).pod.priority for seen in (pod(), pod(priority=None), pod(priority=-1))] == [0, 0, -1]
 
 
 def test_an_object_that_does_not_say_when_it_was_made_is_of_the_beginning() -> None:

@@ -101,6 +101,25 @@ def test_an_infeasible_resize_counts_as_asked_for_where_nothing_says_what_the_co
     assert found["cpu_milli"] == 2000
 
 
+def test_an_infeasible_resize_of_the_pod_itself_counts_as_asked_for_where_nothing_says_what_it_has() -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    found = requests_of(
+        containers=[container(cpu="1")], resources={"requests": {"cpu": "2"}}, status={"conditions": [condition]}
+    )
+    assert found["cpu_milli"] == 2000
+
+
+def test_whether_a_resize_is_feasible_stands_among_the_pods_other_conditions() -> None:
+    scheduled = {"type": "PodScheduled", "status": "True", "reason": ""}
+    infeasible = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    actual = {"name": "c", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}
+    found = requests_of(
+        containers=[container(cpu="2")],
+        status={"conditions": [scheduled, infeasible], "containerStatuses": [actual]},
+    )
+    assert found["cpu_milli"] == 1000
+
+
 @pytest.mark.parametrize(("always", "milli"), [(True, 4000), (False, 1000)])
 def test_of_init_containers_sidecars_alone_are_resized(always: bool, milli: int) -> None:
     actual = {"name": "i", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "2"}}
@@ -148,10 +167,11 @@ def test_what_cannot_be_counted_is_named_and_counts_as_more_than_any_node_has(qu
     assert problem.expected
 
 
-def test_a_sum_that_cannot_be_counted() -> None:
+def test_a_sum_that_cannot_be_counted_counts_as_more_than_any_node_has() -> None:
     problems: list[Any] = []
     half = str(MAX_QUANTITY)
-    pod_requests(pod(containers=[container("a", memory=half), container("b", memory=half)]), problems)
+    found = pod_requests(pod(containers=[container("a", memory=half), container("b", memory=half)]), problems)
+    assert found == {"memory_bytes": MAX_QUANTITY, "pods": 1}
     assert [problem.field for problem in problems] == ["sum of requests: memory"]
 
 

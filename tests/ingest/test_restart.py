@@ -338,6 +338,15 @@ KOORDINATORS = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koo
 TIMED_OUT = {"gang.scheduling.koordinator.sh/timeout": "true"}
 
 
+def test_what_a_list_says_anew_of_a_pod_that_may_have_been_annotated_is_said_once() -> None:
+    """That it is bound by now is newer than any annotation that it had; all of it need not be written."""
+    core = Ingest(OURS)
+    core.observe(pod(version=3, annotations=KOORDINATORS))
+    core.synced()
+    found = core.observe(pod(version=8, annotations=KOORDINATORS, node="n1"), listed=True)
+    assert [type(event) for event in found] == [ev.PodAssigned]
+
+
 @pytest.mark.parametrize("condition", [False, True])
 def test_a_timeout_that_came_and_went_unseen_is_its_users_act(condition: bool) -> None:
     """Seed 1415: ingest was gone while the binder wrote the annotation and the user took it off. The next one saw what
