@@ -171,6 +171,28 @@ def test_also_where_another_gangs_stands_between_them_and_waits_for_the_next_dec
     assert said == [[first[0], first[1]], [second[0]], []]
 
 
+def test_a_group_of_gangs_takes_the_room_of_each_of_its_gangs_in_the_order_of_the_failures() -> None:
+    """What is kept for a gang beside them stays kept."""
+    world = World()
+    world.node("n0", cpu=6)
+    group = {"groups": ("default/a", "default/b")}
+    for gang, of in (("default/a", group), ("default/b", group), ("default/c", {})):
+        world.koordinator(gang, 2, 2, of)
+    world.settle()
+    for uid in ("b-1", "c-1", "a-1"):
+        world.deleted(uid)
+        world.judge()
+    for gang in ("default/a", "default/b"):
+        world.koordinator(gang, 2, 2, group)
+    world.plan()
+    ended = of_type(world.judge(), ev.NominationEnded)
+    assert [(one.gang, one.pod, one.reason) for one in ended] == [
+        ("default/b", "b-1", "Taken"),
+        ("default/a", "a-1", "Taken"),
+    ]
+    assert list(world.state.nominations) == ["c-1"]
+
+
 def test_one_decision_gives_back_no_more_room_than_a_cycle_has_pods() -> None:
     """Of gangs that nobody is left of, and of those whose time is over."""
     policy = msgspec.structs.replace(DEFAULT_POLICY, cycle_pods=2)

@@ -106,6 +106,30 @@ def test_what_it_leaves_on_other_nodes_is_kept_from_those_who_come_behind() -> N
     assert not of_type(world.judge(), ev.DisagreementDetected)
 
 
+@pytest.mark.parametrize(("gpu", "free"), [(1, 5), (2, 6)])
+@pytest.mark.parametrize("emptier", ["n0", "n1"])
+def test_who_comes_behind_goes_to_the_emptier_node_whether_it_takes_that_room_or_not(
+    gpu: int, free: int, emptier: str
+) -> None:
+    """What it takes beside what is kept counts there, and what is kept counts once: so many of n0's eight cpus are `free`
+    then. With two GPUs it finds no node."""
+    world = World()
+    world.node("n0", cpu=8, gpu=2, memory_gi=1_000)
+    world.gang("train", 2, 2, gpu=1)
+    world.settle()
+    world.deleted("train-1")
+    world.judge()
+    world.pod("train-new", "train", minimum=2, gpu=gpu, cpu=2, priority=1)
+    world.node("n1", cpu=8, memory_gi=1_000)
+    world.pod("there", node="n1", candidate=False, cpu=8 - free + (0.5 if emptier == "n0" else -0.5))
+    world.node("n2", cpu=1, labels={"only": "first"})
+    world.pod("first", cpu=1, selector={"only": "first"}, priority=2)
+    world.pod("stranger", cpu=0.25)
+    placed = {one.group: one.required[0].node for one in of_type(world.plan(), ev.GangPlaced)}
+    taken = {"default/train": "n0"} if gpu == 1 else {}
+    assert placed == {"pod/default/first": "n2", **taken, "pod/default/stranger": emptier}
+
+
 def test_it_takes_what_is_kept_on_its_own_node_alone() -> None:
     world, uids = running()
     for uid in uids[1:]:

@@ -246,6 +246,13 @@ def test_a_rejected_object_is_told_of_in_its_own_api(kind: str, version: str, sh
 
 REJECTED = {
     "coscheduling/2020": ("train", "PodGroup", "train", "default/train: its PodGroup train"),
+    "coscheduling/v0.18": ("train", "PodGroup.scheduling.sigs.k8s.io", "train", "default/train: its PodGroup train"),
+    "kube-batch/v1alpha1": (
+        "train",
+        "PodGroup.scheduling.incubator.k8s.io",
+        "train",
+        "default/train@batch: its PodGroup train",
+    ),
     "volcano/v1beta1": ("train", "PodGroup.scheduling.volcano.sh", "train", "default/train@batch: its PodGroup train"),
     "kubernetes/v1alpha1": (
         "jobs:train:7",
@@ -278,6 +285,29 @@ def test_pods_whose_pod_group_cannot_be_read_are_told_why(dialect: str) -> None:
     assert said(world, "train-0") is None, "said once"
     world.facts(ev.RejectionEnded(**about))
     assert said(world, "train-0") == waits
+
+
+def test_pods_of_a_gang_that_backs_off_are_told_of_its_pod_group_when_it_is_tried_again() -> None:
+    """Until then it is the room that it was refused for."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod_group("train", 2)
+    for uid in ("train-0", "train-1"):
+        world.pod(uid, "train", dialect="coscheduling/v1alpha1")
+    world.plan()
+    waits = said(world, "train-0")
+    assert waits is not None
+    assert "Insufficient cpu" in waits[1]
+    about = {"kind": "PodGroup", "namespace": "default", "name": "train", "uid": "pg-train"}
+    what = {"field": "spec.minMember", "value": "abc", "expected": "an integer"}
+    world.pod_group_deleted("train")
+    world.facts(ev.DeclarationRejected(**about, resource_version="9", **what))
+    assert said(world, "train-0") == waits
+    world.pass_s(2)
+    world.plan()
+    told = said(world, "train-0")
+    assert told is not None
+    assert "its PodGroup train is rejected" in told[1]
 
 
 def test_another_gangs_rejected_pod_group_is_none_of_a_pods_business() -> None:

@@ -8,7 +8,7 @@ import pytest
 import events as ev
 from events.policy import DEFAULT_POLICY
 from services.state import cohorts
-from services.state.records import PARKED, READY
+from services.state.records import AWAITING, IDLE, PARKED, READY
 from tests.state.parked import full, phase, refused
 from tests.world import SECOND_NS, World, of_type
 
@@ -263,6 +263,52 @@ def test_a_binding_that_fails_backs_off_and_each_time_longer() -> None:
             world.pass_s(0.1)
         lengths.append(round((world.now_ns - start_ns) / SECOND_NS, 1))
     assert lengths == [1.1, 2.1, 4.1, 8.1, 10.1]
+
+
+def not_bound(world: World, uid: str, message: str = "") -> None:
+    failed = ev.BindingFailed(
+        uid=uid, namespace="default", name=uid, node="n0", reason="Forbidden", message=message, assigned_node=""
+    )
+    world.append("binder", [failed], cause="outcome")
+
+
+@pytest.mark.parametrize(("message", "told"), [("", "the binding failed"), ("a webhook's no", "a webhook's no")])
+def test_a_pod_whose_binding_failed_is_told_why_or_that_it_did(message: str, told: str) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    world.plan()
+    world.judge()
+    not_bound(world, "alone", message)
+    assert [(one.reason, one.message) for one in world.state.cohorts.values()] == [("BindingFailed", told)]
+
+
+def test_a_binding_that_fails_leaves_a_proposal_for_the_rest_of_the_gang_to_its_verdict() -> None:
+    """The gang backs off behind that."""
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 1, 1)
+    world.plan()
+    world.judge()
+    late = world.pod("train-late", "train", minimum=1)
+    assert of_type(world.plan(), ev.GangPlaced)
+    not_bound(world, uids[0])
+    assert phase(world) == AWAITING
+    assert of_type(world.judge(), ev.GangPermitted)
+    world.settle()
+    assert world.where(late, *uids) == ["n0", "n0"]
+
+
+def test_a_binding_that_fails_of_a_pod_that_goes_leaves_nothing_that_waits() -> None:
+    world = World()
+    world.node("n0")
+    uids = world.gang("train", 2, 1)
+    world.plan()
+    world.judge()
+    world.terminating(uids[0])
+    not_bound(world, uids[0])
+    assert phase(world) == IDLE
+    assert not world.state.cohorts
 
 
 def test_a_pod_that_comes_back_while_a_refusal_is_on_its_way_is_not_lost() -> None:
