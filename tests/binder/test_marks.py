@@ -194,6 +194,13 @@ async def test_a_user_who_acts_first_finds_no_annotation(world: World, cluster: 
     assert not world.state.marks
 
 
+async def test_a_pod_that_its_user_takes_out_of_the_gang_is_left_alone(world: World, cluster: Cluster) -> None:
+    world.pod("p0")
+    await Binder(world, cluster).noticed().round()
+    assert cluster.said() == ["p1", "p2"]
+    assert "p0" not in world.state.marks
+
+
 async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: World, cluster: Cluster) -> None:
     """The user acts while an attempt may still land: it is repeated, until the pod is seen to have changed."""
     cluster.answers = [Unreachable("annotate", "Timeout", "", sent=True)] * 3
@@ -202,7 +209,8 @@ async def test_an_attempt_in_doubt_is_given_up_only_when_it_must_fail(world: Wor
     world.pod_group("train", 2, 9_000, dialect="koordinator/v1alpha1")
     cluster.pods["p0"].metadata.resource_version = "500"
     said = await binder.round()
-    assert [event.uid for event in said if isinstance(event, ev.TimeoutMarkFailed)] == ["p0"]
+    failed = [event for event in said if isinstance(event, ev.TimeoutMarkFailed)]
+    assert [(event.uid, event.message) for event in failed] == [("p0", "its gang may be tried again")]
     assert cluster.said() == ["p1", "p2"]
 
 

@@ -260,6 +260,17 @@ def test_r7_whoever_is_silent_when_its_time_is_over_is_not_waited_for() -> None:
     assert stops(said) == {"high": "ExtraTimeOver"}
 
 
+def test_r7_nor_who_falls_silent_when_its_answer_was_waited_for() -> None:
+    world = Federation(low=10, high=50)
+    world.accept()
+    world.at(0, low="running")
+    world.at(39, high="running")
+    world.at(48.9)
+    assert [world.heard(minute, "low") for minute in (49.3, 49.7, 50.1)] == [[], [], []]
+    world.silent("high")
+    assert placed(world.heard(50.2, "high")) == [("low", "FirstAvailable")]
+
+
 def test_r8_after_a_switch_extra_times_begin_anew_and_end_no_later() -> None:
     world = three()
     world.at(0, low="running")

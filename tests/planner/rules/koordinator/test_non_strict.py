@@ -154,3 +154,28 @@ def test_of_a_gang_whose_running_pods_do_not_count_too_few_may_be_placed() -> No
     (event,) = of_type(world.plan(), ev.GroupsRefused)
     about = "gang default/a needs 2 more pods; 1 may be scheduled, others are gated or done"
     assert event.detail == f"gang default/a: 0 of the 2 pods that must start together have a node. Besides, {about}."
+
+
+def test_of_a_gang_whose_rules_are_off_nothing_is_said_besides() -> None:
+    """It started, and needs no minimum any more."""
+    world = World()
+    world.node("n0", cpu=2)
+    first, second = world.koordinator("default/a", 2, 2, LOOSE | {"groups": ROLES})
+    world.assigned(first, "n0")
+    fact = world.state.pods[second].fact
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), gated=True))
+    world.koordinator("default/b", 4, 4, {"groups": ROLES})
+    (event,) = of_type(world.plan(), ev.GroupsRefused)
+    assert event.reason == "InsufficientRoom"
+    assert event.detail.endswith(": 1 of the 4 pods that must start together have a node.")
+
+
+def test_a_pod_beyond_its_gangs_minimum_that_finds_no_room_lacks_one_node() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 2, 2)
+    world.settle()
+    world.koordinator("default/a", 3, 2)
+    (event,) = of_type(world.plan(), ev.GroupsRefused)
+    assert (event.reason, event.needed, event.node_reasons) == ("InsufficientRoom", 1, {"Insufficient cpu": 1})
+    assert event.detail == "gang default/a: 0 of the 1 pods that must start together have a node."
