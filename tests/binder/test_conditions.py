@@ -131,6 +131,77 @@ async def test_after_a_start_conditions_are_said_again_that_a_binder_before_may_
     assert "lastProbeTime" in client.said[0]
 
 
+async def test_after_a_start_a_pod_that_was_never_told_is_told_as_for_the_first_time(world: World) -> None:
+    client = Client()
+    writer, _ = behind(world, client)
+    writer.resume()
+    await told(writer)
+    assert client.conditions == ["waits"]
+    assert "lastProbeTime" not in client.said[0]
+
+
+async def test_no_more_are_told_at_a_time_than_may_be() -> None:
+    world, client = World(), Client()
+    world.node("n0", cpu=4)
+    for uid in ("first", "second", "third"):
+        world.pod(uid, cpu=200)
+    world.settle()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    assert len(list(writer.conditions.due(2))) == 2
+    assert len(list(writer.conditions.pods)) == 1
+
+
+async def test_a_pod_that_goes_before_its_turn_is_not_told(world: World) -> None:
+    client = Client()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    world.deleted("waits")
+    await told(writer)
+    assert client.conditions == []
+
+
+@pytest.mark.parametrize("goes", ["bound by somebody else", "taken into another gang"])
+async def test_when_the_pod_that_has_the_event_waits_no_longer_another_of_its_gang_gets_one(goes: str) -> None:
+    world, client = World(), Client()
+    world.node("n0", cpu=4)
+    world.gang("train", 2, 1, cpu=200)
+    world.settle()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await told(writer)
+    [has] = client.events
+    [other] = {"train-0", "train-1"} - {has}
+    if goes == "bound by somebody else":
+        world.assigned(has, "n0")
+    else:
+        world.pod(has, "other", minimum=1, cpu=200)
+    world.pass_s(2)
+    world.plan()
+    writer.conditions.doubt(other)
+    writer.conditions.note((other,))
+    await told(writer)
+    assert client.events == [has, other]
+
+
+async def test_a_pod_that_is_taken_into_another_gang_is_told_of_that_though_the_reason_is_the_same() -> None:
+    world, client = World(), Client()
+    world.node("n0", cpu=4)
+    world.gang("train", 2, 1, cpu=200)
+    world.settle()
+    writer, outcomes = behind(world, client)
+    notice(writer, world)
+    await told(writer)
+    world.append("binder", outcomes, cause="outcome")
+    world.pod("train-0", "other", minimum=1, cpu=200)
+    world.settle()
+    writer.conditions.note(("train-0",))
+    await told(writer)
+    [*_, last] = client.said
+    assert last["reason"] == "Unschedulable"
+    assert "gang default/other: 0 of the 1 pods" in last["message"]
+
+
 async def test_pods_that_are_set_aside_are_told_so() -> None:
     """The binder's own word: no planner refuses them."""
     world = World()
@@ -204,8 +275,13 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
     await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
     assert list(writer.conditions._versions) == ["waits"]
     assert writer.conditions._in_doubt == {"waits"}
+    about = {"uid": "waits", "namespace": "default", "name": "waits", "node": "n0", "assigned_node": ""}
+    world.append("binder", [ev.BindingFailed(**about, reason="Forbidden", message="no")], "outcome")
+    writer.notice(decode(world.log.commits[-1]))
+    assert list(writer.conditions._refused) == ["waits"]
     world.deleted("waits")
     writer.notice(decode(world.log.commits[-1]))
+    assert not writer.conditions._refused
     assert not writer.conditions._versions
     assert not writer.conditions._in_doubt
     assert not writer.conditions._groups
