@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -297,6 +299,20 @@ async def test_what_keeps_a_binding_waiting_is_told_once_after_a_while(
     binding.client.busy.clear()
     await until(lambda: binding.outcomes, "the one to be bound")
     assert not binding.effects._told
+
+
+async def test_that_while_begins_with_the_first_attempt(
+    binding: Binding, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt is answered soon, and none of them is the last."""
+    looks = itertools.count(1)
+    clock = SimpleNamespace(perf_counter=lambda: float(next(looks)), monotonic=time.monotonic, time_ns=time.time_ns)
+    monkeypatch.setattr(effects, "time", clock)
+    [busy, *_] = binding.intents
+    binding.client.busy = {busy: 0.0}
+    binding.effects._put(busy)
+    await until(lambda: binding.told, "its pod to be told")
+    assert len(pauses) >= effects.TOLD_AFTER_S - 2
 
 
 async def test_a_write_that_changed_nothing_fences_nothing(binding: Binding) -> None:
