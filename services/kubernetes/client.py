@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,7 +37,9 @@ from services.kubernetes.transport import (
     retrying,
     worth_repeating,
 )
+from services.telemetry.repeated import Repeated
 
+log = logging.getLogger("muster.kubernetes")
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 PAGE = 1_000
@@ -46,6 +49,9 @@ WATCH_S = 300
 PATIENCE_S = 5.0
 """Who asks a write to come again after longer is not waited for here: it may be one namespace's webhook that is busy, and
 others' writes are made together with this one."""
+SLOW_S = 5.0
+"""A read that is repeated for longer is told of: whoever waits for it says nothing meanwhile, and it may take minutes, as
+each try may be answered by nothing, or by "not before half a minute"."""
 NOTE_BYTES = 1_024
 """What the API server accepts as the note of a Kubernetes event."""
 INSTANCE_BYTES = 128
@@ -76,6 +82,8 @@ class Client(Transport):
     def __init__(self, access: Access, *, connections: int = 128, timeout_s: float = 30.0) -> None:
         super().__init__(access, connections=connections, timeout_s=timeout_s)
         self._reading, self._writing = retrying(), retrying(patience_s=PATIENCE_S)
+        self._slow: dict[str, Repeated] = {}
+        """Of each verb and resource, the warning of reads that take long."""
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -284,9 +292,17 @@ class Client(Transport):
     ) -> Answer:
         """A request that may be repeated: it reads, or its preconditions make a second execution harmless."""
         patience_s, repeating = (LONGEST_WAIT_S, self._reading) if body is None else (PATIENCE_S, self._writing)
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
 
         async def once() -> Answer:
-            return (await self.send(request, verb, path, body, content_type, accept)).raise_for(request)
+            try:
+                return (await self.send(request, verb, path, body, content_type, accept)).raise_for(request)
+            except ApiError as error:
+                takes_s = clock() - began_s + (error.retry_after_s or 0.0)
+                if body is None and takes_s >= SLOW_S and worth_repeating(error, patience_s):
+                    self._tell_of(error)
+                raise
 
         try:
             return await once()  # nearly always; tenacity's bookkeeping costs as much as the request
@@ -295,6 +311,12 @@ class Client(Transport):
                 raise
             await asyncio.sleep(min(error.retry_after_s or 0.0, REPEATED_WITHIN_S))
         return await repeating(once)
+
+    def _tell_of(self, error: ApiError) -> None:
+        read = " ".join(error.request.split()[:2])
+        if read not in self._slow:
+            self._slow[read] = Repeated(log, "read again: %d, the last: %s")
+        self._slow[read].warn(error)
 
 
 def _cut(text: str, size: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.json import encode
+from tenacity import AsyncRetrying, RetryCallState
 
 from events import (
     ClusterSynced,
@@ -34,7 +35,7 @@ from services.ingest.differ import Ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import Expired, Forbidden, Unreachable
+from services.kubernetes.errors import ApiError, Expired, Forbidden, Unreachable
 from services.simulator import errors
 from services.simulator.cluster import SimulatedCluster
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
@@ -421,6 +422,17 @@ async def test_a_busy_api_server_only_delays_the_start(cluster: SimulatedCluster
     cluster.faults.plan(verb="list", status=429, times=3)
     async with ingesting(MemoryLog("test"), cluster) as running:
         assert running.agrees_with(cluster)
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "least_s", "most_s"), [(20.0, 20.0, 20.0), (3_600.0, 30.0, 30.0), (None, 0.0, 10.0)]
+)
+def test_a_watch_that_is_to_come_again_later_does(asked_s: float | None, least_s: float, most_s: float) -> None:
+    """A watch that was answered 429, Retry-After: 30, was asked for 16 times in 40 seconds."""
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    busy = ApiError("watch pods", 429, "TooManyRequests", "", asked_s)
+    state.set_exception((ApiError, busy, None))
+    assert least_s <= service._patiently("watch pods").wait(state) <= most_s
 
 
 async def test_many_objects_in_many_pages_with_a_stormy_watch(cluster: SimulatedCluster) -> None:

@@ -364,6 +364,20 @@ async def test_who_is_asked_to_wait_waits_before_the_first_repetition_too(
     assert 7.0 in waited
 
 
+async def test_a_list_that_is_to_come_again_much_later_is_told_of(
+    cluster: SimulatedCluster, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Asked to wait for 20 s, an ingest that starts said nothing for two minutes, and nobody was scheduled meanwhile."""
+    cluster.faults.plan(verb="list", status=429)
+    assert [page async for page in client.pages(PODS)]
+    assert not caplog.text, "a moment's trouble is nobody's"
+    cluster.faults.plan(verb="list", status=429, retry_after_s=20)
+    listing = asyncio.create_task(anext(client.pages(PODS)))  # type: ignore[arg-type]
+    await until(lambda: caplog.text or listing.done(), "a warning")
+    listing.cancel()
+    assert "read again: 1, the last: list pods: 429 TooManyRequests" in caplog.text
+
+
 # ------------------------------------------------------------------------------------------------------------- effects
 
 
