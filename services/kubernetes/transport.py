@@ -74,7 +74,7 @@ def error_of(request: str, answer: Answer) -> ApiError:
     except UNDECODABLE:
         status = Status()
     if status.kind != "Status":
-        status = Status(message=answer.body[:200].decode(errors="replace"))
+        status = Status(message=" ".join(answer.body[:200].decode(errors="replace").split()))  # a page has many lines
         if answer.code == 404 and not answer.body.startswith(NO_SUCH_PATH):
             return Unreachable(request, "NotFound", f"expected the API server: {status.message}", sent=True)
     after = answer.retry_after_s

@@ -55,6 +55,14 @@ def test_what_is_not_there_is_the_api_servers_to_say(body: bytes, kind: type[Api
     assert type(error_of("list podgroups", Answer(404, body))) is kind
 
 
+def test_a_page_in_place_of_an_answer_is_told_in_one_line() -> None:
+    assert str(error_of("list podgroups", Answer(404, b"404 page not found\n"))).splitlines() == [
+        "list podgroups: 404 : 404 page not found"
+    ]
+    page = b"<html>\r\n<body>\n  503 Service\tUnavailable</body>\n"
+    assert str(error_of("list pods", Answer(503, page))).endswith(": <html> <body> 503 Service Unavailable</body>")
+
+
 @pytest.mark.parametrize(("asked", "waits"), [("7", 7.0), ("99999", 3_600.0), ("-7", 0.0), ("0", None)])
 def test_a_status_says_when_to_ask_again_where_the_header_does_not(asked: str, waits: float | None) -> None:
     body = f'{{"kind":"Status","details":{{"retryAfterSeconds":{asked}}}}}'.encode()
