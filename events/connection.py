@@ -40,6 +40,7 @@ from events.answers import (
     decoded,
 )
 from events.client import Client
+from events.credentials import expiry
 from events.homes import without_credentials
 from events.inbox import Inbox, publish_denied
 from events.leaderless import Leaderless
@@ -94,6 +95,7 @@ class Connection:
         self._inbox = Inbox(self.url)
         self._who = ""
         """Who signed in, for people."""
+        self._credentials_file = ""
         self._leaderless = Leaderless()
         self._answers_since_s: float | None = float("-inf")
         """Since when every question was answered; None while the last one was not."""
@@ -121,6 +123,7 @@ class Connection:
         self._trust = tls.Trust(len(self._servers), ca_file, certificate_file, used="tls" in credentials)
         user = credentials.get("user") or urlsplit(self._servers[0]).username or ""
         self._who = _named(user, credentials)
+        self._credentials_file = str(credentials.get("user_credentials") or "")
         connecting = asyncio.ensure_future(
             self.client.connect(
                 self._servers,
@@ -303,7 +306,8 @@ class Connection:
         if problem := self._trust.failed(error):
             self._refuse(tls.Untrusted(f"{self.url}: {problem}"))
         elif "authorization violation" in text:
-            self._refuse(Denied(f"{self.url}: the NATS server refused the credentials of {self._who}"))
+            ends = expiry(self._credentials_file) if self._credentials_file else ""
+            self._refuse(Denied(f"{self.url}: the NATS server refused the credentials of {self._who}{ends}"))
         elif denied := _DENIED.search(text):
             self._deny(denied[1], denied[2])
         elif "maximum subscriptions exceeded" in text:  # who subscribed hears nothing, and does not know why
@@ -356,8 +360,9 @@ def _named(user: str, credentials: Mapping[str, Any]) -> str:
     """Who signs in, for people: which role's user it was is half of why it may not."""
     if user:
         return f"user {user!r}"
-    given = credentials.get("user_credentials") or credentials.get("token")
-    return "this user" if given else "a client without a user (MUSTER_NATS_USER)"
+    if file := credentials.get("user_credentials"):
+        return f"the user of {file}"
+    return "this user" if credentials.get("token") else "a client without a user (MUSTER_NATS_USER)"
 
 
 async def _ended(task: asyncio.Future[None]) -> None:

@@ -10,9 +10,13 @@ import base64
 import binascii
 import re
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import NamedTuple
 
+import msgspec
+
 from events.log import LogError
+from events.wire import UNDECODABLE
 
 EXPECTED = "expected a .creds file of NATS, with a user's JWT and the seed of his key"
 _PART = re.compile(rb"-{3,}BEGIN (NATS USER JWT|USER NKEY SEED)-{3,}\s+(\S+)\s+-{3,}END")
@@ -63,6 +67,19 @@ def read(file: str) -> Credentials:
     if jwt is None or seed is None:
         raise InvalidCredentials(f"{file}: {EXPECTED}")
     return Credentials(jwt, _unwrapped(file, seed))
+
+
+class _Claims(msgspec.Struct):
+    exp: int = 0
+
+
+def expiry(file: str) -> str:
+    """What the file's JWT says of its own end, for people, as a server does not say why it refuses; "" where nothing."""
+    with suppress(InvalidCredentials, IndexError, binascii.Error, OverflowError, ValueError, OSError, *UNDECODABLE):
+        claims = read(file).jwt.split(b".")[1]
+        if ends_s := msgspec.json.decode(base64.urlsafe_b64decode(claims + b"=="), type=_Claims).exp:
+            return f", whose JWT expires at {datetime.fromtimestamp(ends_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return ""
 
 
 def _unwrapped(file: str, text: bytes) -> bytes:

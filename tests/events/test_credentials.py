@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from events.answers import Denied
 from events.connection import Connection
-from events.credentials import File, InvalidCredentials, read
+from events.credentials import File, InvalidCredentials, expiry, read
 from events.server import EmbeddedServer
 from tests.waiting import until
 
@@ -71,9 +72,9 @@ def creds(jwt: str, seed: str) -> str:
     )
 
 
-def sign(file: Path, until_s: int = 0) -> None:
+def sign(file: Path, until_s: int = 0, by: Key = account) -> None:
     """The user may come, with this file, until then; 0: for good."""
-    file.write_text(creds(account.jwt(user.public, "user", until_s, subs=-1, data=-1, payload=-1), user.seed))
+    file.write_text(creds(by.jwt(user.public, "user", until_s, subs=-1, data=-1, payload=-1), user.seed))
 
 
 @pytest.fixture
@@ -121,6 +122,25 @@ async def test_whose_time_is_over_comes_back_with_what_the_file_says_then(
     finally:
         await connection.close()
     assert "user authentication expired" in caplog.text or "Connection reset by peer" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("until_s", "said"), [(1_700_000_060, ", whose JWT expires at 2023-11-14T22:14:20Z"), (1 << 60, ""), (0, "")]
+)
+async def test_who_is_refused_is_told_which_file_it_was_and_when_that_ends(
+    until_s: int, said: str, file: Path, of_accounts: EmbeddedServer
+) -> None:
+    """As it was: "the credentials of this user", whatever was wrong with whichever file."""
+    sign(file, until_s, by=user)  # which is no account
+    with pytest.raises(Denied) as denied:
+        await Connection(of_accounts.url).connect(user_credentials=str(file))
+    assert str(denied.value).endswith(f"the NATS server refused the credentials of the user of {file}{said}")
+
+
+@pytest.mark.parametrize("jwt", ["a.b.c", "abc", "a.bm90IGpzb24.c", "a.W10.c"])
+def test_of_what_is_no_jwt_nobody_says_when_it_ends(jwt: str, file: Path) -> None:
+    file.write_text(creds(jwt, user.seed))
+    assert expiry(str(file)) == ""
 
 
 @pytest.mark.parametrize(
