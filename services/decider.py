@@ -77,12 +77,12 @@ class Decider:
         supports: VersionsAnnounced = UNSAID,
         clock: LogTime | None = None,
         applied: Callable[[Commit], None] | None = None,
-        started: Callable[[], None] | None = None,
+        started: Callable[[], Generator[None, None, None]] | None = None,
         absence_counts: bool = True,
     ) -> None:
         """`supports`: what `decide` and the fold can. `applied` sees each commit that was folded since this became the
-        active writer; before that, `started` is called once. `absence_counts`: whether deadlines go on while no process
-        is active, or the log is away."""
+        active writer; before that, `started` runs once, in slices. `absence_counts`: whether deadlines go on while no
+        process is active, or the log is away."""
         self.log = log
         self.writer = writer
         self.state = State()
@@ -164,7 +164,7 @@ class Decider:
                 await self._fold()
                 if self.state.sequence >= self.writer.last:
                     if not self.active:
-                        self._activate()
+                        await self._activate()
                     if await self._leave_out_absence():
                         continue
                     if self._leaving is not None:
@@ -207,7 +207,7 @@ class Decider:
         """This writer's, as it stands: `State.clock` would make one, and asking must not change the state."""
         return self.state.clocks.get(self.writer.name) or Clock()
 
-    def _activate(self) -> None:
+    async def _activate(self) -> None:
         self._clock.start(self._log_time.time_ns)
         self.active = True
         if telemetry.is_on():
@@ -215,7 +215,7 @@ class Decider:
 
             self._traces = traces(self.state, self.writer.name)
         if self._started is not None:
-            self._started()
+            await in_slices(self._started())
 
     async def _listen(self) -> None:
         """While something waits, ask the log once a second whether it is there. This goes on beside the loop: one that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -304,7 +304,13 @@ async def test_what_is_read_while_it_decides_counts_for_the_next_decision_and_wa
         return says if began == 1 else []
 
     starts = list[int]()
-    decider = Decider(log, Writer(log, "binder"), slowly, started=lambda: starts.append(decider.state.sequence))
+
+    def start() -> Generator[None, None, None]:
+        starts.append(decider.state.sequence)
+        assert not seen, "before anything is decided"
+        yield
+
+    decider = Decider(log, Writer(log, "binder"), slowly, started=start)
     running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
     end = 2 + len(says)
     await until(lambda: decider.state.sequence == end and len(seen) > 1, "it to decide on what came meanwhile")
@@ -313,6 +319,24 @@ async def test_what_is_read_while_it_decides_counts_for_the_next_decision_and_wa
     assert starts == [1], "what it is to do is looked through once"
     assert seen[0] == (1, 1)
     assert [envelope.decode_header(stored).basis for stored in log.commits[2:]] == [1] * len(says)
+
+
+async def test_what_a_start_looks_through_goes_in_slices() -> None:
+    """As it was: in one piece, in which a binder of many pods gave its lease no turn."""
+    log, turns, others = MemoryLog("test"), list[int](), [0]
+
+    def start() -> Generator[None, None, None]:
+        for _ in range(3):
+            turns.append(others[0])
+            yield
+
+    decider = Decider(log, Writer(log, "binder"), nothing, started=start)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    for _ in range(100):
+        others[0] += 1
+        await asyncio.sleep(0)
+    running.cancel()
+    assert len(turns) == len(set(turns)) == 3, "somebody else had a turn in between"
 
 
 async def test_between_messages_that_are_set_aside_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 import events as ev
 from events.envelope import decode
 from services.binder.service.rounds import Rate
+from services.state.slices import at_once
 from tests.binder.behind import Client, Reader, behind, notice, told
 from tests.why import why_waiting
 from tests.world import World
@@ -124,7 +125,7 @@ async def test_after_a_start_conditions_are_said_again_that_a_binder_before_may_
     world.append("binder", outcomes, cause="outcome")
     client = Client()
     writer, _ = behind(world, client)
-    writer.resume()
+    at_once(writer.resume())
     for _ in range(2):
         await told(writer)
     assert client.conditions == ["waits"]

@@ -18,6 +18,7 @@ from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import DEFAULT_RATES, WriteBehind
 from services.kubernetes.binding import BindResult, Outcome
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from services.state.slices import at_once
 from services.telemetry import repeated
 from tests.binder.bindings import MANY, UNBOUND, Binding, said
 from tests.waiting import until
@@ -137,7 +138,7 @@ async def test_after_a_start_a_refusal_settles_no_intent_before_it_is_fenced(bin
     """What the process before had asked for may still land: a write of our own makes it fail (design, rule 5)."""
     uid = binding.intents[0]
     binding.client.told["rejected"] = {uid}
-    binding.effects.resume()
+    at_once(binding.effects.resume())
     await until(lambda: "Rejected" in said(binding.outcomes), "the refusal")
     about = [one for one in binding.outcomes if not isinstance(one, ev.PodBound)]
     assert said(about) == ["BindingFailed", "Rejected"]

@@ -13,6 +13,7 @@ from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
 from services.kubernetes.errors import ApiError, Conflict, Forbidden, NotFound, Unreachable
 from services.state.records import BOUND, FAILED, SUCCEEDED, TERMINATING
+from services.state.slices import at_once
 from services.telemetry import repeated
 from tests.waiting import until
 
@@ -185,7 +186,7 @@ async def test_evictions_in_flight_are_bounded() -> None:
     until their time was over."""
     pods = [f"p{number}" for number in range(2 * LOAD)]
     async with Evicting(*pods) as evicting:
-        evicting.effects.resume()
+        at_once(evicting.effects.resume())
         await until(lambda: len(evicting.outcomes) == len(pods), "all to be evicted")
     assert sorted(evicting.asked) == sorted(pods)
     assert evicting.most == 3, "and the fourth is kept for other namespaces"

@@ -11,6 +11,7 @@ from events.envelope import decode
 from services.binder.report import scheduled
 from services.binder.service.rounds import Rate
 from services.kubernetes.errors import Unreachable
+from services.state.slices import at_once
 from tests.binder.behind import Client, Reader, behind, notice, running
 from tests.world import World
 
@@ -55,7 +56,7 @@ async def test_a_pod_that_is_gone_at_once_counts_no_longer_in_the_status_of_its_
     world = running(2)
     reader = Reader(world)
     if resumed:
-        reader.writer.resume()
+        at_once(reader.writer.resume())
         reader.seen = len(world.log.commits)
     await reader.round()
     world.deleted("train-1")
@@ -155,7 +156,7 @@ async def test_a_start_tells_a_pod_group_without_pods_of_its_phase() -> None:
     world, client = World(), Client()
     world.pod_group("train", 1)
     writer, _ = behind(world, client)
-    writer.resume()
+    at_once(writer.resume())
     await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
     assert client.phases == ["Pending"]
 
@@ -188,7 +189,7 @@ async def test_a_gang_that_waited_for_room_with_another_of_its_group_says_when_t
     reader = Reader(world)
     world.pod("b-1", "b", cpu=5, dialect="koordinator/v1alpha1")
     world.plan()
-    reader.writer.resume()
+    at_once(reader.writer.resume())
     await reader.round()
     assert reader.client.phases == ["Unknown", "Running"]
     world.deleted("b-1")
@@ -241,7 +242,7 @@ async def test_what_has_ended_has_ended_after_a_takeover_too(stands: str) -> Non
     reader = Reader(world)
     client = reader.client
     client.stands, client.elsewhere = stands, "4711"
-    reader.writer.resume()
+    at_once(reader.writer.resume())
     for _ in range(3):
         await reader.round()
     expected = "Pending" if stands == "Running" else "as it was"
@@ -324,7 +325,7 @@ async def test_what_was_seen_of_a_pod_group_is_remembered_for_its_turn_however_m
     for number in range(200):
         world.pod_group(f"train{number}", 1)
     writer, _ = behind(world, client)
-    writer.resume()
+    at_once(writer.resume())
     for _ in range(2 * 200 // 50):
         await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
     assert len(writer.pod_groups._statuses) == len(client.phases) == 200

@@ -14,6 +14,7 @@ from events.envelope import decode
 from events.objects import Declaration
 from services.binder.service.write_behind import Rates, WriteBehind
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from services.state.slices import at_once
 from tests.world import World
 
 DECLARED = Declaration(min_member=3, waiting_time_ms=1_000, said=("min_member", "waiting_time_ms"))
@@ -104,7 +105,7 @@ class Binder:
         return self
 
     def resumed(self) -> Binder:
-        self.behind.resume()
+        at_once(self.behind.resume())
         return self
 
 

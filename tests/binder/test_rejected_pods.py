@@ -12,6 +12,7 @@ from services.binder.service.rounds import Rate
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.objects import Pod
 from services.kubernetes.transport import UNREADABLE
+from services.state.slices import at_once
 from tests.binder.behind import Client, behind, notice
 from tests.world import World
 
@@ -138,7 +139,7 @@ async def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
 async def test_after_a_start_whatever_stands_is_said_again(world: World) -> None:
     client = Reading()
     writer, _ = behind(world, client)
-    writer.resume()
+    at_once(writer.resume())
     await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
     assert [said["message"] for said in client.said] == [MESSAGE]
 

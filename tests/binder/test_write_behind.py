@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import events as ev
-from services.binder.service import conditions, kubernetes_events, rounds
+from services.binder.service import conditions, kubernetes_events, pod_groups, rounds
 from services.binder.service.rounds import Rate, Write
 from services.binder.service.write_behind import WriteBehind
 from services.kubernetes.errors import ApiError, NotFound
+from services.state.slices import at_once
 from services.telemetry import repeated
 from tests.binder.behind import Client, Reader, behind, notice, said
 from tests.waiting import until
@@ -229,11 +230,20 @@ async def test_under_a_lasting_load_it_is_written_all_the_same(world: World, mon
     client = Client()
     writer, outcomes = behind(world, client)
     writer.rounds.busy = lambda: True
-    writer.resume()
+    at_once(writer.resume())
     running = asyncio.create_task(writer.run())
     await until(lambda: outcomes, "a condition to be written and reported")
     running.cancel()
     assert client.conditions == ["waits"]
+
+
+def test_a_start_looks_through_pods_and_gangs_in_slices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: in one piece, for half a second with 500,000 pods."""
+    for module in (conditions, pod_groups):
+        monkeypatch.setattr(module, "SLICE_NOTED", 1)
+    writer, _ = behind(world, Client())
+    assert sum(1 for _ in writer.resume()) > 2 * len(world.state.pods)
+    assert list(writer.conditions.pods) == ["waits"]
 
 
 async def test_a_start_tells_again_of_what_was_rejected() -> None:
@@ -242,7 +252,7 @@ async def test_a_start_tells_again_of_what_was_rejected() -> None:
     about = {"kind": "Pod", "namespace": "default", "name": "bad", "uid": "uid-bad", "resource_version": "1"}
     world.facts(ev.DeclarationRejected(**about, field="spec", value="x", expected="y"))
     writer, _ = behind(world, client)
-    writer.resume()
+    at_once(writer.resume())
     await writer.rounds.round(Rate(1_000.0), writer.events.due)
     assert client.events == ["bad"]
 

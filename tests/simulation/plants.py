@@ -161,7 +161,7 @@ PLANTS: dict[str, Plant] = {
     "intents forgotten": Plant(
         "what was intended before a restart is not tried again",
         "services.binder.service",
-        (("        effects.resume()\n", ""),),
+        (("        yield from effects.resume()\n", ""),),
     ),
     "binding without preconditions": Plant(
         "a binding names neither UID nor resourceVersion",

@@ -6,7 +6,7 @@ Bindings come first (`effects`); everything that users read is written behind th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 
 import events as ev
@@ -79,9 +79,9 @@ async def run(
         effects.intend(commit)
         behind.notice(commit)
 
-    def started() -> None:
-        effects.resume()
-        behind.resume()
+    def started() -> Generator[None, None, None]:
+        yield from effects.resume()
+        yield from behind.resume()
 
     decider = Decider(
         log,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 
 import events as ev
 from services.binder.report import Condition, condition, failed_scheduling
 from services.binder.service.kubernetes_events import KubernetesEvents
-from services.binder.service.rounds import Rate, Rounds, Write, queue_of_pods
+from services.binder.service.rounds import SLICE_NOTED, Rate, Rounds, Write, queue_of_pods
 from services.decider import Decider
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict
@@ -67,12 +67,23 @@ class Conditions:
         """Somebody is about to write the pod's condition. What comes of that the log may never hear."""
         self._in_doubt.add(uid)
 
-    def resume(self) -> None:
+    def resume(self) -> Generator[None, None, None]:
+        """Who is in doubt comes first: a round may come before everybody is noted."""
         state = self._decider.state
+        for number, (uid, pod) in enumerate(state.pods.items(), 1):
+            if number % SLICE_NOTED == 0:
+                yield
+            if pod.reported and pod.status == PENDING:
+                self._in_doubt.add(uid)
+        noted = 0
         for cohort in state.cohorts.values():
             for key in cohort.groups:
-                self.note_group(state.groups[key])
-        self._in_doubt.update(uid for uid, pod in state.pods.items() if pod.status == PENDING and pod.reported)
+                members = membership.members(state, state.groups[key])
+                self.note(members)
+                noted += len(members)
+                if noted >= SLICE_NOTED:
+                    noted = 0
+                    yield
 
     def due(self, most: int) -> Iterator[Write]:
         """Conditions that the log does not know as written yet."""

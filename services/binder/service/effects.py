@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from events import Event
 from events.envelope import Commit
 from services import telemetry
 from services.binder.binding import BY_THE_POD, REFUSALS, Intent, Outcome, Seen, bound, failed, outcome, settled_by
-from services.binder.service.rounds import namespace_of
+from services.binder.service.rounds import SLICE_NOTED, namespace_of
 from services.binder.service.turns import Turns
 from services.decider import Decider
 from services.kubernetes.binding import result_of
@@ -115,10 +115,12 @@ class Effects:
             elif isinstance(event, ev.EvictionIntended):
                 self._evict_later(event.uid)
 
-    def resume(self) -> None:
-        """Queue everything that is intended and not settled: after a start nobody knows what became of it."""
+    def resume(self) -> Generator[None, None, None]:
+        """Queue everything that is intended and not settled: after a start nobody knows what became of it. In slices."""
         state = self._decider.state
-        for uid in state.permitted:
+        for number, uid in enumerate(state.permitted, 1):
+            if number % SLICE_NOTED == 0:
+                yield
             self._doubtful[uid] = state.claims[uid].node
             self._put(uid)
         for uid in state.evictions:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 
 import events as ev
 from events import dialects
 from services.binder.group_status import group_status, where_ended
-from services.binder.service.rounds import Queue, Rate, Write
+from services.binder.service.rounds import SLICE_NOTED, Queue, Rate, Write
 from services.decider import Decider
 from services.kubernetes.client import Client
 from services.kubernetes.errors import Conflict
@@ -45,10 +45,17 @@ class PodGroups:
         if pod is not None and _may_change(pod):
             self._gang_of[pod.fact.uid] = gang
 
-    def resume(self) -> None:
+    def resume(self) -> Generator[None, None, None]:
         state = self._decider.state
-        self.note(state.gangs)
-        self._gang_of.update({uid: pod.gang for uid, pod in state.pods.items() if _may_change(pod)})
+        for number, key in enumerate(state.gangs, 1):
+            if number % SLICE_NOTED == 0:
+                yield
+            self.gangs.put(key)
+        for number, (uid, pod) in enumerate(state.pods.items(), 1):
+            if number % SLICE_NOTED == 0:
+                yield
+            if _may_change(pod):
+                self._gang_of[uid] = pod.gang
 
     def _note_touched(self) -> None:
         """Gangs whose pods changed, and those of their groups: what one waited for stands in the status of each."""

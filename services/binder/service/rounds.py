@@ -30,6 +30,8 @@ REFUSED_TIMES = 20
 WRITES_KEPT = 20_000
 """Failed writes that are remembered, at most; and refused ones."""
 BURST_WRITES = 50.0
+SLICE_NOTED = 8_192
+"""Pods or gangs that a start looks at between two yields: some milliseconds."""
 
 K = TypeVar("K")
 

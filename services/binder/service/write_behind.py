@@ -8,7 +8,7 @@ comes (`rounds`), so a change that was overtaken costs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import events as ev
@@ -60,10 +60,10 @@ class WriteBehind:
                 tasks.create_task(self.rounds.now_and_then(queue))
             await self.rounds.put_back_forever()
 
-    def resume(self) -> None:
-        """After a start: whatever users may not have been told yet."""
-        self.conditions.resume()
-        self.pod_groups.resume()
+    def resume(self) -> Generator[None, None, None]:
+        """After a start: whatever users may not have been told yet. In slices; rounds may come in between."""
+        yield from self.conditions.resume()
+        yield from self.pod_groups.resume()
         self.marks.resume()
         self.rejected_pods.resume()
         for rejection in self._decider.state.rejections.values():
