@@ -167,7 +167,7 @@ async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = No
     size = folded = 0
     async for batch in read_on(log, state.sequence, until):
         for stored in batch:
-            state.apply_stored(stored)
+            await in_slices(state.apply_stored_in_slices(stored))
             if of is not None:
                 _check(state.snapshots.get(of.sequence), of)
             size += len(stored.header) + len(stored.payload)

@@ -55,6 +55,8 @@ RULES = FOLD = FIRST_VERSION
 """The latest that this code has."""
 SLICE_JOBS = 500
 """Looked at between two yields: some milliseconds, of jobs with 20 clusters each."""
+SLICE_PLACES = 10_000
+"""Touched between two yields."""
 
 
 class State:
@@ -119,6 +121,12 @@ class State:
 
         `events`: what the payload says, from somebody who knows it.
         """
+        return at_once(self.apply_stored_in_slices(stored, events))
+
+    def apply_stored_in_slices(
+        self, stored: Stored, events: list[ev.Event] | None = None
+    ) -> Generator[None, None, Commit | None]:
+        """`apply_stored`, as `apply_in_slices` has them."""
         header = header_of(stored)
         if header is None or header.writer != WRITER:
             self.sequence = stored.sequence
@@ -127,7 +135,7 @@ class State:
         check_versions(stored.sequence, header)
         try:
             commit = commit_of(stored, header, decode_events(stored) if events is None else events)
-            self.apply(commit.sequence, commit.events)
+            yield from self.apply_in_slices(commit.sequence, commit.events)
         except MalformedCommit as error:
             raise UnknownCommit(f"{error} (rules {header.rules}, state {header.state})") from error
         except Exception as error:  # half applied: what would follow stood on a wrong state
@@ -141,7 +149,7 @@ class State:
 
     def apply_in_slices(self, sequence: int, events: Sequence[ev.Event]) -> Generator[None, None, None]:
         """`apply`, with a yield now and then while it looks again at the jobs that the events touched: an answer may be
-        about all of them. Until it is over nobody may decide, or fold."""
+        about all of them, and a takeover is. Until it is over nobody may decide, or fold."""
         self.sequence = sequence
         for event in events:
             transition = APPLY.get(type(event))
@@ -149,6 +157,8 @@ class State:
                 self.ignore(event)
             else:
                 transition(self, event)
+            if type(event) is ev.FederatorTaken:
+                yield from self._touch_open()
         for number, uid in enumerate(self._touched, 1):
             if number % SLICE_JOBS == 0:
                 yield
@@ -166,6 +176,14 @@ class State:
 
     def touch(self, uid: str) -> None:
         self._touched[uid] = None
+
+    def _touch_open(self) -> Generator[None, None, None]:
+        """All jobs with a place that is open: what a cluster answered to the process before is not known to this one."""
+        keys = (key for account in self.clusters for key in self.open[account])
+        for number, (uid, _) in enumerate(keys, 1):
+            if number % SLICE_PLACES == 0:
+                yield
+            self._touched[uid] = None
 
     def reckon(self, job: Job) -> None:
         """List the job under `over` if it is over (R22), else take it off."""
@@ -249,8 +267,6 @@ def _taken(state: State, event: ev.FederatorTaken) -> None:
         state.jobs[uid].places[alias].doubtful = True
     for cluster in state.clusters.values():
         cluster.seen_ns, cluster.silent = -1, ""
-        for uid, _ in state.open[cluster.account]:
-            state.touch(uid)
 
 
 def _ticked(state: State, event: ev.Ticked) -> None:

@@ -72,6 +72,11 @@ class Folded(Protocol):
         """
         ...
 
+    def apply_stored_in_slices(self, stored: Stored) -> Generator[None, None, Commit | None]:
+        """`apply_stored`, with a yield now and then where one event may be about everything: for a state that nobody
+        else reads yet."""
+        ...
+
     def ignore(self, event: Event) -> None:
         """Count an event that was not current at its own place."""
         ...
