@@ -11,6 +11,7 @@ RUNS = (
     ("The pure cores: planning, judging, verifying, folding", ["-m", "benchmarks.planning"]),
     ("Whether work grows faster than its input", ["-m", "benchmarks.doubling"]),
     ("Pods that each ask something else of nodes", ["-m", "benchmarks.constraints"]),
+    ("The longest stretch between two turns of the event loop", ["-m", "benchmarks.slices"]),
     ("The log: appending, replaying, latency", ["-m", "benchmarks.log"]),
     ("Planner shards: conflicts, inversions, rates", ["-m", "benchmarks.shards"]),
     ("The same at 50,000 nodes", ["-m", "benchmarks.shards", "--nodes", "50000"]),

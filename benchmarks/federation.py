@@ -119,18 +119,16 @@ class Cores:
     def __init__(self, size: Size) -> None:
         self.size, self.state, self.now_ns = size, State(), SECOND_NS
         self.uris = {alias: f"http://{alias}.example" for alias in size.aliases}
-        self.runs = {alias: {name: _run(name, alias, WAITING) for name in size.jobs} for alias in size.aliases}
+        self.runs = {alias: {name: run_of(name, alias, WAITING) for name in size.jobs} for alias in size.aliases}
         self.asked: dict[str, int] = {}
 
     def append(self, said: Sequence[Event]) -> None:
         self.state.apply(self.state.sequence + 1, said)
 
-    def poll(self, alias: str) -> bool:
-        """One list, as the service takes it; whether it was written down."""
-        account, listing = (
-            account_of(USER, self.uris[alias]),
-            Listing(runs=tuple(self.runs[alias].values()), clock_ms=0),
-        )
+    def seen(self, alias: str) -> list[Event]:
+        """What one list adds to the log, as the service takes it."""
+        account = account_of(USER, self.uris[alias])
+        listing = Listing(runs=tuple(self.runs[alias].values()), clock_ms=0)
         said = observing.observed(
             self.state,
             account,
@@ -140,9 +138,14 @@ class Cores:
             before_ns=self.asked.get(alias, -1),
         )
         self.asked[alias] = self.now_ns
-        if said is not None:
-            self.append([observing.ticked(self.state, self.now_ns), said])
-        return said is not None
+        return [] if said is None else [observing.ticked(self.state, self.now_ns), said]
+
+    def poll(self, alias: str) -> bool:
+        """One list; whether it was written down."""
+        said = self.seen(alias)
+        if said:
+            self.append(said)
+        return bool(said)
 
     def decide(self) -> int:
         """How many events."""
@@ -165,12 +168,12 @@ def cores(size: Size) -> dict[str, object]:
     news: list[float] = []
     for starting in range(10):
         for name in size.jobs[starting::NEWS]:
-            made.runs[second][name] = _run(name, second, RUNNING)
+            made.runs[second][name] = run_of(name, second, RUNNING)
         made.now_ns += SECOND_NS // 100
         news.append(_cpu(lambda: made.poll(second)))
     made.now_ns += SECOND_NS // 100
     for name in size.jobs:
-        made.runs[first][name] = _run(name, first, RUNNING)
+        made.runs[first][name] = run_of(name, first, RUNNING)
     made.poll(first)
     made.now_ns += 2 * SECOND_NS
     ended_s = _cpu(lambda: made.poll(first))
@@ -190,7 +193,7 @@ def cores(size: Size) -> dict[str, object]:
     }
 
 
-def _run(name: str, alias: str, state: str) -> Run:
+def run_of(name: str, alias: str, state: str) -> Run:
     return Run(name=name_of(name, alias), uid="", state=state, attempt=0, started_ms=0)
 
 
