@@ -68,7 +68,7 @@ def _restored(world: World, backup: Backup) -> None:
     world.kube.restart(away_s)
     restore(world.kube.api, backup, source.choice(WRITES))
     world.kube.set_back()
-    world.witness.set_back(world.supervisor.ever)
+    world.witness.set_back()
     _controllers_look_again(world)
     world.tried["restored from a backup"] += 1
     loop.after(away_s + source.uniform(*INGEST_AFTER_S), _again, world, "ingest")

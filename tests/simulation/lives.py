@@ -5,24 +5,24 @@ Once etcd is restored from a backup, versions and whole lives come a second time
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import events as ev
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
-    from tests.simulation.processes import Process
 
 Full = ev.PodObserved | ev.NodeObserved
 
 
 class Lives:
     def __init__(self) -> None:
+        self.undone: dict[str, str] = {}
+        """UID → the node to which it was bound before etcd was restored."""
         self._intended: set[tuple[str, str]] = set()
         """UID and node of each binding and, without one, of each eviction that was ever intended."""
-        self._stale: tuple[frozenset[tuple[str, str]], frozenset[Process]] = frozenset(), frozenset()
-        """Those intended, and the processes that were there, before etcd was restored."""
+        self._stale: set[tuple[str, str]] = set()
+        """Those of before the log knew that etcd was restored."""
         self._over: set[str] | None = set()
         """Of which it said that they are gone; None: etcd was restored, and whoever is may come again."""
         self._said: dict[str, Full] = {}
@@ -58,18 +58,23 @@ class Lives:
     def intends(self, uid: str, node: str = "") -> None:
         self._intended.add((uid, node))
 
-    def stale(self, process: Process, uid: str, node: str = "") -> bool:
-        """Whether a process that was there before etcd was restored does what was intended before: the versions that
-        kept it from doing so are those of before, too."""
-        intended, processes = self._stale
-        return process in processes and (uid, node) in intended
+    def stale(self, uid: str, node: str = "") -> bool:
+        """Whether this was intended before the log knew that etcd was restored: who has not read more of it may do it
+        yet, as the versions that would keep him from it are those of before, too."""
+        return (uid, node) in self._stale
 
-    def restored(self, api: Api, bound: dict[str, str], there: Iterable[Process]) -> None:
-        """Of those that were `bound`, some are not bound any more; the processes that are `there` know nothing of it."""
-        self._stale = frozenset(self._intended), frozenset(there)
+    def known(self) -> None:
+        """The log has what an ingest found that was started behind it."""
+        if self._stale is self._intended:
+            self._stale = set(self._intended)
+
+    def restored(self, api: Api, bound: dict[str, str]) -> None:
+        """Of those that were `bound`, some are not bound any more."""
+        self._stale = self._intended  # and what is intended until it is known
         over, self._over = self._over or (), None
         for uid in over:
             self.ended(uid)
         for entry in api.pods.entries.values():
-            if not entry.object["spec"].get("nodeName"):
-                bound.pop(entry.object["metadata"]["uid"], None)
+            uid = entry.object["metadata"]["uid"]
+            if uid in bound and not entry.object["spec"].get("nodeName"):
+                self.undone[uid] = bound.pop(uid)

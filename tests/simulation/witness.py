@@ -9,7 +9,7 @@ changed is nobody's fault.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +171,8 @@ class Witness:
     def synced(self, event: ev.ClusterSynced, commit: Commit, index: int, before: Before) -> None:
         """What stood in the cluster before `IngestTaken` and did not change since is in the log."""
         self._partial = [(taken, min(synced, commit.sequence)) for taken, synced in self._partial]
+        if self._taken_at:
+            self.lives.known()
         rejected = {one.uid for one in self.state.rejections.values()}
         for entry in self._cluster.pods.entries.values():
             if entry.revision <= self._taken_at and is_ours(entry.object):
@@ -240,10 +242,10 @@ class Witness:
         if gang is not None:
             self._touched[gang.group] = commit.sequence
 
-    def set_back(self, there: Iterable[Process]) -> None:
-        """Etcd is restored: some bindings never were, of which the processes that are `there` know nothing."""
+    def set_back(self) -> None:
+        """Etcd is restored: some bindings never were."""
         self._taken_at = 0
-        self.lives.restored(self._cluster, self.bound, there)
+        self.lives.restored(self._cluster, self.bound)
         self.bound_by = {uid: process for uid, process in self.bound_by.items() if uid in self.bound}
 
     # ------------------------------------------------------------------------------------------------------- decisions
@@ -440,7 +442,7 @@ class Witness:
         claim = self.state.claims.get(uid)
         intended = claim is not None and claim.node == node and claim.stage == PERMITTED
         _require(
-            process is None or intended or self.lives.stale(process, uid, node),
+            process is None or intended or self.lives.stale(uid, node),
             f"{process} binds {uid} to {node} at {self.state.sequence}; the log says {claim} (rule 5)",
         )
 
@@ -449,7 +451,7 @@ class Witness:
 
     def eviction(self, uid: str, process: Process) -> None:
         """An eviction takes hold in the cluster now."""
-        intended = uid in self.state.evictions or self.lives.stale(process, uid)
+        intended = uid in self.state.evictions or self.lives.stale(uid)
         _require(intended, f"{process} evicts {uid} at {self.state.sequence}, which the log does not intend (rule 5)")
 
 
