@@ -135,7 +135,7 @@ async def test_after_a_start_conditions_are_said_again_that_a_binder_before_may_
 async def test_after_a_start_a_pod_that_was_never_told_is_told_as_for_the_first_time(world: World) -> None:
     client = Client()
     writer, _ = behind(world, client)
-    writer.resume()
+    at_once(writer.resume())
     await told(writer)
     assert client.conditions == ["waits"]
     assert "lastProbeTime" not in client.said[0]
