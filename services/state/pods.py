@@ -376,7 +376,7 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
 
 def binding_renewed(state: State, event: ev.BindingRenewed) -> None:
     held = state.claims.get(event.uid)
-    if held is not None and held.stage == PERMITTED:
+    if held is not None and held.stage == PERMITTED and held.node == event.node:
         held.resource_version = event.resource_version
 
 

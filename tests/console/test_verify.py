@@ -169,6 +169,30 @@ async def test_a_binding_to_another_node_than_was_permitted_is_a_difference(worl
     assert f"PodBound, intended was {bound.node}" in report.difference.what
 
 
+@pytest.mark.parametrize("answered", [False, True])
+async def test_what_became_of_a_binding_that_was_taken_back_is_no_difference(answered: bool) -> None:
+    """Etcd was restored from a backup, and the binder had not read of it. Of what was answered nothing else may come."""
+    world = World()
+    world.node("n0")
+    for name in ("alike", "alone"):
+        world.pod(name)
+    world.plan()
+    world.judge()
+    waiting, about = world.state.pods["alone"].fact, {"uid": "alone", "namespace": "default", "name": "alone"}
+    if answered:
+        refused = ev.BindingFailed(**about, node="n0", reason="Rejected", message="", assigned_node="")
+        world.append("binder", [refused], cause="outcome")
+    world.facts(ev.NodeDeleted(name="n0", uid=world.state.nodes["n0"].fact.uid))
+    world.node("n1")
+    world.facts(ev.PodDeleted(**about), waiting)
+    world.plan()
+    world.judge()
+    assert world.state.claims["alone"].node == "n1"
+    world.append("binder", [ev.PodBound(**about, node="n0"), ev.PodBound(**about, node="n1")], cause="outcome")
+    assert (await verify(world.log)).exit_code == int(answered)
+    assert world.where("alone") == ["n1"]
+
+
 async def test_another_rules_version_is_not_verifiable_here(world: World) -> None:
     sequence, _ = find(world.log, ev.GangPlaced)
     header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), rules=envelope.FIRST_VERSION + 1)

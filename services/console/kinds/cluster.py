@@ -39,7 +39,11 @@ class Checks:
         self._stands = state.sequence > 0
         """Whether the log was purged, and what is left stands on this state."""
         self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
-        """UID → the node that a permit named."""
+        """UID → the node that its last permit named."""
+        self._answered: set[str] = set()
+        """UIDs of which an outcome said what became of that."""
+        self._overtaken: set[tuple[str, str]] = set()
+        """UID and node of permits without an answer, of pods that wait again since: etcd was restored."""
         self._evicting = set(state.evictions)
         self._marking = {*state.marks, *(uid for gang in state.gangs.values() for uid in gang.timed_out)}
         self._settled = frozenset(uid for uid, pod in state.pods.items() if pod.status != PENDING)
@@ -61,18 +65,28 @@ class Checks:
             if type(event) is ev.GangPermitted:
                 for assignment in event.bindings:
                     for binding in assignment.pods:
-                        self._permitted[binding.uid] = assignment.node
+                        self._permit(binding.uid, assignment.node)
             elif type(event) is ev.EvictionIntended:
                 self._evicting.add(event.uid)
             elif type(event) is ev.GangTimedOut:
                 self._marking.update(uid for uid, _ in event.pods)
 
+    def _permit(self, uid: str, node: str) -> None:
+        if uid in self._permitted and uid not in self._answered:
+            self._overtaken.add((uid, self._permitted[uid]))
+        self._answered.discard(uid)
+        self._permitted[uid] = node
+
     def unintended(self, event: Any) -> str | None:
         """For a binding the node that was intended instead."""
         if type(event) in BINDINGS:
             intended = self._permitted.get(event.uid, "")
-            fits = intended == event.node or (not intended and self._lies_before(event.uid, self._settled))
-            return None if fits else intended
+            if intended == event.node:
+                if type(event) is not ev.BindingRenewed:
+                    self._answered.add(event.uid)
+                return None
+            fits = (event.uid, event.node) in self._overtaken
+            return None if fits or (not intended and self._lies_before(event.uid, self._settled)) else intended
         if type(event) in EVICTIONS and event.uid not in self._evicting:
             return None if self._lies_before(event.uid, self._settled) else ""
         if type(event) in MARKS:
