@@ -53,5 +53,19 @@ ODD: tuple[tuple[Object, Object], ...] = (
     ({"cpu": "1"}, {"tolerations": [{"key": "dedicated", "operator": "Equal", "value": "y"}]}),
 )
 """What later histories have besides: in how many ways a pod may ask."""
+
+
+def _opens(cpu: str, *ports: Object) -> tuple[Object, Object]:
+    return {"cpu": cpu}, {"container": {"ports": [{"containerPort": 80, **port} for port in ports]}}
+
+
+OPENING = (
+    _opens("1", {"hostPort": 80}),
+    _opens("1", {"hostPort": 80, "hostIP": ADDRESSES[0]}),
+    _opens("500m", {"hostPort": 80, "hostIP": ADDRESSES[1]}, {"hostPort": 81}),
+    _opens("500m", {"hostPort": 80, "protocol": "UDP"}, {"hostPort": 81}),
+    _opens("1", {"hostPort": 81}),
+)
+"""And those of a gang that is rolled out: what they open before and anew may collide or not."""
 PLAIN, OF_GANGS = 6, 10
 """So many of them are of pods that come in numbers; so many of gangs. A gang with a claim on a volume waits for ever."""

@@ -1,8 +1,9 @@
 """Etcd is restored from a backup: what the API server says is of before, and what came behind that never was.
 
 The server is away meanwhile; who waits for an answer gets none, and what is under way is lost. Versions come a second
-time: whoever watches from one that is yet to come hears nothing. As operations.md says, ingest is started again once
-the server is back, and the binder behind it.
+time: whoever watches from one that is yet to come hears nothing. As operations.md says, the binder is started again once
+the server is back, and ingest behind it; the binder alone where the versions are raised beyond all that were. In histories
+before `LATEST_FROM` the binder comes last: what it heard before may land behind ingest's start, and stand for good.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from services.simulator.resources import Resource
 from services.simulator.store import Collection, Entry, Key
 from tests.simulation import edits
+from tests.simulation.planting import LATEST_FROM
 from tests.simulation.told import uid_of
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
+    from services.state.fold import State
     from tests.simulation.faults import Fault
     from tests.simulation.world import World
 
-AWAY_S, INGEST_AFTER_S, BINDER_AFTER_S = (0.2, 4.0), (0.0, 4.0), (4.0, 8.0)
-"""How long the server is away; when, behind that, ingest and binder are started again."""
+AWAY_S, SOON_S, BEHIND_S, LOOK_S = (0.2, 4.0), (0.0, 4.0), (4.0, 8.0), 0.5
+"""How long the server is away; when, behind that, somebody is started again, and somebody else behind him; how often
+it is looked whether he is there."""
+RAISED = 1_000_000_000
+"""`etcdutl snapshot restore --bump-revision … --mark-compacted`: all watches end with a 410."""
 WRITES = (0, 20, 400)
 """What the server writes as it starts."""
 
@@ -57,22 +63,42 @@ def restore(api: Api, backup: Backup, writes: int) -> None:
 
 def strike(world: World, fault: Fault) -> None:
     """The backup is made now; if nothing is calm by then, it is restored."""
-    world.loop.after(fault.for_s, _restored, world, back_up(world.kube.api))
+    world.loop.after(fault.for_s, _restored, world, back_up(world.kube.api), fault.what == "raised")
 
 
-def _restored(world: World, backup: Backup) -> None:
+def _restored(world: World, backup: Backup, raised: bool) -> None:
     if world.calm or not world.kube.up:
         return
     source, loop = world.kube.source, world.loop
     away_s = source.uniform(*AWAY_S)
     world.kube.restart(away_s)
-    restore(world.kube.api, backup, source.choice(WRITES))
+    restore(world.kube.api, backup, source.choice(WRITES) + (RAISED if raised else 0))
     world.kube.set_back()
     world.witness.set_back()
     _controllers_look_again(world)
-    world.tried["restored from a backup"] += 1
-    loop.after(away_s + source.uniform(*INGEST_AFTER_S), _again, world, "ingest")
-    loop.after(away_s + source.uniform(*BINDER_AFTER_S), _again, world, "binder")
+    world.tried["restored from a backup, and raised" if raised else "restored from a backup"] += 1
+    soon_s, behind_s = away_s + source.uniform(*SOON_S), away_s + source.uniform(*BEHIND_S)
+    if world.plan.seed < LATEST_FROM:
+        loop.after(soon_s, _again, world, "ingest")
+        loop.after(behind_s, _again, world, "binder")
+        return
+    loop.after(soon_s, _again, world, "binder")
+    if not raised or _heard_of_by_the_binder_alone(world.witness.state):
+        loop.after(behind_s, _behind, world, world.witness.seen["BinderTaken"])
+
+
+def _heard_of_by_the_binder_alone(state: State) -> bool:
+    """Whether it binds pods, or has bound or marked some of which no fact says so: an ingest that runs on does not learn
+    what became of that."""
+    return bool(state.permitted or state.marks) or any(pod.node != pod.observed_node for pod in state.pods.values())
+
+
+def _behind(world: World, taken: int) -> None:
+    """Once another binder has its subject: what the one before heard is in the log by then, or never will be."""
+    if world.witness.seen["BinderTaken"] == taken:
+        world.loop.after(LOOK_S, _behind, world, taken)
+    else:
+        _again(world, "ingest")
 
 
 def _controllers_look_again(world: World) -> None:

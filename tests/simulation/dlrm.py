@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from services.simulator import resources, traces
 from tests.dialects.trace import Row, drawn, write
 from tests.shared import SHARED
-from tests.simulation import koordinator
+from tests.simulation import edits, koordinator, newcomers
+from tests.simulation.planting import LATEST_FROM
 from tests.simulation.told import Object
 from tests.simulation.workload import Workload
 
@@ -47,6 +48,9 @@ WEIGHTS = {
     "annotate": 2,
     "user_acts": 2,
 }
+
+USERS = {newcomers: (1, 3), edits: (2, 4)}
+"""Those that later seeds have besides, and how many of their steps, at least and at most."""
 
 
 @cache
@@ -99,7 +103,10 @@ class Services(Workload):
         self._copies = 0
 
     def begin(self, number: int) -> None:
-        self.api.apply_new(resources.pod_groups_crd("/".join(GROUPS[:2]), status=False))
+        if number >= LATEST_FROM:
+            newcomers.serve(self.api)
+        else:
+            self.api.apply_new(resources.pod_groups_crd("/".join(GROUPS[:2]), status=False))
         with TemporaryDirectory() as directory:
             path = write(Path(directory) / traces.DLRM, [row for service in chosen(number) for row in service])
             for obj in traces.dlrm(path, gang_groups=mode(number)):
@@ -171,7 +178,11 @@ class Services(Workload):
 
     def user_acts(self) -> None:
         """On a service that has timed out: its annotations are taken off, or it is made anew."""
-        timed_out = [one.object for one in self.api.pods.entries.values() if koordinator.timed_out(one.object)]
+        timed_out = [
+            one.object
+            for one in self.api.pods.entries.values()
+            if koordinator.timed_out(one.object) and _service(one.object) in self._objects
+        ]
         if not timed_out:
             return
         name = _service(self.random.choice(timed_out))

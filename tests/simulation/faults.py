@@ -289,6 +289,16 @@ NEWEST = (
 """And the newest: an etcd that is restored from a backup; pages of a proxy's in the place of answers."""
 
 
+NAMES = ("koord-scheduler", "muster", "muster,default-scheduler", "muster,koord-scheduler,default-scheduler")
+LATEST = (
+    Draw(3, "etcd restored", for_s=(0.3, 9.0), what=("", "raised")),
+    Draw(2, "away", slots=("ingest",), for_s=(4.0, 25.0), what=("down", "deaf")),
+    Draw(2, "names changed", for_s=(1.0, 20.0), what=NAMES),
+)
+"""And the latest: restores after which the versions are raised; an ingest that is away for long; one that is
+started with other names of schedulers, and later with the former."""
+
+
 def draw(
     source: random.Random, count: int, from_s: float, until_s: float, among: Sequence[Draw] = DRAWS
 ) -> list[Fault]:

@@ -35,10 +35,13 @@ class Launch:
     def __init__(self, kube: ApiServer, leases: Leases, clock: Clock) -> None:
         self._kube, self._leases, self._clock = kube, leases, clock
         self.snapshot_after_bytes = SNAPSHOT_AFTER_BYTES
+        self.names = OURS
+        """Of the schedulers whose pods are candidates, for an ingest that is started from now on."""
         self.archive: SqliteLog | None = None
         """Where the retention keeps what it purges."""
 
     async def __call__(self, process: Process) -> Any:
+        process.names = self.names
         log = JetStreamLog(await process.link.open(), CLUSTER)
         try:
             return await self._serve(process, log)
@@ -53,7 +56,7 @@ class Launch:
                 await planner.run(log, shard=shard, holder=holder, turn=turn, stop=process.told_to_stop)
             case "ingest":
                 await turn()
-                await ingest.run(log, client, holder=holder, scheduler_names=OURS)
+                await ingest.run(log, client, holder=holder, scheduler_names=process.names)
             case "binder":
                 leases: Any = Eye(self._leases, process)
                 taking = Taking(self.snapshot_after_bytes, {})

@@ -4,7 +4,7 @@ bounds that are met at once, what cannot be read for a while."""
 from __future__ import annotations
 
 from tests.simulation import koordinator, rollouts, upstream
-from tests.simulation.planting import NEWEST_FROM, WIDER_FROM, Plant
+from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM, Plant
 
 MORE: dict[str, Plant] = {
     "eviction given up in doubt": Plant(
@@ -375,5 +375,17 @@ MORE: dict[str, Plant] = {
             ),
         ),
         first=NEWEST_FROM,
+    ),
+    "candidate once": Plant(
+        "a pod of a scheduler whose pods are looked for no longer stays what it was",
+        "services.ingest.differ",
+        (
+            (
+                "            found = self._difference(",
+                "            left = seen.spec.scheduler_name not in self._normalise_pod.scheduler_names\n"
+                "            found = [] if old.candidate and left else self._difference(",
+            ),
+        ),
+        first=LATEST_FROM,
     ),
 }

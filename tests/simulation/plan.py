@@ -6,10 +6,21 @@ import random
 
 import msgspec
 
-from tests.simulation import dlrm, edits, kinds, koordinator, newcomers, rollouts, unreadable, upstream, workload
+from tests.simulation import (
+    dlrm,
+    edits,
+    kinds,
+    koordinator,
+    newcomers,
+    openings,
+    rollouts,
+    unreadable,
+    upstream,
+    workload,
+)
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
-from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.swarm import Swarm
 from tests.simulation.workload import Step, Workload
 
@@ -50,9 +61,10 @@ PACES = {
 USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2), rollouts: (1, 3)} | {
     newcomers: (2, 5),
     edits: (3, 7),
+    openings: (0, 2),
 }
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
-WIDER, NEWEST = (0, 2), (0, 2)
+WIDER, NEWEST, LATEST = (0, 2), (0, 2), (0, 1)
 """Faults of these tables, at least and at most."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
@@ -100,8 +112,9 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     if of == DLRM:
         coming = random.Random(f"{seed}/coming")
         steps += workload.draw(coming, max(dlrm.COUNT), 0.2, ALL_HERE_S, {"service": 1.0})
-        return Plan(seed, steps, faults, of)
-    for users, drawn in USERS.items():
+        if seed < LATEST_FROM:
+            return Plan(seed, steps, faults, of)
+    for users, drawn in (USERS if of == MIXED else dlrm.USERS).items():
         if seed >= users.FROM:
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
             more = workload.draw(source, source.randint(*drawn), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))
@@ -113,4 +126,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     if seed >= NEWEST_FROM:
         source = random.Random(f"{seed}/newest")
         faults += faulty.draw(source, source.randint(*NEWEST), 0.5, pace.trouble_s, faulty.NEWEST)
+    if seed >= LATEST_FROM:
+        source = random.Random(f"{seed}/latest")
+        faults += faulty.draw(source, source.randint(*LATEST), 0.5, pace.trouble_s, faulty.LATEST)
     return Plan(seed, steps, faults, of)

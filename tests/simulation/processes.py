@@ -38,6 +38,8 @@ class Process:
         self.told_to_stop = asyncio.Event()
         self.cut_off = False
         """Whether it cannot renew its lease."""
+        self.names: tuple[str, ...] = ()
+        """An ingest's: of the schedulers whose pods are candidates."""
         self.over = False
         """Whether it is dead or has ended."""
 

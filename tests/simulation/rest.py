@@ -108,9 +108,9 @@ def live_states_agree(world: World) -> None:
             raise Violation(f"{process}'s live state is not the fold of its log (7.6)")
 
 
-def nothing_is_misread(state: State, kube: ApiServer) -> None:
+def nothing_is_misread(witness: Witness, kube: ApiServer) -> None:
     """Raises Violation."""
-    if found := truth.differs(state, kube):
+    if found := truth.differs(witness.state, kube, witness.names):
         raise Violation(f"at rest, {found} (7.11)")
 
 
@@ -155,7 +155,7 @@ def check(witness: Witness, api: Api, since: int) -> None:
     for claim in state.claims.values():
         if claim.stage != "bound":
             raise Violation(f"{claim} leaks (7.13)")
-    _pods_agree(state, api)
+    _pods_agree(witness, api)
     _nodes_agree(state, api)
     _nothing_that_fits_waits(state)
     _timed_out_gangs_wait_for_their_users(witness, api)
@@ -200,13 +200,13 @@ async def archived(archive: SqliteLog, broker: Broker) -> int:
     return place
 
 
-def _pods_agree(state: State, api: Api) -> None:
-    there = _pods(api)
+def _pods_agree(witness: Witness, api: Api) -> None:
+    state, there = witness.state, _pods(api)
     rejected = {one.uid for one in state.rejections.values()}
     for uid, pod in there.items():
         status, node, known = _status(pod), pod["spec"].get("nodeName", ""), state.pods.get(uid)
         if known is None:
-            if truth.is_ours(pod) and uid not in rejected:
+            if truth.is_ours(pod, witness.names) and uid not in rejected:
                 raise Violation(f"the log does not know pod {uid}, which is {status} (7.11)")
         elif known.status != status or (known.node != node and status not in (SUCCEEDED, FAILED)):
             raise Violation(f"pod {uid} is {status} on {node!r}, in the log {known.status} on {known.node!r} (7.11)")

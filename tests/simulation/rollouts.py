@@ -4,7 +4,7 @@ for something else. Seeds before `FROM` are without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from services.simulator.quantities import milli
@@ -47,14 +47,19 @@ def rolled(workload: Workload) -> None:
 
 
 def _roll(workload: Workload, namespace: str, gang: str) -> None:
+    roll(workload, namespace, gang, ANEW, SMALLEST)
+
+
+def roll(workload: Workload, namespace: str, gang: str, anew: Sequence[int], strangers: int) -> None:
+    """Some of the gang's pods go; those that come ask for one of `anew`, others that come with them for `strangers`."""
     workload.namespace, rnd = namespace, workload.random
     ours = [pod for pod in workload.pods() if pod["status"]["phase"] == "Running" and gang_of(pod) == gang]
-    of = rnd.choice(ANEW)
+    of = rnd.choice(anew)
     for _, node in list(workload.api.nodes.entries):
         _fill(workload, node)
     for pod in rnd.sample(ours, min(len(ours), rnd.randint(1, AT_ONCE))):
         _leave(workload, pod)
-        workload.server.loop.after(rnd.uniform(*WITHIN_S), workload.attempt, _come, workload, pod, of)
+        workload.server.loop.after(rnd.uniform(*WITHIN_S), workload.attempt, _come, workload, pod, of, strangers)
 
 
 def _fill(workload: Workload, node: str) -> None:
@@ -73,7 +78,7 @@ def _leave(workload: Workload, pod: Object) -> None:
         workload.collect((workload.namespace, pod["metadata"]["name"]), uid_of(pod))
 
 
-def _come(workload: Workload, pod: Object, of: int) -> None:
+def _come(workload: Workload, pod: Object, of: int, strangers: int) -> None:
     """Most go where the one was whose place they take, as those do that have a volume there. Others would, too."""
     workload.namespace = pod["metadata"]["namespace"]
     there = [{"key": "metadata.name", "operator": "In", "values": [pod["spec"]["nodeName"]]}]
@@ -81,7 +86,7 @@ def _come(workload: Workload, pod: Object, of: int) -> None:
     pinned = {"affinity": {"nodeAffinity": required}} if workload.random.random() < PINNED else {}
     workload.beside(pod, of, **pinned)
     for _ in range(STRANGERS):
-        workload.pod(of=SMALLEST, **pinned)
+        workload.pod(of=strangers, **pinned)
 
 
 STEPS: dict[str, Callable[[Workload], None]] = {"deployment": deployment, "rolled": rolled}

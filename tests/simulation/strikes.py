@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from events import subjects
 from services.simulator import errors
-from tests.simulation import backups
+from tests.simulation import absences, backups
 from tests.simulation.faults import Fault
 from tests.simulation.kube import Watch
 from tests.simulation.launch import CLUSTER
@@ -113,6 +113,8 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "unwelcome": lambda world, fault: world.kube.turn_away(fault.slot, fault.what, fault.code, fault.for_s),
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
     "etcd restored": backups.strike,
+    "away": absences.strike,
+    "names changed": absences.rename,
     "history dropped": lambda world, _: world.kube.drop_history(),
     "snapshot damaged": _snapshot_damaged,
     "snapshot altered": lambda world, _: world.broker.bucket.alter(world.source, world.witness.state.snapshots),

@@ -78,6 +78,8 @@ class Supervisor(Starts):
     ) -> None:
         self.slots: dict[str, list[Process]] = {slot: [] for slot in SLOTS}
         self.ever: list[Process] = []
+        self.down: dict[str, float] = {}
+        """Slot → until when nobody starts another process for it."""
         self.leases = Leases(loop, source, self.end)
         self._loop, self._seed, self._source = loop, seed, source
         self._link, self._failed = link, failed
@@ -104,8 +106,10 @@ class Supervisor(Starts):
         return process
 
     def replace(self, slot: str) -> None:
-        """Another one, unless there is one."""
-        if not any(one.running for one in self.slots[slot]):
+        """Another one, unless there is one, or none may be yet."""
+        if (until_s := self.down.get(slot, 0.0)) > self._loop.now_s:
+            self._loop.at(until_s, self.replace, slot)
+        elif not any(one.running for one in self.slots[slot]):
             self.start(slot)
 
     def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
@@ -166,6 +170,12 @@ class Supervisor(Starts):
         else:
             self.end(process)
 
+    def stay_down(self, slot: str, for_s: float) -> None:
+        """All processes of the slot end, and for so long nobody starts another."""
+        self.down[slot] = self._loop.now_s + for_s
+        for process in list(self.slots[slot]):
+            self.kill(process)
+
     def cut_off(self, process: Process, until_s: float) -> None:
         """Its lease cannot be renewed until then."""
         process.cut_off = True
@@ -190,7 +200,10 @@ class Supervisor(Starts):
         self._loop.after(for_s, self.tell_to_stop, process)
 
     def heal(self) -> None:
-        """Who was stopped goes on; who is there for some time only, goes."""
+        """Who was stopped goes on; who is there for some time only, goes; who was to stay away comes back."""
+        for slot in self.down:
+            self._loop.after(self._source.uniform(0.2, 3.0), self.replace, slot)
+        self.down.clear()
         for slot, processes in self.slots.items():
             for process in list(processes):
                 self.wake(process)

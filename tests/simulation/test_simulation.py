@@ -16,15 +16,19 @@ import pytest
 
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, shorten, versions
-from tests.simulation.faults import DRAWS, NEWEST, WIDER, Draw
+from tests.simulation.faults import DRAWS, LATEST, NEWEST, WIDER, Draw
 from tests.simulation.plan import DLRM, EVENTS, FAULTS, Outcome, Plan, plan
-from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = 25
-SEEDS = (*range(400, 1_200, BLOCK), *range(NEWEST_FROM, NEWEST_FROM + 200, BLOCK))
+SEEDS = tuple(
+    seed
+    for first, seeds in ((400, 800), (NEWEST_FROM, 100), (LATEST_FROM, 100))
+    for seed in range(first, first + seeds, BLOCK)
+)
 SCRIPT = """
 from tests.simulation.plan import plan
 from tests.simulation.world import run
@@ -87,8 +91,8 @@ def test_versions_are_switched_in_the_middle_and_are_not_while_somebody_lacks_th
 
 @pytest.mark.parametrize(
     ("rows", "first"),
-    [(DRAWS, 0), (WIDER, WIDER_FROM), (NEWEST, NEWEST_FROM)],
-    ids=["of all", "of later seeds", "of the newest"],
+    [(DRAWS, 0), (WIDER, WIDER_FROM), (NEWEST, NEWEST_FROM), (LATEST, LATEST_FROM)],
+    ids=["of all", "of later seeds", "of the newest", "of the latest"],
 )
 def test_every_kind_of_fault_strikes(rows: Sequence[Draw], first: int) -> None:
     """One that is drawn and never hits anything would look like one that does no harm."""

@@ -20,7 +20,7 @@ from events import dialects
 from services.ingest.decoding import KINDS
 from services.ingest.differ import Ingest
 from services.state.pods import FINISHED
-from tests.simulation.told import OURS, Object
+from tests.simulation.told import Object
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -31,20 +31,24 @@ NAMES = {"cpu": ("cpu_milli", 1000), "memory": ("memory_bytes", 1), "ephemeral-s
 HARD, SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def is_ours(pod: Object) -> bool:
+def is_ours(pod: Object, names: tuple[str, ...]) -> bool:
     """Whether the log has to have it: a candidate, or one that is on a node; not what is over or about to be."""
     if pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
         return False
-    return bool(pod["spec"].get("nodeName")) or pod["spec"]["schedulerName"] in OURS
+    return bool(pod["spec"].get("nodeName")) or pod["spec"]["schedulerName"] in names
 
 
-def differs(state: State, kube: ApiServer) -> str:
-    """What an object says that the log does not; empty: the log says it all."""
-    known = Ingest.of(state, OURS)
-    anew = _read(kube)
+def differs(state: State, kube: ApiServer, names: tuple[str, ...]) -> str:
+    """What an object says that the log does not, to an ingest of these names; empty: the log says it all."""
+    known = Ingest.of(state, names)
+    anew = _read(kube, names)
     for uid, pod in anew.pods.items():
         if _unversioned(known.pods.get(uid)) != _unversioned(pod):
             return f"pod {pod.name} is {pod}, in the log {known.pods.get(uid)}"
+    for entry in kube.api.pods.entries.values():  # and what is nobody's, and is not read anew
+        pod, scheduler = known.pods.get(entry.object["metadata"]["uid"]), entry.object["spec"]["schedulerName"]
+        if pod is not None and pod.candidate and pod.status not in FINISHED and scheduler not in names:
+            return f"pod {pod.name} is of {scheduler}, in the log a candidate"
     for kind, facts in anew.named.items():
         if found := _other(known.named[kind], facts):
             return f"{kind} {found}"
@@ -52,8 +56,8 @@ def differs(state: State, kube: ApiServer) -> str:
     return _other(rejected, anew.rejected) or next(_misread(state, kube), "")
 
 
-def _read(kube: ApiServer) -> Ingest:
-    core = Ingest(OURS)
+def _read(kube: ApiServer, names: tuple[str, ...]) -> Ingest:
+    core = Ingest(names)
     read: set[str] = set()
     for kind in KINDS:
         if kind.name not in read and kube.serves(kind.resource.path):

@@ -86,6 +86,8 @@ class Witness:
         """From which commits to which an ingest had taken over and not yet listed everything."""
         self._taken_at = 0
         """The cluster's revision when the last IngestTaken landed."""
+        self.names: tuple[str, ...] = ()
+        """Of the schedulers whose pods are candidates, as that ingest was told."""
 
     # ------------------------------------------------------------------------------------------------------------- log
 
@@ -166,6 +168,8 @@ class Witness:
 
     def taken(self, event: ev.IngestTaken, commit: Commit, index: int, before: Before) -> None:
         self._taken_at = self._cluster.store.revision
+        if (reader := self._writing.get(commit.subject)) is not None:
+            self.names = reader.names
         self._partial.append((commit.sequence, inf))
 
     def synced(self, event: ev.ClusterSynced, commit: Commit, index: int, before: Before) -> None:
@@ -175,7 +179,7 @@ class Witness:
             self.lives.known()
         rejected = {one.uid for one in self.state.rejections.values()}
         for entry in self._cluster.pods.entries.values():
-            if entry.revision <= self._taken_at and is_ours(entry.object):
+            if entry.revision <= self._taken_at and is_ours(entry.object, self.names):
                 uid, node = entry.object["metadata"]["uid"], entry.object["spec"].get("nodeName", "")
                 known = self.state.pods.get(uid)
                 _require(

@@ -16,8 +16,19 @@ import msgspec
 from services.simulator import errors
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulation import changes, edits, kinds, koordinator, newcomers, races, rollouts, unreadable, upstream
-from tests.simulation.asks import ASKS, ODD, OF_GANGS, PLAIN
+from tests.simulation import (
+    changes,
+    edits,
+    kinds,
+    koordinator,
+    newcomers,
+    openings,
+    races,
+    rollouts,
+    unreadable,
+    upstream,
+)
+from tests.simulation.asks import ASKS, ODD, OF_GANGS, OPENING, PLAIN
 from tests.simulation.planting import WIDER_FROM
 from tests.simulation.told import (
     ANOTHER_NAMESPACE,
@@ -82,7 +93,7 @@ WEIGHTS = {
 
 ELSEWHERE = (
     *(changes.STEPS, koordinator.STEPS, upstream.STEPS, unreadable.STEPS),
-    *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS),
+    *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS, openings.STEPS),
 )
 """Steps that are written elsewhere."""
 
@@ -121,7 +132,7 @@ class Workload:
         self.newest = False
         """Whether nodes have racks, and PodGroups of Koordinator's are served."""
         self._made = 0
-        self._ends: dict[str, str] = {}
+        self.ends: dict[str, str] = {}
         """How most pods of a step end: those that come together end together."""
 
     def begin(self, number: int) -> None:
@@ -142,7 +153,7 @@ class Workload:
         self.random = random.Random(step.number)
         if self.wider:
             self.namespace = ANOTHER_NAMESPACE if step.number % 10 < IN_ANOTHER else Workload.namespace
-        self._ends = self._end()
+        self.ends = self._end()
         self.step(step.what)
 
     def step(self, what: str) -> None:
@@ -239,9 +250,9 @@ class Workload:
         rnd = self.random
         self._made += 1
         name = f"web-{rnd.randrange(4)}" if labels is None and rnd.random() < 0.3 else f"p{self._made}"
-        requests, spec_too = (*ASKS, *ODD)[rnd.randrange(len(ASKS)) if of is None else of]
+        requests, spec_too = (*ASKS, *ODD, *OPENING)[rnd.randrange(len(ASKS)) if of is None else of]
         resources, more = dict(requests), dict(spec_too)
-        annotations = {**(annotated or {}), **(self._ends if rnd.random() < 0.7 else self._end())}
+        annotations = {**(annotated or {}), **(self.ends if rnd.random() < 0.7 else self._end())}
         if rnd.random() < 0.1 and "nodeName" not in spec:  # an API server takes no pod with both
             more["schedulingGates"] = [{"name": "wait"}]
         container = {"name": "c", "image": "i", "resources": {"requests": resources}, **more.pop("container", {})}

@@ -27,7 +27,7 @@ from events.sqlite import SqliteLog
 from services.binder.service.rounds import AGAIN_S
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
-from tests.simulation import rest, strikes, versions
+from tests.simulation import rest, strikes, versions, workload
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.cramped import cramped
@@ -253,7 +253,7 @@ class World:
         """What they do in this time of the plan begins now."""
         now_s = self.loop.now_s
         for step in _within(self.plan.steps, begin_s, end_s):
-            self.loop.at(now_s + step.at_s - begin_s, self._step, step)
+            self.loop.at(now_s + step.at_s - begin_s, self.take, step)
         await asyncio.sleep(end_s - begin_s)
 
     def _wants_more(self) -> bool:
@@ -280,7 +280,7 @@ class World:
             if self.loop.now_s - self._changed_s > QUIET_S and not rest.restless(self):
                 rest.check(self.witness, self.kube.api, self._rested_at)
                 rest.live_states_agree(self)
-                rest.nothing_is_misread(self.witness.state, self.kube)
+                rest.nothing_is_misread(self.witness, self.kube)
                 binder = self.supervisor.leases.holders["binder"]
                 if found := rest.misleading_pod_group(self.witness.state, self.kube, binder):
                     if self.loop.now_s - self._calm_s < AGAIN_S * REFUSED_TIMES + QUIET_S:
@@ -306,8 +306,13 @@ class World:
 
     # ---------------------------------------------------------------------------------------------------- what happens
 
-    def _step(self, step: Step) -> None:
+    def take(self, step: Step) -> None:
         self._safely(self.workload.take, step)
+
+    def more_steps(self, source: random.Random, count: int, within_s: float) -> list[Step]:
+        """Such as this history has."""
+        kinds = Counter(step.what for step in self.plan.steps)
+        return workload.draw(source, count, 0.0, within_s, kinds) if kinds else []
 
     def _strike(self, fault: Fault) -> None:
         """A fault is armed; what waits for no request happens now."""
