@@ -2,8 +2,8 @@
 
 The server is away meanwhile; who waits for an answer gets none, and what is under way is lost. Versions come a second
 time: whoever watches from one that is yet to come hears nothing. As operations.md says, the binder is started again once
-the server is back, and ingest behind it; the binder alone where the versions are raised beyond all that were. In histories
-before `LATEST_FROM` the binder comes last: what it heard before may land behind ingest's start, and stand for good.
+the server is back, and ingest behind it; the binder alone where the versions are raised beyond all that were. In
+histories before `LATEST_FROM` the binder comes last: what it heard before may land behind ingest's start, and stand.
 """
 
 from __future__ import annotations
