@@ -118,13 +118,18 @@ def stored(state: State, writer: str, events: list[Any]) -> Stored:
 Run = Callable[[], Iterator[Step]]
 
 
-def first_cycle(pending: Iterator[ev.Event]) -> Run:
-    """A planner's first cycle over 50,000 nodes."""
+def _waiting(pending: Iterator[ev.Event]) -> MemoryLog:
+    """50,000 nodes, and pods that wait, as a log with a snapshot of that."""
     bench = Bench(NODES)
     facts = list(pending)
     for start in range(0, len(facts), 200):
         bench.append("ingest", facts[start : start + 200], "facts")
-    log = kept(bench.state, snapshot.FORM)
+    return kept(bench.state, snapshot.FORM)
+
+
+def first_cycle(pending: Iterator[ev.Event]) -> Run:
+    """A planner's first cycle over 50,000 nodes."""
+    log = _waiting(pending)
 
     def run() -> Iterator[Step]:
         steps = Steps()
@@ -137,11 +142,7 @@ def first_cycle(pending: Iterator[ev.Event]) -> Run:
 
 def large_gang() -> Run:
     """A gang of 40,000 pods, a node for each: its proposal, its permit, and the fold of both."""
-    bench = Bench(NODES)
-    facts = list(gangs(GANG_PODS, GANG_PODS))
-    for start in range(0, len(facts), 200):
-        bench.append("ingest", facts[start : start + 200], "facts")
-    log = kept(bench.state, snapshot.FORM)
+    log = _waiting(gangs(GANG_PODS, GANG_PODS))
 
     def run() -> Iterator[Step]:
         steps = Steps()
