@@ -32,7 +32,7 @@ from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NoCredentials, NotFound, Unauthorized, Unreachable
-from services.kubernetes.transport import REPEATED_WITHIN_S
+from services.kubernetes.transport import heeding
 from services.start import in_slices, state_at
 from services.state.fold import FOLDS
 from services.writer import Gather, Writer
@@ -296,13 +296,6 @@ def _pause_s(attempt: int) -> float:
     return _growing(state)
 
 
-def _pause(state: RetryCallState) -> float:
-    """What the server asks for, within bounds, where that is longer: it has too much to do."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    asked_s = (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0
-    return max(_growing(state), min(asked_s, REPEATED_WITHIN_S))
-
-
 def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
     """Repeats a request as long as that may help: the API server may be gone for minutes.
 
@@ -326,7 +319,7 @@ def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
 
     return AsyncRetrying(
         retry=retry_if_exception(worth_repeating),
-        wait=_pause,
+        wait=heeding(_growing),
         before_sleep=warn,
         reraise=True,
     )

@@ -39,7 +39,7 @@ from services.kubernetes.transport import (
 )
 from services.telemetry.repeated import Repeated
 
-log = logging.getLogger("muster.kubernetes")
+logger = logging.getLogger("muster.kubernetes")
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 PAGE = 1_000
@@ -315,7 +315,7 @@ class Client(Transport):
     def _tell_of(self, error: ApiError) -> None:
         read = " ".join(error.request.split()[:2])
         if read not in self._slow:
-            self._slow[read] = Repeated(log, "read again: %d, the last: %s")
+            self._slow[read] = Repeated(logger, "read again: %d, the last: %s")
         self._slow[read].warn(error)
 
 

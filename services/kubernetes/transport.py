@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -96,11 +96,15 @@ def decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
         raise Unreachable(request, UNREADABLE, f"expected an object: {error}", sent=True) from error
 
 
-def _wait(state: RetryCallState) -> float:
-    """Retry-After where the server gave one, else an exponential backoff with jitter."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    after = error.retry_after_s if isinstance(error, ApiError) else None
-    return _jitter(state) if after is None else min(after, REPEATED_WITHIN_S)
+def heeding(backoff: Callable[[RetryCallState], float]) -> Callable[[RetryCallState], float]:
+    """The pause before a request is repeated: what the server asks for, within bounds, where that is longer."""
+
+    def pause_s(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        asked_s = (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0
+        return max(backoff(state), min(asked_s, REPEATED_WITHIN_S))
+
+    return pause_s
 
 
 def worth_repeating(error: BaseException, patience_s: float = LONGEST_WAIT_S) -> bool:
@@ -112,7 +116,7 @@ def retrying(attempts: int = 6, patience_s: float = LONGEST_WAIT_S) -> AsyncRetr
     """Repeats a call that raised an ApiError which is worth it; the last error is raised as it is."""
     return AsyncRetrying(
         retry=retry_if_exception(partial(worth_repeating, patience_s=patience_s)),
-        wait=_wait,
+        wait=heeding(_jitter),
         stop=stop_after_attempt(attempts),
         reraise=True,
     )

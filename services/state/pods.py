@@ -345,24 +345,27 @@ def answered(state: State, uid: str) -> None:
 # ------------------------------------------------------------------------------------------------------------ outcomes
 
 
-def bound(state: State, event: ev.PodBound) -> None:
-    """A definite yes: the claim is bound, unless a fact said so before, or took it back: etcd was restored."""
-    pod = state.pods.get(event.uid)
-    if pod is None or pod.status in FINISHED:
-        return
+def _intent(state: State, event: ev.PodBound | ev.BindingFailed | ev.BindingRenewed) -> Claim | None:
+    """The open intent that an outcome is of. None: a fact was here first, and it wins. It bound the pod, or took the
+    binding back, as etcd was restored; then the pod may be planned or permitted for another node by now."""
     held = state.claims.get(event.uid)
-    if held is None or held.stage != PERMITTED or held.node != event.node:
-        return  # the fact was here first, and it wins
+    return held if held is not None and held.stage == PERMITTED and held.node == event.node else None
+
+
+def bound(state: State, event: ev.PodBound) -> None:
+    """A definite yes: the claim is bound."""
+    pod = state.pods.get(event.uid)
+    if pod is None or pod.status in FINISHED or _intent(state, event) is None:
+        return
     if pod.status != TERMINATING:
         tallies.set_status(state, event.uid, pod, BOUND)
     occupy(state, event.uid, pod, event.node)
 
 
 def binding_failed(state: State, event: ev.BindingFailed) -> None:
-    """A definite no: only an intent that is still open is given up; the pod goes back to its group, with backoff."""
-    pod = state.pods.get(event.uid)
-    held = state.claims.get(event.uid)
-    if pod is None or held is None or held.stage != PERMITTED or held.node != event.node:
+    """A definite no: the intent is given up, and the pod goes back to its group, with backoff."""
+    pod, held = state.pods.get(event.uid), _intent(state, event)
+    if pod is None or held is None:
         return
     if event.assigned_node:
         if pod.status != TERMINATING:
@@ -375,8 +378,8 @@ def binding_failed(state: State, event: ev.BindingFailed) -> None:
 
 
 def binding_renewed(state: State, event: ev.BindingRenewed) -> None:
-    held = state.claims.get(event.uid)
-    if held is not None and held.stage == PERMITTED and held.node == event.node:
+    held = _intent(state, event)
+    if held is not None:
         held.resource_version = event.resource_version
 
 

@@ -11,6 +11,7 @@ import pytest
 import events as ev
 from events.envelope import decode
 from services.binder.service.rounds import Rate
+from services.binder.service.write_behind import WriteBehind
 from services.state.slices import at_once
 from tests.binder.behind import Client, Reader, behind, notice, told
 from tests.why import why_waiting
@@ -162,15 +163,21 @@ async def test_a_pod_that_goes_before_its_turn_is_not_told(world: World) -> None
     assert client.conditions == []
 
 
-@pytest.mark.parametrize("goes", ["bound by somebody else", "taken into another gang"])
-async def test_when_the_pod_that_has_the_event_waits_no_longer_another_of_its_gang_gets_one(goes: str) -> None:
+async def told_of_a_gang() -> tuple[World, Client, WriteBehind, list[ev.Event]]:
+    """Two pods, for neither of which there is room; both are told, and one has the event."""
     world, client = World(), Client()
     world.node("n0", cpu=4)
     world.gang("train", 2, 1, cpu=200)
     world.settle()
-    writer, _ = behind(world, client)
+    writer, outcomes = behind(world, client)
     notice(writer, world)
     await told(writer)
+    return world, client, writer, outcomes
+
+
+@pytest.mark.parametrize("goes", ["bound by somebody else", "taken into another gang"])
+async def test_when_the_pod_that_has_the_event_waits_no_longer_another_of_its_gang_gets_one(goes: str) -> None:
+    world, client, writer, _ = await told_of_a_gang()
     [has] = client.events
     [other] = {"train-0", "train-1"} - {has}
     if goes == "bound by somebody else":
@@ -186,13 +193,7 @@ async def test_when_the_pod_that_has_the_event_waits_no_longer_another_of_its_ga
 
 
 async def test_a_pod_that_is_taken_into_another_gang_is_told_of_that_though_the_reason_is_the_same() -> None:
-    world, client = World(), Client()
-    world.node("n0", cpu=4)
-    world.gang("train", 2, 1, cpu=200)
-    world.settle()
-    writer, outcomes = behind(world, client)
-    notice(writer, world)
-    await told(writer)
+    world, client, writer, outcomes = await told_of_a_gang()
     world.append("binder", outcomes, cause="outcome")
     world.pod("train-0", "other", minimum=1, cpu=200)
     world.settle()
