@@ -9,6 +9,7 @@ large node. Nothing here multiplies matrices, so one is the default.
 
 import os
 import signal
+import sys
 
 
 def main() -> None:
@@ -16,10 +17,10 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from services.cli.muster import app
+    from services.cli.muster import asked_for
     from services.console.printed import ending
 
-    raise SystemExit(ending(app))
+    raise SystemExit(ending(asked_for(sys.argv[1:])))
 
 
 if __name__ == "__main__":

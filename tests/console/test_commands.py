@@ -14,7 +14,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from services.cli.muster import app
+from services.cli.muster import app, asked_for
 
 runner = CliRunner()
 
@@ -37,6 +37,29 @@ def test_the_shell_completes_commands() -> None:
     words = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster re", "COMP_CWORD": "1"}
     said = runner.invoke(app, [], env=words, prog_name="muster")
     assert said.stdout.split() == ["replay", "retention"]
+
+
+def test_a_command_is_the_same_where_it_is_the_only_one() -> None:
+    """It is all that a process builds of the command line: what it does not begin with, it does not need."""
+    whole = typer.main.get_command(app)
+    assert isinstance(whole, typer.core.TyperGroup)
+    for name, command in whole.commands.items():
+        alone = typer.main.get_command(asked_for([name, "--json"]))
+        assert isinstance(alone, typer.core.TyperGroup)
+        assert list(alone.commands) == [name]
+        names = [*getattr(command, "commands", ())]
+        assert names == [*getattr(alone.commands[name], "commands", ())]
+        for path in ([name], *([name, one] for one in names)):
+            said = runner.invoke(asked_for(path), [*path, "--help"], prog_name="muster")
+            assert (said.exit_code, said.stdout) == (
+                0,
+                runner.invoke(app, [*path, "--help"], prog_name="muster").stdout,
+            )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version", "planner"], ["plan"], ["_name"]])
+def test_what_begins_with_no_command_sees_all_of_them(arguments: list[str]) -> None:
+    assert asked_for(arguments) is app
 
 
 def test_verify_says_yes(log: Path) -> None:
