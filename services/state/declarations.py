@@ -5,7 +5,8 @@
 - Of the pods that declare something the oldest counts. A PodGroup wins over what pods declare.
 - In Koordinator's dialect it is the other way round, field by field: "the annotation mode's parameter will overwrite
   CRD's mode if both exist" (seed 002, API). `Declaration.said` tells which fields those are.
-- A gang is Koordinator's if its PodGroup has Koordinator's annotations, or its oldest pod is Koordinator's.
+- A gang is Koordinator's if its PodGroup has Koordinator's annotations, its oldest pod is Koordinator's, or the pod that
+  is heard: a mode and gang groups are Koordinator's alone, and so is what ends the waiting of who has them.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _settle(state: State, gang: Gang) -> None:
         return
     pod_group = state.pod_groups[found[0]]
     gang.source, gang.dialect = pod_group.uid, pod_group.dialect
-    if speaker is not None and dialects.family(speaker.dialect) == "koordinator":
+    if any(one is not None and dialects.family(one.dialect) == "koordinator" for one in (speaker, own)):
         gang.dialect = KOORDINATOR
     gang.declaration = _overlaid(pod_group, own, gang.dialect)
 

@@ -1,7 +1,8 @@
 """What of the state is said by facts alone is what the facts say, whatever was under way when they came.
 
 A pod is in the gang that it names, unless it is proposed or waits at permit: then once that is settled. A gang is as its
-PodGroup and those of its pods declare it that speak for it, at every moment.
+PodGroup and those of its pods declare it that speak for it, at every moment; and of Koordinator's dialect where they
+give it what only that has.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+from events import dialects
 from services.state import declarations
 from services.state.records import BOUND_CLAIM
 
@@ -28,6 +30,10 @@ def stale(state: State) -> str:
             continue  # one was edited while it is placed: what it said counts until that is settled
         anew = copy.copy(gang)
         declarations._settle(state, anew)
+        declared = gang.declaration
+        koordinators = declared is not None and (declared.mode == "NonStrict" or declared.groups)
+        if koordinators and dialects.family(gang.dialect) != "koordinator":
+            return f"gang {key} has a mode or a gang group, and is of {gang.dialect}"
         if anew != gang:
             return f"gang {key} is declared as {gang.declaration}, and its facts say {anew.declaration}"
         speaks = [uid for uid in gang.members if _declares(state, uid)]

@@ -73,16 +73,6 @@ def restless(world: World) -> str:
     return ""
 
 
-def held_in_vain(state: State) -> list[str]:
-    """UIDs of pods that may hold room, and give it back, for ever: they accumulate, and no user is waited for."""
-    found = []
-    for gang in state.gangs.values():
-        group, declared = state.groups.get(gang.group), gang.declaration
-        if group and declared and declared.mode == "NonStrict" and not timeouts.rules_apply(state, group):
-            found += [uid for uid in gang.members if state.pods[uid].status == PENDING]
-    return found
-
-
 def kept_s(state: State) -> float:
     """How long room may stay reserved from now on: what was reserved before the admin's policy, for ten minutes."""
     clock = state.clocks.get("binder", Clock())

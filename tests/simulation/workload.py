@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -452,11 +452,6 @@ class Workload:
 
     def _here(self) -> Iterator[Any]:
         return (entry for entry in self.api.pods.entries.values() if entry.key[0] == self.namespace)
-
-    def give_up(self, uids: Collection[str]) -> None:
-        """Users delete what holds room in vain, time after time: Muster tries it for ever (seed 000, Permit)."""
-        for entry in [one for one in self.api.pods.entries.values() if one.object["metadata"]["uid"] in uids]:
-            self.attempt(self.api.delete, self.api.pods, *entry.key)
 
     def change(self, pod: Object, patch: Object, subresource: str = "") -> None:
         self.patch(self.api.pods, self.namespace, pod["metadata"]["name"], patch, subresource)

@@ -269,7 +269,7 @@ class World:
             watch.lag_s = 0.0
         self.supervisor.heal()
 
-    async def _rest(self, *, given_up: bool = False) -> None:
+    async def _rest(self) -> None:
         within_s, cycles = REST_WITHIN_S + rest.kept_s(self.witness.state), self.witness.cycles
         until_s = self.loop.now_s + within_s
         revision = -1
@@ -288,10 +288,6 @@ class World:
                     raise Violation(found)
                 self._rested_at = self.witness.state.sequence
                 return
-        if not given_up and (vain := rest.held_in_vain(self.witness.state)):
-            self.workload.give_up(vain)
-            await self._rest(given_up=True)
-            return
         late = f"{self.witness.cycles - cycles} cycles and {self.loop.now_s - until_s + within_s:g} s"
         raise Violation(f"not at rest {late} after faults ended: {rest.restless(self)} (7.12)")
 

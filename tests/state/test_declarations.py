@@ -184,6 +184,24 @@ def test_a_pod_group_without_annotations_is_koordinators_where_its_pods_are(firs
     assert gang.declaration.match_policy == "waiting-and-running", "without pods it is coscheduling's again"
 
 
+def test_a_gang_is_koordinators_where_the_pod_that_is_heard_is() -> None:
+    """As it was: it had the pod's mode, or was of the gang group that it names, and was coscheduling's all the same: what
+    it held was given back when its time was over, and got again, for ever."""
+    world = World()
+    group(world, SIGS, 2)
+    member(world, "a", SIGS)
+    gang = world.state.gangs["default/train"]
+    assert gang.dialect == SIGS
+    member(world, "b", KOORDINATOR)
+    assert gang.dialect == SIGS, "says nothing of the gang"
+    member(world, "c", KOORDINATOR, declaration(1, mode="NonStrict", said=("mode",)))
+    assert gang.declaration is not None
+    assert (gang.dialect, gang.declaration.mode, gang.declaration.min_member) == (KOORDINATOR, "NonStrict", 2)
+    assert gang.declaration.match_policy == "once-satisfied"
+    world.deleted("c")
+    assert (gang.dialect, gang.declaration.mode) == (SIGS, "Strict")
+
+
 def test_a_pod_group_with_annotations_is_koordinators_whatever_its_pods_say() -> None:
     world = World()
     member(world, "a", SIGS)
@@ -219,7 +237,7 @@ def heard(state: State, gang: Gang) -> tuple[Declaration | None, str, str]:
             return None, "", dialect
         return declared, uid, dialect
     found, dialect = group.declaration, group.dialect
-    if oldest is not None and oldest.dialect == KOORDINATOR != dialect:
+    if KOORDINATOR in {each.dialect for each in (oldest, own) if each is not None} and dialect != KOORDINATOR:
         found, dialect = msgspec.structs.replace(found, match_policy="once-satisfied"), KOORDINATOR
     for field in declared.said if declared is not None else ():
         found = msgspec.structs.replace(found, **{field: getattr(declared, field)})
