@@ -81,7 +81,7 @@ class Client(nats.aio.client.Client):
     @property
     def ssl_context(self) -> ssl.SSLContext:
         files = self.options.get("tls")
-        return files.context() if files is not None else super().ssl_context
+        return files.now() if files is not None else super().ssl_context
 
     async def _connect_to_server(self, s: Any) -> None:
         if s.uri.scheme in ("nats", "tls"):

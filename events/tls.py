@@ -12,7 +12,7 @@ import os
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import nats.errors
 from nats.aio.transport import TcpTransport
@@ -20,6 +20,7 @@ from nats.aio.transport import TcpTransport
 from events.log import LogError
 
 GOODBYE_S = 1.0
+T = TypeVar("T")
 HANG_UPS = 5
 """Connections to each server that end behind the handshake, without a word, until that counts as a refusal."""
 
@@ -37,36 +38,35 @@ class InTheClear(nats.errors.Error):
     """The server offers no TLS, and TLS was asked for."""
 
 
-def of_files(ca_file: str, certificate_file: str, key_file: str) -> Files:
+def of_files(ca_file: str, certificate_file: str, key_file: str) -> Files[ssl.SSLContext]:
     """With the authorities in `ca_file` (PEM; empty: the system's), and the certificate, if any. Without a `key_file` the
     key stands in `certificate_file` as well. Raises Untrusted."""
     named = ca_file, certificate_file, key_file
     return Files(named, lambda: _context(*named), Untrusted)
 
 
-class Files:
-    """A context and the files that it is made of.
+class Files(Generic[T]):
+    """What is made of files: a context, a bearer token.
 
     A file that is written anew counts from the next connection on. One that is gone by then, or unusable, keeps its
     last content: the client never stops reconnecting, and somebody may be writing it just now.
     """
 
-    def __init__(
-        self, named: Iterable[str | None], make: Callable[[], ssl.SSLContext], unusable: type[Exception]
-    ) -> None:
+    def __init__(self, named: Iterable[str | None], make: Callable[[], T], unusable: type[Exception]) -> None:
         """`make` raises `unusable` where they cannot be used, and so does this."""
         self._named = [file for file in named if file]
         self._make, self._unusable = make, unusable
         self._seen = self._stand()
-        self._context = make()
+        self._made = make()
 
-    def context(self) -> ssl.SSLContext:
+    def now(self) -> T:
+        """As the files stand now."""
         stand = self._stand()
         if stand != self._seen:
             with suppress(self._unusable):
-                self._context = self._make()
+                self._made = self._make()
                 self._seen = stand
-        return self._context
+        return self._made
 
     def _stand(self) -> list[tuple[int, int, int]]:
         """What changes when a file is written anew; of those that are there."""

@@ -184,8 +184,8 @@ def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
     return Access(
         base_url=server,
         ssl_context=context,
-        authorization=_bearer(file, user),
-        refreshed=not user.token and bool(user.token_file),
+        authorization=_bearer(file),
+        refreshed=bool(user.token or user.token_file),
         server_hostname=cluster.tls_server_name,
         proxy=_proxy(str(file), cluster.proxy_url, server),
     )
@@ -202,10 +202,21 @@ def _plain_context(file: Path, cluster: _Cluster, user: _User) -> ssl.SSLContext
 
 
 def _renewed(files: Iterable[str | None], make: Callable[[], ssl.SSLContext]) -> Callable[[], ssl.SSLContext]:
-    return tls.Files(files, make, AccessError).context
+    return tls.Files(files, make, AccessError).now
 
 
-def _bearer(kubeconfig: Path, user: _User) -> Callable[[], str | None]:
+def _bearer(kubeconfig: Path) -> Callable[[], str | None]:
+    """As its user is written by now: where no service account is mounted, a new token comes with a new kubeconfig."""
+    written = tls.Files([str(kubeconfig)], lambda: _bearer_of(kubeconfig, _sections(kubeconfig)[1]), AccessError)
+
+    def authorization() -> str | None:
+        bearer = written.now()
+        return bearer()
+
+    return authorization
+
+
+def _bearer_of(kubeconfig: Path, user: _User) -> Callable[[], str | None]:
     """A token in the kubeconfig goes before a file that it names."""
     if token := user.token:
         if not _one_word(token):

@@ -126,14 +126,14 @@ async def test_a_client_with_a_certificate(mutual: EmbeddedServer, files: Files)
 def test_files_that_are_written_anew_are_read_anew(files: Files, tmp_path: Path) -> None:
     certificate, key = files.copied(files.expired, tmp_path)
     read = tls.of_files(files.ca, certificate, key)
-    before = read.context()
+    before = read.now()
     files.copied(files.good, tmp_path)
-    assert read.context() is not before
-    after = read.context()
+    assert read.now() is not before
+    after = read.now()
     Path(key).write_text("half of it")
-    assert read.context() is after
+    assert read.now() is after
     Path(certificate).unlink()
-    assert read.context() is after
+    assert read.now() is after
 
 
 async def test_a_client_outlives_its_certificate_and_its_authority(files: Files, tmp_path: Path) -> None:

@@ -145,6 +145,19 @@ def test_a_service_account_is_read_anew(tmp_path: Path, monkeypatch: pytest.Monk
     assert access.in_cluster(tmp_path).proxy is None
 
 
+def test_a_token_that_stands_in_the_kubeconfig_is_read_anew(tmp_path: Path) -> None:
+    """As it was: the first one for ever, so that a new one in its place needed a restart."""
+    file = Path(kubeconfig(tmp_path, CLUSTERS["http"], {"token": "first"}))
+    found = access.from_kubeconfig(str(file))
+    assert (found.authorization(), found.refreshed) == ("Bearer first", True)
+    file.write_text(file.read_text()[:50])  # somebody is writing it
+    assert found.authorization() == "Bearer first"
+    kubeconfig(tmp_path, CLUSTERS["http"], {"token": "two words"})
+    assert found.authorization() == "Bearer first"
+    kubeconfig(tmp_path, CLUSTERS["http"], {"token": "second"})
+    assert found.authorization() == "Bearer second"
+
+
 @pytest.mark.parametrize(
     ("cluster", "user", "said"),
     [
