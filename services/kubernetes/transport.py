@@ -216,6 +216,7 @@ class Transport:
                 answer = Answer(response.status, body, _retry_after_s(response), date)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             telemetry.REQUESTS.add(1, verb=verb, status="unreachable")
+            self._doubt(error)
             raise _unreachable(request, error) from error
         except ValueError as error:  # the URL is none, or its host can be nobody's name
             raise Unreachable(request, type(error).__name__, str(error), sent=False) from error
@@ -249,7 +250,15 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if not answered:
                 telemetry.REQUESTS.add(1, verb="WATCH", status="unreachable")
+            self._doubt(error)
             raise _unreachable(request, error) from error
+
+    def _doubt(self, error: Exception) -> None:
+        """Whether the files about TLS are still the same, if the server's certificate is not trusted: nothing is asked
+        before it is, and most of a minute may be left until they are looked at anyway."""
+        untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
+        if untrusted and self._access.ssl_context is not None:
+            self._options["ssl"] = self._access.ssl_context()
 
     async def _headers_for(self, content_type: str) -> dict[str, str]:
         """Headers are made once for each kind of content and again when the credentials may have changed."""

@@ -313,12 +313,13 @@ async def test_a_client_certificate_and_a_changed_token_are_used(tmp_path: Path)
                 await bare.get(cluster["server"])
 
 
-@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize(("inline", "life_s"), [(False, 0.0), (True, 0.0), (False, 3_600.0)])
 async def test_authorities_and_certificates_that_are_renewed_are_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: bool, life_s: float
 ) -> None:
-    """As it was: a year after its start a service found no API server that it knew, or that knew it."""
-    monkeypatch.setattr("services.kubernetes.transport.TOKEN_LIFE_S", 0.0)
+    """As it was: a year after its start a service found no API server that it knew, or that knew it; and later it took a
+    minute to look."""
+    monkeypatch.setattr("services.kubernetes.transport.TOKEN_LIFE_S", life_s)
 
     async def pod(_: web.Request) -> web.Response:
         return web.json_response({"metadata": {"name": "p"}}, headers={"Connection": "close"})
