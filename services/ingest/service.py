@@ -107,6 +107,8 @@ class Reader:
         """Of each kind, by name, the resourceVersion up to which it was seen."""
         self._errors: Counter[str] = Counter()
         """Of each kind, by name, the watches in a row that ended in an error of the server's before anything came."""
+        self._unread: dict[str, list[str]] = {}
+        """Of each kind that is not there in a version that is read, by name, those in which it is, as was told last."""
 
     async def run(self) -> None:
         """List, sync, watch; for ever. Raises ApiError where repeating is of no use.
@@ -184,8 +186,22 @@ class Reader:
             except Forbidden as error:
                 logger.warning("%s: gangs declared there wait until it is granted", error)
                 return None
+        self._tell_unread(versions)
         self.gather.add(self.core.vanished(name))
         return None
+
+    def _tell_unread(self, versions: Sequence[Kind[Any]]) -> None:
+        """Once of each: gangs of a definition that has only other versions wait, and nothing else says why.
+
+        Not of Workloads, which declare gangs in one version alone; in later ones PodGroups do.
+        """
+        name, resource = versions[0].name, versions[0].resource
+        read = [kind.resource.api_version for kind in versions]
+        unread = [one for one in self._served.versions(resource) if one not in read and name != WORKLOAD.name]
+        if unread and unread != self._unread.get(name):
+            names = resource.name, " and ".join(unread), " or ".join(read)
+            logger.warning("%s are served as %s, and read as %s: gangs declared there wait until they are", *names)
+        self._unread[name] = unread
 
     async def _take_in(self, objects: Sequence[Observed]) -> None:
         for start in range(0, len(objects), SLICE):

@@ -64,6 +64,15 @@ class Served:
         served = self._resources.get(resource.api_version, frozenset())
         return served is None or (f"{resource.plural}/{subresource}" if subresource else resource.plural) in served
 
+    def versions(self, resource: Resource) -> list[str]:
+        """The apiVersions in which its API group has it, as far as the server says."""
+        group = resource.api_version.partition("/")[0]
+        return sorted(
+            api_version
+            for api_version, served in self._resources.items()
+            if api_version.partition("/")[0] == group and resource.plural in (served or ())
+        )
+
 
 def served(body: bytes) -> Served:
     """Of an answer. Raises `events.wire.UNDECODABLE`."""

@@ -32,6 +32,29 @@ async def test_pod_groups_that_come_and_go(log: EventLog) -> None:
         await running.says(lambda: len(running.seen(PodGroupObserved)) == 2, "another one")
 
 
+async def test_a_kind_in_other_versions_than_are_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As when a definition is replaced by a later one. As it was: its gangs waited for their PodGroups, and ingest said
+    that the kind was gone, or at a start nothing."""
+    later = pod_groups_crd("scheduling.x-k8s.io/v1beta1")
+    told = "podgroups.scheduling.x-k8s.io are served as scheduling.x-k8s.io/v1beta1, and read as "
+    async with SimulatedCluster(podgroups=False) as cluster, ingesting(MemoryLog("test"), cluster) as running:
+        before = cluster.server.requests
+        await until(lambda: cluster.server.requests >= before + 3, "rounds of discovery")
+        assert "are served as" not in caplog.text
+        for times in (1, 2):
+            cluster.install(later)
+            await until(lambda times=times: caplog.text.count(told) == times, "it is told")
+            before = cluster.server.requests
+            await until(lambda before=before: cluster.server.requests >= before + 3, "rounds of discovery")
+            assert caplog.text.count(told) == times
+            cluster.uninstall(later["metadata"]["name"])
+            before = cluster.server.requests
+            await until(lambda before=before: cluster.server.requests >= before + 3, "rounds of discovery")
+        cluster.install()
+        cluster.create(pod_group("g", 2))
+        await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup, in a version that is read")
+
+
 VERSIONS = sorted({version for version in POD_GROUPS.values() if not version.startswith("scheduling.k8s.io/")})
 
 
