@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.e2e.api import Api, ApiError, Object
+from deploy.e2e.api import MERGE, Api, ApiError, Object
 from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
-from deploy.e2e.workload import nodes, pod
+from deploy.e2e.workload import GANG_LABEL, gangs, nodes, pod
 from services.console.simulate import simulate
 from services.simulator.operators import operated
 from services.simulator.workloads import expand
@@ -349,3 +349,40 @@ async def test_annotations_that_are_no_strings_are_rejected_by_a_real_server_too
     with pytest.raises(ApiError, match="annotations") as refused:
         await api.call("POST", groups_path(CUSTOM[0]), group)
     assert refused.value.status == 400
+
+
+async def test_a_definition_whose_version_is_not_served_for_a_while(api: Api, muster: Muster) -> None:
+    """It stops in the middle of binding: no gang stays half bound, who comes then waits, and ingest says why."""
+    path = f"{DEFINITIONS}/podgroups.scheduling.x-k8s.io"
+    [read] = (await api.get(path))["spec"]["versions"]
+    later = read | {"name": "v1beta1", "storage": False}
+    groups, pods = gangs(10, 20)
+    ingest = muster.start_all(MUSTER_BIND_CONCURRENCY="1")["ingest"]
+    await api.create_all([*nodes(30), *groups])
+    await api.create_all(pods)
+    await muster.until_bound(20)
+    await api.call("PATCH", path, {"spec": {"versions": [read | {"served": False}, later]}}, MERGE)
+    try:
+        assert len(await muster.bound()) < len(pods), "it was over before it was hurt"
+
+        async def gone() -> bool:
+            return "gone kind=PodGroup" in ingest.log.read_text()
+
+        await until(gone, "ingest's watch has ended")
+        await serves(api, "scheduling.x-k8s.io/v1beta1")
+        await declare(api, "scheduling.x-k8s.io/v1beta1", "late", {"minMember": 1})
+        await api.create(member("late", labels={GANG_LABEL: "late"}))
+
+        async def told() -> bool:
+            return "are served as scheduling.x-k8s.io/v1beta1, and read as" in ingest.log.read_text()
+
+        async def waits() -> bool:
+            conditions = (await api.get("/api/v1/namespaces/default/pods/late"))["status"].get("conditions", [])
+            return any(one.get("reason") == "WaitingForPodGroup" for one in conditions)
+
+        await until(told, "ingest says in which version they are served")
+        await until(waits, "the pod is told what it waits for")
+    finally:
+        await api.call("PATCH", path, {"spec": {"versions": [read]}}, MERGE)
+    await muster.until_bound(len(pods) + 1)
+    await muster.check()
