@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import msgspec
 
-from events import Event
 from events.dialects import pod_group_kind
 from events.facts import (
     DeclarationRejected,
@@ -29,6 +28,7 @@ from services.kubernetes.objects import Node, Pod, PodGroup, PriorityClass, Work
 Key = tuple[str, str]
 """(namespace, name)."""
 Named = NodeObserved | PodGroupObserved | PriorityClassObserved
+NamedEvent = Named | NodeDeleted | PodGroupDeleted | PriorityClassDeleted
 T = TypeVar("T")
 
 
@@ -54,8 +54,10 @@ def class_of(seen: PodGroup) -> Reference | None:
     return Reference(PRIORITY_CLASS.name, name) if isinstance(name, str) and name else None
 
 
-def kind_of(seen: Pod | Node | PodGroup | PriorityClass | Workload) -> str:
+def kind_of(seen: Pod | Node | PodGroup | PriorityClass | Workload | Malformed) -> str:
     """The name of its kind."""
+    if isinstance(seen, Malformed):
+        return seen.rejected.kind
     if isinstance(seen, PodGroup):
         return pod_group_kind(of_pod_group(seen))
     return WORKLOAD.name if isinstance(seen, Workload) else type(seen).__name__
@@ -67,20 +69,20 @@ def unidentified(seen: Pod | Node | PodGroup | PriorityClass | Workload) -> Malf
     return Malformed(seen.metadata, normalise.rejected(kind_of(seen), seen.metadata, missing))
 
 
-def identity(fact: Named | DeclarationRejected) -> tuple[str, Key]:
-    """Kind and key of a fact about an object that is not a pod."""
-    match fact:
+def identity(event: NamedEvent | DeclarationRejected) -> tuple[str, Key]:
+    """Kind and key of the object that it is about, which is not a pod."""
+    match event:
         case DeclarationRejected():
-            return fact.kind, (fact.namespace, fact.name)
-        case NodeObserved():
-            return "Node", ("", fact.name)
-        case PodGroupObserved():
-            return pod_group_kind(fact.dialect), (fact.namespace, fact.name)
-        case PriorityClassObserved():
-            return "PriorityClass", ("", fact.name)
+            return event.kind, (event.namespace, event.name)
+        case NodeObserved() | NodeDeleted():
+            return "Node", ("", event.name)
+        case PodGroupObserved() | PodGroupDeleted():
+            return pod_group_kind(event.dialect), (event.namespace, event.name)
+        case PriorityClassObserved() | PriorityClassDeleted():
+            return "PriorityClass", ("", event.name)
 
 
-def deletion(fact: Named) -> Event:
+def deletion(fact: Named) -> NamedEvent:
     match fact:
         case NodeObserved():
             return NodeDeleted(name=fact.name, uid=fact.uid)

@@ -109,3 +109,25 @@ def ingest(*seen: Any) -> Ingest:
 
 def names(events: Iterable[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
+
+
+def tables(core: Ingest) -> dict[str, Any]:
+    """Whatever an ingest keeps, its books and theirs with it: where it stands → the table, each once."""
+    found: dict[str, Any] = {}
+    met: set[int] = set()
+
+    def walk(where: str, kept: Any) -> None:
+        if id(kept) in met:
+            return
+        met.add(id(kept))
+        if type(kept).__module__.startswith("services.ingest"):
+            for name, part in vars(kept).items():
+                walk(f"{where}.{name}" if where else name, part)
+        elif isinstance(kept, dict) and where in ("named", "_named", "_books"):
+            for name, part in kept.items():
+                walk(f"{where}.{name}", part)
+        elif isinstance(kept, dict):
+            found[where] = kept
+
+    walk("", core)
+    return found

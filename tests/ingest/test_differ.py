@@ -22,12 +22,12 @@ from events.facts import (
     PriorityClassObserved,
     SchedulingClassObserved,
 )
-from services.ingest import differ, normalise
+from services.ingest import normalise
+from services.ingest.books import ledger
 from services.ingest.decoding import KINDS, WORKLOAD
 from services.ingest.differ import Ingest
-from services.ingest.references import Reference
 from services.kubernetes.objects import Pod
-from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, workload
+from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, tables, workload
 
 VOLCANOS = "PodGroup.scheduling.volcano.sh"
 
@@ -182,11 +182,10 @@ def test_nothing_is_remembered_of_what_is_gone(how: str) -> None:
     assert len(core.rejected) == 4
     for kind in KINDS:
         core.missing(kind.name, set()) if how == "missing" else core.vanished(kind.name)
-    left = {name: kept for name, kept in vars(core).items() if kept and isinstance(kept, dict)}
-    assert {name: len(kept) for name, kept in left.pop("named").items() if kept} == {}
-    assert len(left.pop("_deleted", {})) == (10 if how == "missing" else 0)
+    left = {name: kept for name, kept in tables(core).items() if kept}
+    assert len(left.pop("_ledger.deleted", {})) == (10 if how == "missing" else 0)
+    del left["_pods._normalise._classes"]
     assert left == {}
-    assert not core._references.naming(Reference("PriorityClass", "high"))
 
 
 def test_another_pod_of_the_same_name_ends_the_first() -> None:
@@ -316,7 +315,7 @@ def test_of_a_pod_group_that_cannot_be_read_nothing_is_left_when_it_goes() -> No
     bad = pod_group(api="scheduling.volcano.sh/v1beta1", minMember=-1, priorityClassName="high")
     assert names(core.observe(bad)) == ["DeclarationRejected"]
     assert names(core.deleted(VOLCANOS, bad.metadata)) == ["RejectionEnded"]
-    assert not core._references._named
+    assert not tables(core)["_ledger.references._named"]
 
 
 def of_workload(version: int = 1, **more: Any) -> Pod:
@@ -416,7 +415,7 @@ def test_other_scheduler_names_after_a_restart() -> None:
 
 def test_of_what_is_gone_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it runs, ingest is as large as its cluster, but for two memories of a bounded size."""
-    monkeypatch.setattr(differ, "DELETED_KEPT", 8)
+    monkeypatch.setattr(ledger, "DELETED_KEPT", 8)
     monkeypatch.setattr(normalise, "CLASSES_KEPT", 8)
     core = ingest()
     for i in range(40):
@@ -436,9 +435,9 @@ def test_of_what_is_gone_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
             core.observe(one)
         for kind, one in seen:
             core.deleted(kind, one.metadata)
-    empty = vars(ingest())
-    bounded = [vars(core).pop("_deleted"), vars(core).pop("_normalise_pod")._classes]
-    for name, left in vars(core).items():
-        assert left == empty[name], f"{name} outlives what it is about"
+    kept = tables(core)
+    bounded = [kept.pop("_ledger.deleted"), kept.pop("_pods._normalise._classes")]
+    for name, left in kept.items():
+        assert not left, f"{name} outlives what it is about"
     assert [len(one) for one in bounded] == [8, 8]
     assert list(bounded[0])[-2:] == ["uid-n39", "uid-p39"]

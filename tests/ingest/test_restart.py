@@ -18,7 +18,7 @@ from services.ingest.differ import Ingest
 from services.ingest.rejection import Rejection
 from services.state import snapshot
 from services.state.fold import State
-from tests.ingest.objects import node, pod, pod_group, priority_class, workload
+from tests.ingest.objects import node, pod, pod_group, priority_class, tables, workload
 from tests.world import World
 
 OURS = ["muster"]
@@ -219,8 +219,7 @@ def of_own_events(world: World) -> Ingest:
 
 def inside(core: Ingest) -> dict[str, Any]:
     """But for what the binder wrote, of which ingest's own events know nothing."""
-    of_the_binder = ("_written", "_outcomes")
-    return {name: value for name, value in vars(core).items() if name not in ("_normalise_pod", *of_the_binder)}
+    return {name: kept for name, kept in tables(core).items() if not name.startswith(("_writes.", "_pods._normalise."))}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -191,7 +191,7 @@ def said(core: Ingest, api: Api) -> list[object]:
     begins would have, too: it has none that are over, none that go before they have a node, and no strangers without."""
     there = {each.metadata.uid: each for each in api.seen("Pod")}
     assert core.pods.keys() <= there.keys()
-    pods = [each for uid, each in core.pods.items() if core._matters(there[uid]) and (each.candidate or each.node)]
+    pods = [each for uid, each in core.pods.items() if core._pods.matters(there[uid]) and (each.candidate or each.node)]
     whose = {each.uid for each in pods}
     rejected = [each for each in core.rejected.values() if each.kind != "Pod" or each.uid in whose]
     facts = [*pods, *rejected, *(fact for kind in core.named.values() for fact in kind.values())]

@@ -124,8 +124,8 @@ MORE: dict[str, Plant] = {
     ),
     "made anew in a gap": Plant(
         "a pod that went while nobody watched stays where another has its name",
-        "services.ingest.differ",
-        (('            events += self._gone("Pod", holder, key)\n', "            pass\n"),),
+        "services.ingest.books.pods",
+        (("            events += self.gone(holder, key)\n", "            pass\n"),),
     ),
     "ports not judged": Plant(
         "the binder permits a pod though somebody else has its host port",
@@ -165,19 +165,19 @@ MORE: dict[str, Plant] = {
     ),
     "node's change missed": Plant(
         "ingest writes a node again only when it offers something else",
-        "services.ingest.differ",
+        "services.ingest.books.named",
         (
             (
-                "        if old is None or not identity.same(old, new):\n            events += self._folded([new])",
-                "        unchanged = kind == 'Node' and old is not None and old.allocatable == new.allocatable\n"
+                "        if old is None or not identity.same(old, new):\n            events += self._folded(new)",
+                "        unchanged = self.kind == 'Node' and old is not None and old.allocatable == new.allocatable\n"
                 "        if old is None or not (unchanged or identity.same(old, new)):\n"
-                "            events += self._folded([new])",
+                "            events += self._folded(new)",
             ),
         ),
     ),
     "resize forgotten": Plant(
         "a pod that was resized holds what it asked for first",
-        "services.ingest.differ",
+        "services.ingest.books.pods",
         (
             (
                 "        if not identity.same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):",
@@ -218,19 +218,17 @@ MORE: dict[str, Plant] = {
     ),
     "minimum of the Workload before": Plant(
         "a Workload that changes is not read for the pods that are there",
-        "services.ingest.differ",
+        "services.ingest.books.workloads",
         (
-            (
-                "            self._versions.pop(metadata.uid, None)\n        return self._redeclared(name)\n",
-                "            self._versions.pop(metadata.uid, None)\n        return []\n",
-            ),
+            ('        return ended + self._pods.redeclared("/".join(key))\n', "        return ended\n"),
+            ("        return self._pods.redeclared(name)\n", "        return []\n"),
         ),
         first=upstream.FROM,
     ),
     "priority class kept": Plant(
         "a PodGroup keeps the priority that its class had when it came",
-        "services.ingest.differ",
-        (("        if kind != PRIORITY_CLASS.name:\n            return []\n", "        return []\n"),),
+        "services.ingest.books.named",
+        (("        if self.kind != PRIORITY_CLASS.name:\n            return []\n", "        return []\n"),),
         first=upstream.FROM,
     ),
     "first page": Plant(
@@ -275,10 +273,10 @@ MORE: dict[str, Plant] = {
     ),
     "unreadable node kept": Plant(
         "a node that cannot be read any more is what it was",
-        "services.ingest.differ",
+        "services.ingest.books.named",
         (
             (
-                "                events += self._gone(kind, old.uid, key)\n            return events",
+                "                events += self.gone(old.uid, key)\n            return events",
                 "                pass\n            return events",
             ),
         ),
@@ -332,7 +330,7 @@ MORE: dict[str, Plant] = {
     ),
     "names alone": Plant(
         "pods of the same name in two namespaces are taken for one",
-        "services.ingest.differ",
+        "services.ingest.books.pods",
         (
             (
                 "        key = (metadata.namespace, metadata.name)\n        holder",
@@ -350,7 +348,7 @@ MORE: dict[str, Plant] = {
     "restored unnoticed": Plant(
         "what a list says of before a backup is taken for older than the log",
         "services.ingest.differ",
-        (("self._set_back(seen) if listed else []", "[]"),),
+        (("self._set_back(book, seen, version) if listed else []", "[]"),),
         first=NEWEST_FROM,
     ),
     "lives once": Plant(
@@ -378,11 +376,11 @@ MORE: dict[str, Plant] = {
     ),
     "candidate once": Plant(
         "a pod of a scheduler whose pods are looked for no longer stays what it was",
-        "services.ingest.differ",
+        "services.ingest.books.pods",
         (
             (
                 "            found = self._difference(",
-                "            left = seen.spec.scheduler_name not in self._normalise_pod.scheduler_names\n"
+                "            left = seen.spec.scheduler_name not in self._normalise.scheduler_names\n"
                 "            found = [] if old.candidate and left else self._difference(",
             ),
         ),

@@ -51,7 +51,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "class not said again": Plant(
         "ingest takes a scheduling class for known that the log forgot with its last pod",
-        "services.ingest.facts",
+        "services.ingest.books.pods",
         (("            del self._classes[pod.scheduling_class]", "            pass"),),
     ),
     "order of a set": Plant(
@@ -201,8 +201,8 @@ PLANTS: dict[str, Plant] = {
     ),
     "stale facts accepted": Plant(
         "an object that is older than the log's is observed all the same",
-        "services.ingest.differ",
-        ((" or 0 <= version < self._versions.get(metadata.uid, 0)\n", "\n"),),
+        "services.ingest.books.ledger",
+        ((" or 0 <= version < self.versions.get(uid, 0))\n", ")\n"),),
         (("services.state.pods", "    return event.uid == known.uid and", "    return False and"),),
     ),
     "missed deletions": Plant(
@@ -327,7 +327,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "facts without news": Plant(
         "ingest writes a pod whenever its resourceVersion moved",
-        "services.ingest.differ",
+        "services.ingest.books.pods",
         (
             (
                 "        if not identity.same(old, msgspec.structs.replace(new, status=old.status, node=old.node)):",
