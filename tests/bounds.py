@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
-from services.binder import judge
+from services.binder import pace
 from services.planner import attempt, core, limits, placement, sharing
 from services.state import commits, masks, nodes, rank
 
@@ -40,9 +40,9 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (core, "SLICE_ROWS", 0),
     (attempt, "SLICE_PARTS", 1),
     (commits, "SLICE_UNITS", 1),
-    (judge, "SLICE_CLASSES", 1),
-    (judge, "SLICE_PODS", 1),
-    (judge, "MANY", 1),
+    (pace, "SLICE_CLASSES", 1),
+    (pace, "SLICE_PODS", 1),
+    (pace, "MANY", 1),
     (sharing, "SLICE_GROUPS", 1),
     (rank, "SLICE_NAMES", 1),
 )

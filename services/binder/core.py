@@ -102,7 +102,7 @@ def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposa
     for proposal in state.proposals.values():
         if judged >= policy.cycle_pods:
             break
-        pods = sum(len(assignment.pods) for assignment in chain(proposal.required, proposal.optional))
+        pods = sum([len(assignment.pods) for assignment in chain(proposal.required, proposal.optional)])
         verdict = yield from judge.judge(proposal, pods)
         yield proposal, pods, verdict
         judged += pods

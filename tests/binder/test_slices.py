@@ -9,7 +9,7 @@ import pytest
 
 import events as ev
 from events.objects import PreferredTerm, SelectorRequirement, SelectorTerm
-from services.binder import bench, judge, quorum
+from services.binder import bench, judge, pace, quorum, standing
 from services.binder import core as binder
 from services.state import commits
 from tests.facts import scheduling_class
@@ -36,7 +36,7 @@ def test_slices_do_not_change_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_gang_whose_pods_are_of_a_class_each_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of 20,000 such pods kept a binder of 5,000 nodes from its lease."""
-    monkeypatch.setattr(judge, "SLICE_CLASSES", 1)
+    monkeypatch.setattr(pace, "SLICE_CLASSES", 1)
     world, pods = World(), 20
     world.node("n0", cpu=300)
     for number in range(pods):
@@ -48,15 +48,15 @@ def test_a_gang_whose_pods_are_of_a_class_each_is_judged_in_slices(monkeypatch: 
 
 def test_a_large_gang_of_one_class_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 40,000 pods it was one slice of 157 ms."""
-    monkeypatch.setattr(judge, "SLICE_PODS", 1)
-    monkeypatch.setattr(judge, "MANY", 1)
+    monkeypatch.setattr(pace, "SLICE_PODS", 1)
+    monkeypatch.setattr(pace, "MANY", 1)
     world, pods, looked = World(), 20, list[str]()
     for number in range(pods):
         world.node(f"n{number}", cpu=1)
     world.gang("train", pods, pods)
     world.plan()
-    faults, room = judge.Judge._pod_fault, bench.Bench._room
-    monkeypatch.setattr(judge.Judge, "_pod_fault", lambda *asked: looked.append("pod") or faults(*asked))
+    faults, room = standing.Standing._pod_fault, bench.Bench._room
+    monkeypatch.setattr(standing.Standing, "_pod_fault", lambda *asked: looked.append("pod") or faults(*asked))
     monkeypatch.setattr(bench.Bench, "_room", lambda *asked: looked.append("room") or room(*asked))
     done = [len(looked) for _ in binder.decide(world.state)]
     slices = [looked[before:after] for before, after in pairwise([0, *done, len(looked)]) if before < after]
@@ -80,7 +80,7 @@ def test_labels_that_pods_would_like_are_not_coded_by_the_binder() -> None:
 def test_a_large_gang_on_few_nodes_is_judged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: of 40,000 pods on 400 nodes all but the first look was one slice, as only assignments were counted."""
     pods, steps = 20, list[str]()
-    monkeypatch.setattr(judge, "MANY", pods)
+    monkeypatch.setattr(pace, "MANY", pods)
     world = World()
     world.node("n0", cpu=pods)
     world.gang("train", pods, pods)

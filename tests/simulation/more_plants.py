@@ -341,8 +341,8 @@ MORE: dict[str, Plant] = {
     ),
     "kept for its class alone": Plant(
         "the binder gives a replacement that asks for something else nothing of what is kept for its gang",
-        "services.binder.judge",
-        (("            spent += others\n            if others:\n", "            if False:\n"),),
+        "services.binder.standing",
+        (("        self.spent = [*self.spent, *others]\n        return bool(others)\n", "        return False\n"),),
         first=rollouts.FROM,
     ),
     "restored unnoticed": Plant(

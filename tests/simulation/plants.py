@@ -304,8 +304,8 @@ PLANTS: dict[str, Plant] = {
     ),
     "any node": Plant(
         "the binder permits what its planner proposed, though the node takes no such pods any more",
-        "services.binder.judge",
-        (("                if filtered[row]:", "                if False:"),),
+        "services.binder.standing",
+        (("            if filtered[row]:", "            if False:"),),
     ),
     "lowest first": Plant(
         "the queue has the lowest priority first",
