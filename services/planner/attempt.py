@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from events import GangPlaced
 from events.objects import NodeAssignment
 from services.planner import limits
+from services.planner.demand import Demand, Need, Order, Part
 from services.planner.placement import Placed, split
 from services.state import commits
-from services.state.class_info import ClassInfo
 from services.state.records import Group
 
 if TYPE_CHECKING:
@@ -23,29 +23,6 @@ if TYPE_CHECKING:
 
 SLICE_PARTS = 500
 """Whose room is given back between two yields: some milliseconds."""
-
-
-class Part(NamedTuple):
-    """Pods of one gang, one scheduling class and one priority that may be proposed now, in the order in which the log saw
-    them."""
-
-    gang: str
-    info: ClassInfo
-    uids: list[str]
-    free: bool
-    """Whether its gang's rules are off: it is placed whatever others lack."""
-    task: str = ""
-    """That its pods are of, where tasks of the gang have minimums."""
-    priority: int = 0
-
-
-class Need(NamedTuple):
-    """So many pods of these parts (by index) must have a node: `together` now, or as they find one."""
-
-    parts: tuple[int, ...]
-    pods: int
-    together: bool
-    of_task: bool = False
 
 
 class Refusal(NamedTuple):
@@ -58,10 +35,6 @@ class Refusal(NamedTuple):
     node_reasons: dict[str, int] | None = None
 
 
-Taken = list[tuple[str, int, str]]
-"""(node, part, UID) of pods that go where room is nominated for them."""
-
-
 def name_of(group: Group) -> str:
     shown = ", ".join(group.gangs[:3])
     more = len(group.gangs) - 3
@@ -69,47 +42,50 @@ def name_of(group: Group) -> str:
 
 
 class Attempt:
-    """The parts' pods in one order, as far as they found a node."""
+    """The demand's pods in one order of its parts, as far as they found a node."""
 
-    def __init__(self, cycle: Cycle, group: Group, parts: list[Part], taken: Taken) -> None:
-        self.cycle, self.group, self.parts, self.taken = cycle, group, parts, taken
-        self.used = [0] * len(parts)
+    def __init__(self, cycle: Cycle, group: Group, demand: Demand, order: Order) -> None:
+        self.cycle, self.group, self.demand, self.order = cycle, group, demand, order
+        self.parts = demand.parts
+        self.used = [0] * len(self.parts)
         """Of each part, how many pods have a node."""
-        for _, index, _ in taken:
+        for _, index, _ in demand.taken:
             self.used[index] += 1
-        self.full = [False] * len(parts)
+        self.full = [False] * len(self.parts)
         """Of each part, whether one of its pods found none."""
         self.complete = True
         """Whether all needs are met."""
         self._comes_again = group.key in cycle.begun
-        self._order: list[int] = []
+        self._turns = {index: turn for turn, index in enumerate(order)}
+        """Of each part."""
         self._at = 0
         """Its proposal's place among the cycle's."""
         self._placed: list[tuple[int, Placed, bool]] = []
-        self._needs: list[Need] = []
+        """(part, where, whether they are required), step by step."""
         self._compact = False
         """Whether the required pods of a node are named together, whatever step placed them."""
 
-    def place(self, order: list[int], needs: list[Need]) -> Generator[None, None, bool]:
+    @property
+    def found(self) -> int:
+        """Pods that have a node."""
+        return sum(self.used)
+
+    @property
+    def unplaced(self) -> Part:
+        """The first part of which a pod found no node; where none was tried in vain, the first."""
+        return self.parts[next((index for index in self.order if self.full[index]), self.order[0])]
+
+    def place(self) -> Generator[None, None, bool]:
         """Place the needs first, those of tasks before their gang's; then pods beyond them that may start without others.
 
         Returns whether all needs of pods that start together are met, and at least one pod has a node.
         """
-        self._order, self._needs = order, needs
-        place = {index: at for at, index in enumerate(order)}
         unmet: set[int] = set()
         broken = False
-        for need in sorted(
-            needs, key=lambda need: (not need.of_task, min(map(place.__getitem__, need.parts), default=0))
-        ):
+        for need in sorted(self.demand.needs, key=self._turn):
             if not unmet.isdisjoint(need.parts):
                 continue  # a task of the gang lacks what its other pods cannot stand in for
-            left = need.pods - sum(self.used[index] for index in need.parts)
-            for index in sorted(need.parts, key=place.__getitem__):
-                left -= yield from self._put(index, left, required=need.together)
-                if self.cycle.slice_over():
-                    yield
-            if left > 0:
+            if (yield from self._meet(need)) > 0:
                 unmet.update(need.parts)
                 self.complete = False
                 broken = broken or need.together
@@ -119,8 +95,20 @@ class Attempt:
             yield from self._put_rest()
         return any(self.used)
 
+    def _turn(self, need: Need) -> tuple[bool, int]:
+        return not need.of_task, min(map(self._turns.__getitem__, need.parts), default=0)
+
+    def _meet(self, need: Need) -> Generator[None, None, int]:
+        """Place what the need lacks, as far as there is room; how many pods it lacks still."""
+        left = need.pods - sum(self.used[index] for index in need.parts)
+        for index in sorted(need.parts, key=self._turns.__getitem__):
+            left -= yield from self._put(index, left, required=need.together)
+            if self.cycle.slice_over():
+                yield
+        return left
+
     def _put_rest(self) -> Generator[None, None, None]:
-        for index in self._order:
+        for index in self.order:
             if self.complete or self.parts[index].free:
                 yield from self._put(index, len(self.parts[index].uids), required=False)
                 if self.cycle.slice_over():
@@ -150,10 +138,8 @@ class Attempt:
         excess = yield from self._fit()
         if excess or not any(self.used):
             yield from self.undo()
-            detail = (
-                f"a permit for {sum(self.used)} pods of {name_of(self.group)} is {excess} bytes too large for a commit"
-            )
-            return Refusal("GangTooLarge", detail, sum(self.used))
+            detail = f"a permit for {self.found} pods of {name_of(self.group)} is {excess} bytes too large for a commit"
+            return Refusal("GangTooLarge", detail, self.found)
         if self._comes_again:
             self.cycle.begun[self.group.key] = self
         if self.cycle.silent:
@@ -167,7 +153,7 @@ class Attempt:
         """Say each node once; of what is optional, keep for another cycle what a commit does not take. The bytes that are
         too many still."""
         while True:
-            few = sum(self.used) + len(self.group.held) <= commits.PODS_SURELY_FIT
+            few = self.found + len(self.group.held) <= commits.PODS_SURELY_FIT
             excess = 0 if few else limits.excess(self.cycle.state, self.group, (yield from self._proposal()))
             if excess and not self._compact:
                 self._compact = True
@@ -190,26 +176,27 @@ class Attempt:
     def go_on(self) -> Generator[None, None, None]:
         """The group's second turn in the queue: what it has beyond its minimum, as far as those who came in between left
         room, goes into the same proposal."""
-        before = sum(self.used)
+        before = self.found
         yield from self._put_rest()
         yield from self._fit()
-        if sum(self.used) > before and not self.cycle.silent:
+        if self.found > before and not self.cycle.silent:
             self.cycle.placed[self._at] = yield from self._proposal()
 
     def _proposal(self) -> Generator[None, None, GangPlaced]:
         """What must be together is required; the rest is optional, one by one."""
-        self.cycle.pods_named += sum(self.used)
+        self.cycle.pods_named += self.found
         if self.cycle.slice_over():
             yield
         must: list[NodeAssignment] = []
         may: list[NodeAssignment] = []
-        left = [need.pods for need in self._needs]
+        needs = self.demand.needs
+        left = [need.pods for need in needs]
         done = [0] * len(self.parts)
-        for node, index, uid in self.taken:
-            wanted = [at for at, need in enumerate(self._needs) if index in need.parts and left[at] > 0]
+        for node, index, uid in self.demand.taken:
+            wanted = [at for at, need in enumerate(needs) if index in need.parts and left[at] > 0]
             for at in wanted:
                 left[at] -= 1
-            together = any(self._needs[at].together for at in wanted)
+            together = any(needs[at].together for at in wanted)
             (must if together else may).append(NodeAssignment(node, (uid,)))
             done[index] += 1
         names = self.cycle.state.table.names

@@ -14,7 +14,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "minimum off by one": Plant(
         "the planner thinks that a gang may start one pod short",
-        "services.planner.gangs",
+        "services.planner.roll",
         (("return self.minimum - self.have", "return self.minimum - self.have - 1"),),
     ),
     "permit before capacity": Plant(
