@@ -194,6 +194,7 @@ def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
     world.append("binder", decided, cause="decide", basis=basis)
     assert world.state.ignored == {"RoomNominated": 1}
     assert not world.state.claims.get(uids[1])
+    assert (world.state.lost, world.judge()) == ({}, [])
 
 
 def test_a_replacement_goes_where_a_node_is_left() -> None:

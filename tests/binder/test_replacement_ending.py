@@ -99,6 +99,18 @@ def test_room_that_a_replacement_took_ends_once_though_it_waits_and_the_time_is_
     ]
 
 
+def test_the_time_of_room_that_a_replacement_took_ends_nothing() -> None:
+    world, uids = running("evict")
+    fail(world, uids[1], "deleted")
+    world.judge()
+    world.pass_s(1)
+    world.pod("train-new", "train", minimum=3)
+    world.settle()
+    assert not world.state.nominations
+    world.pass_s(31)
+    assert (world.state.clock("binder").armed, world.judge()) == ([], [])
+
+
 def test_two_expired_nominations_evict_each_pod_once() -> None:
     world, uids = running("evict")
     for uid in uids[:2]:

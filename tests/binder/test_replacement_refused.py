@@ -7,6 +7,7 @@ import pytest
 
 import events as ev
 from events.policy import DEFAULT_POLICY
+from services.binder import core as binder
 from tests.binder.failing import FAILURES, fail
 from tests.world import World, of_type
 
@@ -81,6 +82,40 @@ def test_a_binding_that_is_refused_again_keeps_no_room_beyond_the_first_hold() -
             world.judge()
     assert list(world.state.evictions) == [uids[1]]
     assert not world.state.nominations
+
+
+def test_also_where_the_time_of_another_gangs_room_is_over_in_the_same_tick() -> None:
+    world, uids, _ = half_refused("evict")
+    for i in range(2, 4):
+        world.node(f"n{i}", cpu=1)
+    other = world.gang("other", 2, 2)
+    world.plan()
+    world.judge()
+    world.bind()
+    fail(world, other[0], "deleted")
+    assert [event.pod for event in of_type(world.judge(), ev.RoomNominated)] == [other[0]]
+    world.pass_s(2)
+    world.plan()
+    world.judge()
+    refused_by_admission(world, uids[0])
+    assert [event.pod for event in of_type(world.judge(), ev.RoomNominated)] == [uids[0]]
+    world.pass_s(29)
+    assert {event.uid for event in of_type(world.judge(), ev.EvictionIntended)} == {uids[1], other[1]}
+
+
+def test_room_that_was_to_be_kept_for_a_pod_is_not_where_it_is_proposed_by_now() -> None:
+    world, uids, node = half_refused("evict")
+    world.pass_s(2)
+    world.plan()
+    world.judge()
+    refused_by_admission(world, uids[0])
+    said = list(binder.decide_now(world.state))
+    assert of_type(said, ev.RoomNominated)
+    world.propose("default/train", {uids[0]: node})
+    world.append("binder", said, cause="decide")
+    assert (world.state.nominations, world.state.lost, world.state.ignored) == ({}, {}, {"RoomNominated": 1})
+    world.settle()
+    assert world.where(uids[0]) == [node]
 
 
 def refused_once_then_bound() -> tuple[World, list[str]]:

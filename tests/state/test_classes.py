@@ -463,6 +463,32 @@ def test_deadlines_that_are_about_nothing_any_more_are_left_out() -> None:
     assert again.clocks == world.state.clocks != state.clocks
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_of_a_group_that_waits_anew_the_waiting_time_of_before_is_left_out(gone: bool) -> None:
+    """And that of one which is gone by then."""
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    world.propose("default/train", {"train-0": "n0"})
+    world.judge()
+    world.pass_s(1)
+    world.append("binder", [ev.GangReleased(group="default/train", pods=("train-0",), reason="LeftQueue")])
+    clock = world.state.clock("binder")
+    (before,) = clock.armed
+    clock.serial = SWEPT_AFTER - 1
+    if gone:
+        world.deleted("train-0")
+        world.deleted("train-1")
+        world.gang("other", 2, 2)
+    group = "default/other" if gone else "default/train"
+    world.propose(group, {f"{group[8:]}-1": "n0"})
+    world.judge()
+    world.pass_s(1)
+    (now,) = clock.armed
+    assert now.key.endswith(group)
+    assert now.key != before.key
+
+
 def test_a_deadline_that_somebody_waits_for_is_not_left_out() -> None:
     world = World()
     world.node("n0")

@@ -12,10 +12,11 @@ from events.objects import Declaration, Place
 from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
 from services.state import membership
-from services.state.records import AWAITING, BOUND_CLAIM, IDLE, PARKED, READY
-from tests.world import World, of_type
+from services.state.records import AWAITING, BOUND_CLAIM, IDLE, PARKED, PROPOSED, READY
+from tests.world import World, of_type, refusals
 
 GANG = "default/train"
+OTHER = "default/other"
 KOORDINATOR = "koordinator/v1alpha1"
 
 
@@ -141,14 +142,36 @@ def test_a_group_of_the_same_name_waits_for_its_own_verdict(kind: type) -> None:
     assert all(world.where(*anew))
 
 
-def test_what_was_to_be_given_back_is_kept_where_its_pod_runs_by_now() -> None:
+@pytest.mark.parametrize("kind", SAID)
+def test_of_a_pod_that_was_taken_back_and_is_proposed_anew_it_says_nothing(kind: type) -> None:
+    """etcd was restored from a backup by which the pod is of another gang."""
+    world = SAID[kind]()
+    world.node("n2")
+    said = decided(world, kind)
+    world.deleted("train-0")
+    world.pod("train-0", "other", minimum=1)
+    world.propose(OTHER, {"train-0": "n2"})
+    world.append("binder", said, cause="decide")
+    claim = world.state.claims["train-0"]
+    assert (claim.node, claim.stage, world.state.groups[OTHER].phase) == ("n2", PROPOSED, AWAITING)
+    world.settle()
+    assert world.where("train-0") == ["n2"]
+
+
+@pytest.mark.parametrize(
+    "given_back",
+    [
+        ev.GangPermitted(group=GANG, proposals=(), bindings=(), dropped=("train-0", "train-1")),
+        ev.GangReleased(group=GANG, reason="HoldBroken", pods=("train-0", "train-1")),
+    ],
+)
+def test_what_was_to_be_given_back_is_kept_where_its_pod_runs_by_now(given_back: ev.Event) -> None:
     """Somebody else bound one of the pods whose hold does not stand, and another is gone."""
     world = placed(2)
     world.judge()
     world.assigned("train-0", "n0")
     world.deleted("train-1")
-    dropped = ev.GangPermitted(group=GANG, proposals=(), bindings=(), dropped=("train-0", "train-1"))
-    world.append("binder", [dropped], cause="decide")
+    world.append("binder", [given_back], cause="decide")
     assert {uid: claim.stage for uid, claim in world.state.claims.items()} == {"train-0": BOUND_CLAIM}
 
 
@@ -271,15 +294,34 @@ def test_a_release_of_what_is_on_its_way_out_leaves_nothing_to_be_tried() -> Non
 def test_a_timeout_tries_nobody_elses_gang_at_once() -> None:
     """Only what gave its room for a deadlock does; others that hold room and lack more have their backoff."""
     world = declared(2)
+    other_holds(world)
     world.plan()
-    world.node("n1", cpu=1)
-    other = world.gang("other", 2, 2)
-    world.propose("default/other", {other[0]: "n1"})
-    world.judge()
-    world.append("binder", [ev.GangReleased(group="default/other", reason="Timeout", pods=(other[0],))])
+    world.append("binder", [ev.GangReleased(group=OTHER, reason="Timeout", pods=("other-0",))])
+    assert list(world.state.holding) == [GANG]
     assert world.state.groups[GANG].phase == PARKED
-    (cohort,) = [one for one in world.state.cohorts.values() if "default/other" in one.groups]
-    assert cohort.message == "1 pods were given back: Timeout"
+    assert message_of(world, OTHER) == "1 pods were given back: Timeout"
+
+
+def other_holds(world: World) -> None:
+    """One of another gang's two pods waits at permit, on a node that is full with it."""
+    world.node("n1", cpu=1)
+    world.propose(OTHER, {world.gang("other", 2, 2)[0]: "n1"})
+    assert of_type(world.judge(), ev.GangHeld)
+
+
+def message_of(world: World, group: str) -> str:
+    return world.state.cohorts[world.state.groups[group].cohort].message
+
+
+def test_a_deadlock_tries_at_once_only_who_lacks_room() -> None:
+    """Not who holds room and waits for pods."""
+    world = declared(2)
+    other_holds(world)
+    world.pod_group("train", 3)
+    assert refusals(world.plan()) == ["InsufficientRoom", "TooFewPods"]
+    world.append("binder", [ev.GangReleased(group=OTHER, reason="Deadlock", pods=("other-0",))])
+    assert world.state.groups[GANG].phase == PARKED
+    assert GANG not in message_of(world, OTHER)
 
 
 def test_a_proposal_takes_no_room_for_a_pod_that_went_before_its_place() -> None:
@@ -293,3 +335,14 @@ def test_a_proposal_takes_no_room_for_a_pod_that_went_before_its_place() -> None
     assert [type(event) for event in world.judge()] == [ev.ProposalRefused]
     world.settle()
     assert world.where(*uids[1:]) == ["n0", "n0"]
+
+
+def test_the_waiting_time_of_a_group_that_is_gone_ends_nothing() -> None:
+    world = placed(2)
+    world.judge()
+    for i in range(3):
+        world.deleted(f"train-{i}")
+    clock = world.state.clock("binder")
+    assert clock.unarmed
+    world.pass_s(11)
+    assert (clock.unarmed, clock.armed, world.judge()) == ([], [], [])
