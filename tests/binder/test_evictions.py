@@ -181,6 +181,16 @@ async def test_an_eviction_in_doubt_of_a_pod_that_has_ended_is_repeated() -> Non
         assert len(evicting.asked) == 2
 
 
+async def test_an_eviction_that_a_binder_before_intended_is_not_called_off() -> None:
+    """Nobody knows whether it was asked for: it may still take the pod, whatever became of that since."""
+    evicting = Evicting("p0")
+    evicting.known["p0"].status = SUCCEEDED
+    at_once(evicting.effects.resume())
+    async with evicting:
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert (evicting.asked, [type(event) for event in evicting.outcomes]) == (["p0"], [ev.PodEvicted])
+
+
 async def test_evictions_in_flight_are_bounded() -> None:
     """Of a gang of thousands whose policy is `evict`: all at once, they held up bindings, and waited for a connection
     until their time was over."""
