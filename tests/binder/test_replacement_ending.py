@@ -6,6 +6,7 @@ import msgspec
 
 import events as ev
 from events.policy import DEFAULT_POLICY
+from services.state.deadlines import SWEPT_AFTER
 from tests.binder.failing import fail, running
 from tests.world import World, of_type
 
@@ -97,6 +98,15 @@ def test_room_that_a_replacement_took_ends_once_though_it_waits_and_the_time_is_
         (uids[0], "Taken"),
         (uids[1], "Expired"),
     ]
+
+
+def test_the_time_of_room_that_is_kept_is_not_left_out_with_what_is_over() -> None:
+    world, uids = running("keep")
+    fail(world, uids[1], "deleted")
+    world.judge()
+    world.state.clock("binder").serial = SWEPT_AFTER - 1
+    world.pass_s(31)
+    assert [event.reason for event in of_type(world.judge(), ev.NominationEnded)] == ["Expired"]
 
 
 def test_the_time_of_room_that_a_replacement_took_ends_nothing() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import events as ev
 from services.state import snapshot
 from services.state.fold import State
+from services.state.records import IDLE
 from tests.world import World
 
 FATES = (
@@ -294,6 +295,17 @@ def test_a_pod_that_is_observed_when_it_is_over_frees_its_room(status: str) -> N
     world.pass_s(2)
     world.settle()
     assert world.where("b") == ["n0"]
+
+
+@pytest.mark.parametrize("gang", ["", "train"])
+def test_a_pod_that_was_never_bound_and_is_over_leaves_nothing_to_be_tried(gang: str) -> None:
+    world = World()
+    world.node("n0")
+    world.pod("a", gang, minimum=1 if gang else 0)
+    over = msgspec.structs.replace(world.state.pods["a"].fact, status="failed", node="n0", resource_version="900")
+    world.facts(over)
+    assert [group.phase for group in world.state.groups.values()] == [IDLE]
+    assert not world.state.ready
 
 
 def permitted() -> World:

@@ -346,3 +346,18 @@ def test_the_waiting_time_of_a_group_that_is_gone_ends_nothing() -> None:
     assert clock.unarmed
     world.pass_s(11)
     assert (clock.unarmed, clock.armed, world.judge()) == ([], [], [])
+
+
+def test_a_user_who_removes_the_annotation_of_a_timeout_that_a_new_declaration_ended_ends_nothing() -> None:
+    world = timed_out()
+    world.judge()
+    uids = world.mark()
+    world.koordinator(GANG, 3, 2)
+    gang = world.state.gangs[GANG]
+    assert (gang.timed_out, len(uids)) == ({}, 3)
+    for uid in uids:
+        world.says(uid)
+        world.says(uid, timed_out=False)
+    assert gang.timed_out == {}
+    world.settle()
+    assert all(world.where(*uids))
