@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -307,6 +308,16 @@ def test_a_priority_class_that_has_the_same_value_changes_no_pod_group() -> None
     ]
     changed = ["PriorityClassObserved", "PodGroupObserved"]
     assert names(core.observe(priority_class(version=3, value=8, preemptionPolicy="Never"))) == changed
+
+
+def test_an_earlier_pod_group_of_that_name_says_nothing_of_whom_the_later_names() -> None:
+    """It comes late from a watch, behind a restart that forgot which UIDs are over."""
+    group = partial(pod_group, api="scheduling.volcano.sh/v1beta1", minMember=1)
+    core = ingest(priority_class(value=7), priority_class("low", value=1))
+    core.observe(group(version=5, uid="later", priorityClassName="high"))
+    assert core.observe(group(version=4, uid="earlier", priorityClassName="low")) == []
+    assert names(core.observe(priority_class("low", version=6, value=2))) == ["PriorityClassObserved"]
+    assert names(core.observe(priority_class(version=7, value=8))) == ["PriorityClassObserved", "PodGroupObserved"]
 
 
 def test_of_a_pod_group_that_cannot_be_read_nothing_is_left_when_it_goes() -> None:

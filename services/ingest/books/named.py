@@ -57,8 +57,9 @@ class NamedObjects:
     def observe(self, seen: Node | PodGroup | PriorityClass | Malformed, listed: bool) -> list[Event]:
         events = self._brought(seen.metadata, self._normalised(seen))
         if isinstance(seen, PodGroup):
-            known = (seen.metadata.namespace, seen.metadata.name) in self.facts
-            self._ledger.references.put(identity.reference(seen), identity.class_of(seen) if known else None)
+            uid = self.holder((seen.metadata.namespace, seen.metadata.name))
+            if uid in ("", seen.metadata.uid):  # else it is an older one of the name, of which nothing counts
+                self._ledger.references.put(identity.reference(seen), identity.class_of(seen) if uid else None)
         return events
 
     def _normalised(self, seen: Node | PodGroup | PriorityClass | Malformed) -> Named | DeclarationRejected:
