@@ -254,8 +254,8 @@ class Transport:
             raise _unreachable(request, error) from error
 
     def _doubt(self, error: Exception) -> None:
-        """Whether the files about TLS are still the same, if the server's certificate is not trusted: nothing is asked
-        before it is, and most of a minute may be left until they are looked at anyway."""
+        """If the server's certificate is not trusted, the files about TLS are looked at again: nothing is asked before it
+        is trusted, and most of a minute may be left until they are looked at anyway."""
         untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
         if untrusted and self._access.ssl_context is not None:
             self._options["ssl"] = self._access.ssl_context()
