@@ -60,7 +60,8 @@ class Judge:
             return [refusal(proposal, Fault("GangTimedOut", "", ""))]
         reserved = self._kept_from(group) if self.state.reservations else None
         standing = Standing(self.state, self.bench, self._pace, group, proposal, reserved)
-        standing.spend_nominations()
+        if group.gangs:
+            standing.spend_nominations()
         standing.spend_group_nomination()
         if group.held:
             yield from standing.judge_held()

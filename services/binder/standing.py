@@ -192,13 +192,16 @@ class Standing:
     def take(self) -> Generator[None, None, None]:
         """Take what is required as a whole, and then of what is optional each pod that stands. If the former does not
         stand, nothing is accepted."""
-        accepted: list[NodeAssignment] = []
-        dropped: list[str] = []
-        self.accepted, self.dropped = accepted, dropped
+        self.accepted, self.dropped = (), ()
         self.fault = (yield from self._accept(self.required)) if self.required else None
         if self.fault is not None:
             return
-        accepted += self.required
+        self.accepted = self.required
+        if self.optional:
+            yield from self._take_optional()
+
+    def _take_optional(self) -> Generator[None, None, None]:
+        accepted, dropped = list(self.accepted), list[str]()
         for assignment in self.optional:
             for uid in assignment.pods:
                 alone = NodeAssignment(assignment.node, (uid,))
@@ -208,6 +211,7 @@ class Standing:
                 else:
                     dropped.append(uid)
                     self.fault = self.fault or fault
+        self.accepted, self.dropped = accepted, dropped
 
     def take_one_by_one(self) -> Generator[None, None, list[NodeAssignment]]:
         """Take those of the required assignments that stand alone; which these are."""
