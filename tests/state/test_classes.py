@@ -15,14 +15,12 @@ from events.objects import ClassRoom, SelectorRequirement, SelectorTerm, Taint
 from events.policy import DEFAULT_POLICY
 from services.planner.placement import Room
 from services.state import masks, snapshot
-from services.state.deadlines import SWEPT_AFTER
-from services.state.fold import State
 from services.state.nodes import LABELS_KEPT, SPARE, NodeTable
 from services.state.resources import BASE_RESOURCES
 from services.state.validate import validate_state
 from tests import facts
 from tests.facts import scheduling_class
-from tests.world import SECOND_NS, World, of_type
+from tests.world import World
 
 POLICY = msgspec.structs.replace(
     DEFAULT_POLICY, replacement_hold_ms=30_000, nominate_after_refusals=1, nomination_hold_ms=30_000
@@ -438,66 +436,3 @@ def test_columns_of_a_snapshot_have_their_holes() -> None:
     again.apply_stored(world.log.commits[-1])
     assert again.resources == world.state.resources
     assert world.state.resources[4:] == ["example.com/a", "example.com/d", None]
-
-
-def test_deadlines_that_are_about_nothing_any_more_are_left_out() -> None:
-    """A gang that may wait for a year is held and let go of again and again."""
-    state = State()
-    world = World()
-    world.node("n0")
-    world.pod_group("train", 2, waiting_time_ms=365 * 86_400_000)
-    world.gang("train", 2, 2)
-    clock = world.state.clock("binder")
-    clock.serial = SWEPT_AFTER - 3
-    for turn in range(6):
-        world.propose("default/train", {"train-0": "n0"})
-        world.judge()
-        assert world.state.groups["default/train"].held
-        if turn < 5:
-            released = ev.GangReleased(group="default/train", pods=("train-0",), reason="LeftQueue")
-            world.append("binder", [released], cause="by hand")
-        world.append("binder", [ev.Ticked(time_ns=clock.time_ns + SECOND_NS, jumped_ns=0)], cause="tick")
-    assert 0 < len(clock.armed) < 6
-    assert clock.armed[-1].key.endswith("/default/train")
-    again = snapshot.decode(snapshot.encode(world.state))
-    assert again.clocks == world.state.clocks != state.clocks
-
-
-@pytest.mark.parametrize("gone", [True, False])
-def test_of_a_group_that_waits_anew_the_waiting_time_of_before_is_left_out(gone: bool) -> None:
-    """And that of one which is gone by then."""
-    world = World()
-    world.node("n0")
-    world.gang("train", 2, 2)
-    world.propose("default/train", {"train-0": "n0"})
-    world.judge()
-    world.pass_s(1)
-    world.append("binder", [ev.GangReleased(group="default/train", pods=("train-0",), reason="LeftQueue")])
-    clock = world.state.clock("binder")
-    (before,) = clock.armed
-    clock.serial = SWEPT_AFTER - 1
-    if gone:
-        world.deleted("train-0")
-        world.deleted("train-1")
-        world.gang("other", 2, 2)
-    group = "default/other" if gone else "default/train"
-    world.propose(group, {f"{group[8:]}-1": "n0"})
-    world.judge()
-    world.pass_s(1)
-    (now,) = clock.armed
-    assert now.key.endswith(group)
-    assert now.key != before.key
-
-
-def test_a_deadline_that_somebody_waits_for_is_not_left_out() -> None:
-    world = World()
-    world.node("n0")
-    world.gang("train", 2, 2)
-    clock = world.state.clock("binder")
-    clock.serial = SWEPT_AFTER - 1
-    world.propose("default/train", {"train-0": "n0"})
-    world.judge()
-    world.pass_s(1)
-    assert clock.serial >= SWEPT_AFTER
-    world.pass_s(10)
-    assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["Timeout"]
