@@ -69,7 +69,7 @@ class Judge:
         yield from standing.take()
         if not standing.accepted and standing.spend_for_others():
             yield from standing.take()
-        if not standing.accepted and (fault := standing.failure()):
+        if fault := standing.failure():
             return (yield from self._refuse(proposal, standing, fault))
         many = pods + len(standing.good) >= pace.MANY
         if many:
