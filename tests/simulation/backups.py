@@ -2,8 +2,9 @@
 
 The server is away meanwhile; who waits for an answer gets none, and what is under way is lost. Versions come a second
 time: whoever watches from one that is yet to come hears nothing. As operations.md says, the binder is started again once
-the server is back, and ingest behind it; the binder alone where the versions are raised beyond all that were. In
-histories before `LATEST_FROM` the binder comes last: what it heard before may land behind ingest's start, and stand.
+the server is back, and ingest behind it; the binder alone where the versions are raised beyond all that were. Until then
+what the binder heard before may land behind the start of an ingest that died meanwhile, and stand. In histories before
+`BINDER_FIRST_FROM` the binder comes last.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from services.simulator.resources import Resource
 from services.simulator.store import Collection, Entry, Key
 from tests.simulation import edits
-from tests.simulation.planting import LATEST_FROM
+from tests.simulation.planting import BINDER_FIRST_FROM
 from tests.simulation.told import uid_of
 
 if TYPE_CHECKING:
@@ -78,12 +79,13 @@ def _restored(world: World, backup: Backup, raised: bool) -> None:
     _controllers_look_again(world)
     world.tried["restored from a backup, and raised" if raised else "restored from a backup"] += 1
     soon_s, behind_s = away_s + source.uniform(*SOON_S), away_s + source.uniform(*BEHIND_S)
-    if world.plan.seed < LATEST_FROM:
+    if world.plan.seed < BINDER_FIRST_FROM:
         loop.after(soon_s, _again, world, "ingest")
         loop.after(behind_s, _again, world, "binder")
         return
     loop.after(soon_s, _again, world, "binder")
     if not raised or _heard_of_by_the_binder_alone(world.witness.state):
+        world.witness.lives.to_be_listed = True
         loop.after(behind_s, _behind, world, world.witness.seen["BinderTaken"])
 
 
@@ -98,6 +100,7 @@ def _behind(world: World, taken: int) -> None:
     if world.witness.seen["BinderTaken"] == taken:
         world.loop.after(LOOK_S, _behind, world, taken)
     else:
+        world.witness.lives.to_be_listed = False
         _again(world, "ingest")
 
 

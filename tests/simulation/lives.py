@@ -19,6 +19,9 @@ class Lives:
     def __init__(self) -> None:
         self.undone: dict[str, str] = {}
         """UID → the node to which it was bound before etcd was restored."""
+        self.to_be_listed = False
+        """Whether etcd was restored, and ingest is yet to be started again behind the binder."""
+        self._listed_too_soon = False
         self._intended: set[tuple[str, str]] = set()
         """UID and node of each binding and, without one, of each eviction that was ever intended."""
         self._stale: set[tuple[str, str]] = set()
@@ -62,6 +65,13 @@ class Lives:
         """Whether this was intended before the log knew that etcd was restored: who has not read more of it may do it
         yet, as the versions that would keep him from it are those of before, too."""
         return (uid, node) in self._stale
+
+    def begins_to_list(self) -> None:
+        self._listed_too_soon = self.to_be_listed
+
+    def stands(self, uid: str) -> str | None:
+        """The node on which it may stand in the log though that was undone: the last ingest began too soon."""
+        return self.undone.get(uid) if self._listed_too_soon else None
 
     def known(self) -> None:
         """The log has what an ingest found that was started behind it."""

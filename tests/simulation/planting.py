@@ -19,11 +19,11 @@ WIDER_FROM = 1_000
 NEWEST_FROM = 360_000
 """The first seed of those with users who come from elsewhere and change what is there (`newcomers`, `edits`), and with an
 etcd that is restored (`backups`)."""
-
+BINDER_FIRST_FROM = 384_000
+"""The first seed with restores behind which the binder is started first (`backups`)."""
 LATEST_FROM = 420_000
-"""The first seed with an ingest that is away for long or looks for pods of other schedulers (`absences`), restores behind
-which the binder is started first (`backups`), rollouts that open ports (`openings`), and, over the DLRM trace, what came
-from `NEWEST_FROM` on."""
+"""The first seed with an ingest that is away for long or looks for pods of other schedulers (`absences`), rollouts that
+open ports (`openings`), and, over the DLRM trace, what came from `NEWEST_FROM` on."""
 
 
 class Plant(NamedTuple):

@@ -168,6 +168,7 @@ class Witness:
 
     def taken(self, event: ev.IngestTaken, commit: Commit, index: int, before: Before) -> None:
         self._taken_at = self._cluster.store.revision
+        self.lives.begins_to_list()
         if (reader := self._writing.get(commit.subject)) is not None:
             self.names = reader.names
         self._partial.append((commit.sequence, inf))
@@ -183,7 +184,7 @@ class Witness:
                 uid, node = entry.object["metadata"]["uid"], entry.object["spec"].get("nodeName", "")
                 known = self.state.pods.get(uid)
                 _require(
-                    uid in rejected or (known is not None and known.node == node),
+                    uid in rejected or (known is not None and known.node in (node, self.lives.stands(uid))),
                     f"{commit.sequence}: synced, and pod {entry.key[1]} of {entry.revision} is not (section 2)",
                 )
         for entry in self._cluster.nodes.entries.values():
