@@ -12,7 +12,7 @@ from events.memory import MemoryLog
 from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import Rates, WriteBehind
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import Conflict, Forbidden, Unreachable
+from services.kubernetes.errors import ApiError, Conflict, Unreachable
 from services.kubernetes.objects import Metadata, Written
 from tests.world import World
 
@@ -27,7 +27,8 @@ class Client:
         self.events: list[str] = []
         self.phases: list[str] = []
         self.version = 1_000
-        self.away = self.forbids = False
+        self.away = False
+        self.refusal: ApiError | None = None
         self.elsewhere = ""
         """The resourceVersion of pods and PodGroups, when somebody else wrote them."""
         self.stands = ""
@@ -77,8 +78,8 @@ class Client:
     def _answer(self) -> None:
         if self.away:
             raise Unreachable("write", "ClientConnectorError", "connection refused", sent=False)
-        if self.forbids:
-            raise Forbidden("write", 403, "Forbidden", "no such permission")
+        if self.refusal is not None:
+            raise self.refusal
 
 
 def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:

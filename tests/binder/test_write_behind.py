@@ -16,7 +16,7 @@ import events as ev
 from services.binder.service import conditions, kubernetes_events, pod_groups, rounds
 from services.binder.service.rounds import Rate, Write
 from services.binder.service.write_behind import WriteBehind
-from services.kubernetes.errors import ApiError, NotFound
+from services.kubernetes.errors import ApiError, Forbidden, NotFound
 from services.state.slices import at_once
 from services.telemetry import repeated
 from tests.binder.behind import Client, Reader, behind, notice, said
@@ -144,17 +144,6 @@ async def test_under_a_lasting_load_there_is_a_round_every_five_seconds(monkeypa
     assert all(5.0 <= gap <= 5.5 for gap in gaps)
 
 
-async def test_what_is_gone_costs_a_request_and_no_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    writer, _ = behind(world, Client())
-
-    async def gone() -> int:
-        raise NotFound("patch", 404, "NotFound", "")
-
-    assert await writer.rounds.write(Write(gone, lambda: None)) == 1
-    assert not writer.rounds.failed
-    assert not caplog.records
-
-
 async def test_of_thousands_that_are_refused_alike_one_line_is_told(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,21 +170,30 @@ async def test_of_thousands_that_are_refused_alike_one_line_is_told(
     ]
 
 
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (Forbidden("write", 403, "Forbidden", "no such permission"), True),
+        (NotFound("write", 404, "NotFound", "a webhook's no"), False),
+    ],
+    ids=["forbidden", "a webhook's 404"],
+)
 async def test_what_was_refused_for_good_is_written_once_more_later_but_no_event(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    refusal: ApiError, told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A role that lacked a permission got it: no fact says so, and a gang that runs has nothing new for hours."""
+    """A role that lacked a permission got it: no fact says so, and a gang that runs has nothing new for hours. Of what is
+    not found nothing is told: as a rule it has gone."""
     monkeypatch.setattr(rounds, "ROUND_S", 0.005)
     monkeypatch.setattr(rounds, "AGAIN_S", 0.02)
     monkeypatch.setattr(rounds, "REFUSED_TIMES", 3)
     client = Client()
     writer, outcomes = one_that_runs_and_one_that_waits(client)
-    client.forbids = True
+    client.refusal = refusal
     running = asyncio.create_task(writer.run())
-    refused = "written behind, and refused: 1, the last: write: 403 Forbidden: no such permission"
-    await until(lambda: len(writer.rounds.refused) == 2 and caplog.text.count(refused) == 1)
+    refused = f"written behind, and refused: 1, the last: {refusal}"
+    await until(lambda: len(writer.rounds.refused) == 2 and caplog.text.count(refused) == told)
     assert not writer.rounds.failed
-    client.forbids = False
+    client.refusal = None
     await until(lambda: bool(client.phases and outcomes))
     running.cancel()
     assert (client.phases, client.conditions) == (["Running"], ["waits"])

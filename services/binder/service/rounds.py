@@ -161,10 +161,9 @@ class Rounds:
         """How many requests it took. Its failure costs only itself."""
         try:
             return await write.make()
-        except NotFound:
-            return 1
         except ApiError as error:
-            self._warn(error)
+            if not isinstance(error, NotFound):  # by then it has gone, as a rule; a webhook may say so, too
+                self._warn(error)
             if error.retryable:
                 self.failed.append(write.again)
             elif write.lasting:
