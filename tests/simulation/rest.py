@@ -56,7 +56,8 @@ def cut_off(world: World) -> str:
 def restless(world: World) -> str:
     """What keeps the history from being at rest; empty when nothing does."""
     state = world.witness.state
-    if role := world.supervisor.restless():
+    unlisted = "ingest, which is to be started again behind the binder" if world.witness.lives.to_be_listed else ""
+    if role := world.supervisor.restless() or unlisted:
         return role
     for process in world.supervisor.deciders():
         if process.decider.state.sequence != state.sequence:
