@@ -28,6 +28,7 @@ from services.kubernetes import nesting
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredentials, Unreachable
 from services.kubernetes.objects import Status
+from services.kubernetes.share import KEPT_S, TURNED_AWAY, Share
 
 JSON = "application/json"
 NO_SUCH_PATH = b"404 page not found"
@@ -149,6 +150,7 @@ class Transport:
         self._access = access
         self._most_bytes = most_bytes
         self._timeout_s = timeout_s
+        self._share = Share(connections)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30.0, socket_factory=_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -191,10 +193,20 @@ class Transport:
         `request` says in words what is asked, for errors. Raises Unreachable, which leaves open whether the request was
         executed; every HTTP status is an Answer.
         """
-        answer = await self._send(request, verb, path, body, content_type, accept)
-        if answer.code == 401 and self._access.refreshed:
-            self._fresh_until = -1.0
+        share = self._share
+        entered = await share.enter()
+        try:
             answer = await self._send(request, verb, path, body, content_type, accept)
+            if answer.code == 401 and self._access.refreshed:
+                self._fresh_until = -1.0
+                answer = await self._send(request, verb, path, body, content_type, accept)
+            if answer.code == 429 and answer.body.startswith(TURNED_AWAY):
+                share.turned_away(entered)
+                await asyncio.sleep(KEPT_S)
+            else:
+                share.answered()
+        finally:
+            share.leave()
         return answer
 
     async def _send(
