@@ -214,7 +214,8 @@ class Supervisor(Starts):
         """Which role is not held by its one process."""
         for slot, processes in self.slots.items():
             holder = self.leases.holders.get(slot)
-            if (slot in SLOTS) != (holder is not None) or not all(one.renews for one in processes):
+            dead = holder is not None and holder not in processes
+            if (slot in SLOTS) != (holder is not None) or dead or not all(one.renews for one in processes):
                 return f"{slot}: held by {holder} of {processes}"
             if slot in ONCE and processes:
                 return f"{slot} runs: {processes}"
