@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from msgspec.json import encode
 from tenacity import AsyncRetrying, RetryCallState
 
 from events import (
@@ -30,17 +28,16 @@ from events.log import EventLog
 from events.memory import MemoryLog
 from services import writer as writing
 from services.ingest import service
-from services.ingest.decoding import NODE, POD, Kind, Unreadable
+from services.ingest.decoding import POD, Kind
 from services.ingest.differ import Ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import ApiError, Expired, Forbidden, Unreachable
+from services.kubernetes.errors import ApiError, Forbidden
 from services.simulator import errors
 from services.simulator.cluster import SimulatedCluster
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
 from tests import facts
-from tests.ingest import objects
 from tests.ingest.running import Running, ingesting
 from tests.manifests import node, pod, pod_group
 from tests.waiting import until
@@ -246,66 +243,6 @@ async def test_an_api_server_that_is_away_for_a_while(log: EventLog) -> None:
     await cluster.stop()
 
 
-async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_once() -> None:
-    """Something between answers in its own words: as with no answer, the next attempt waits."""
-
-    class Proxied:
-        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
-            yield [b"<html>try again later</html>"]
-
-    with pytest.raises(Unreadable, match=r"^watch pods: expected a watch event: "):
-        await reading(Proxied())._watch(POD)
-
-
-async def test_a_watch_that_breaks_before_it_said_anything_is_told_once() -> None:
-    """As it was: `watch pods: no answer Unreachable: watch pods: no answer ServerDisconnected: …`."""
-
-    class Broken:
-        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
-            raise Unreachable("watch pods", "ServerDisconnected", "gone", sent=True)
-            yield []
-
-    with pytest.raises(Unreachable) as raised:
-        await reading(Broken())._watch(POD)
-    assert str(raised.value) == "watch pods: no answer ServerDisconnected: gone"
-
-
-@pytest.mark.parametrize("cut", [False, True])
-async def test_a_watch_that_says_nothing_for_its_whole_time_costs_a_list(
-    monkeypatch: pytest.MonkeyPatch, cut: bool
-) -> None:
-    """Of etcd that was restored from a backup a server waits without a word for versions that it had before. As it was:
-    behind a load balancer that cuts silent connections the kind was watched from there again and again."""
-    monkeypatch.setattr(service, "SILENT_S", 0.0)
-
-    class Silent:
-        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
-            await asyncio.sleep(0)
-            if cut:
-                raise Unreachable("watch pods", "ClientPayloadError", "cut", sent=True)
-            return
-            yield []
-
-    with pytest.raises(Expired, match="not even a bookmark"):
-        await reading(Silent())._watch(POD)
-
-
-async def test_a_list_that_takes_back_what_the_log_says_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    made = node("n1")
-    made["metadata"].update(uid="n1", resourceVersion="5")
-
-    class Restored:
-        async def pages(self, *_: object) -> AsyncIterator[bytes]:
-            yield encode({"metadata": {"resourceVersion": "6"}, "items": [made]})
-
-    reader = reading(Restored())
-    reader.core.observe(objects.node("n1", version=9, uid="n1"))
-    await reader._list(NODE)
-    assert "list nodes: the log was ahead of 1 objects: etcd was restored from a backup" in caplog.text
-    await reader._list(NODE)
-    assert caplog.text.count("the log was ahead") == 1
-
-
 async def test_a_watch_that_the_server_ends_with_an_error_again_and_again_costs_a_list(
     cluster: SimulatedCluster,
 ) -> None:
@@ -323,37 +260,6 @@ async def test_a_watch_that_the_server_ends_with_an_error_again_and_again_costs_
         breaking.cancel()
         cluster.create(pod("c"))
         await running.says(lambda: running.agrees_with(cluster))
-
-
-def reading(client: Any) -> service.Reader:
-    """A reader that has seen pods up to version 1."""
-    reader = service.Reader(Ingest(["muster"]), client, Gather(Writer(MemoryLog("test"), "ingest")), 15.0)
-    reader._versions[POD.name] = "1"
-    return reader
-
-
-async def test_what_comes_with_the_end_of_a_watch_is_written() -> None:
-    """The core has taken it in, and a list would find no difference."""
-    made = pod("a")
-    made["metadata"].update(uid="a", resourceVersion="2")
-    status = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "too old"}
-
-    class Ending:
-        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
-            yield [encode({"type": "ADDED", "object": made}), encode({"type": "ERROR", "object": status})]
-
-    client: Any = Ending()
-    log = MemoryLog("test")
-    gather = Gather(Writer(log, "ingest"))
-    reader = service.Reader(Ingest(["muster"]), client, gather, 15.0)
-    reader._versions[POD.name] = "1"
-    with pytest.raises(Expired):
-        await reader._watch(POD)
-    sending = asyncio.create_task(gather.run())
-    await gather.flush()
-    sending.cancel()
-    written = [event for stored in log.commits for event in envelope.decode(stored).events]
-    assert [event.name for event in written if isinstance(event, PodObserved)] == ["a"]
 
 
 async def test_what_is_forbidden_is_named(cluster: SimulatedCluster) -> None:

@@ -1,0 +1,207 @@
+"""Lists and watches that go wrong, over a client of the test's own: what a reader takes of them, and what comes next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from msgspec.json import encode
+
+import events as ev
+from events import PodObserved, envelope
+from events.memory import MemoryLog
+from services.ingest import service
+from services.ingest.decoding import NODE, OFFERED, POD, Unreadable
+from services.ingest.differ import Ingest
+from services.kubernetes.discovery import Served
+from services.kubernetes.errors import ApiError, Expired, NotFound, Unreachable
+from services.writer import Gather, Writer
+from tests.ingest import objects
+from tests.manifests import node, pod
+from tests.second import second
+
+
+def reading(client: Any) -> service.Reader:
+    """A reader that has seen pods up to version 1."""
+    reader = service.Reader(Ingest(["muster"]), client, Gather(Writer(MemoryLog("test"), "ingest")), 15.0)
+    reader._versions[POD.name] = "1"
+    return reader
+
+
+async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_once() -> None:
+    """Something between answers in its own words: as with no answer, the next attempt waits."""
+
+    class Proxied:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [b"<html>try again later</html>"]
+
+    with pytest.raises(Unreadable, match=r"^watch pods: expected a watch event: "):
+        await reading(Proxied())._watch(POD)
+
+
+async def test_a_watch_that_breaks_before_it_said_anything_is_told_once() -> None:
+    """As it was: `watch pods: no answer Unreachable: watch pods: no answer ServerDisconnected: …`."""
+
+    class Broken:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            raise Unreachable("watch pods", "ServerDisconnected", "gone", sent=True)
+            yield []
+
+    with pytest.raises(Unreachable) as raised:
+        await reading(Broken())._watch(POD)
+    assert str(raised.value) == "watch pods: no answer ServerDisconnected: gone"
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_watch_that_says_nothing_for_its_whole_time_costs_a_list(
+    monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    """Of etcd that was restored from a backup a server waits without a word for versions that it had before. As it was:
+    behind a load balancer that cuts silent connections the kind was watched from there again and again."""
+    monkeypatch.setattr(service, "SILENT_S", 0.0)
+
+    class Silent:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            await asyncio.sleep(0)
+            if cut:
+                raise Unreachable("watch pods", "ClientPayloadError", "cut", sent=True)
+            return
+            yield []
+
+    with pytest.raises(Expired, match="not even a bookmark"):
+        await reading(Silent())._watch(POD)
+
+
+async def test_a_list_that_takes_back_what_the_log_says_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    made = node("n1")
+    made["metadata"].update(uid="n1", resourceVersion="5")
+
+    class Restored:
+        async def pages(self, *_: object) -> AsyncIterator[bytes]:
+            yield encode({"metadata": {"resourceVersion": "6"}, "items": [made]})
+
+    reader = reading(Restored())
+    reader.core.observe(objects.node("n1", version=9, uid="n1"))
+    await reader._list(NODE)
+    assert "list nodes: the log was ahead of 1 objects: etcd was restored from a backup" in caplog.text
+    await reader._list(NODE)
+    assert caplog.text.count("the log was ahead") == 1
+
+
+async def test_what_comes_with_the_end_of_a_watch_is_written() -> None:
+    """The core has taken it in, and a list would find no difference."""
+    made = pod("a")
+    made["metadata"].update(uid="a", resourceVersion="2")
+    status = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "too old"}
+
+    class Ending:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [encode({"type": "ADDED", "object": made}), encode({"type": "ERROR", "object": status})]
+
+    client: Any = Ending()
+    log = MemoryLog("test")
+    gather = Gather(Writer(log, "ingest"))
+    reader = service.Reader(Ingest(["muster"]), client, gather, 15.0)
+    reader._versions[POD.name] = "1"
+    with pytest.raises(Expired):
+        await reader._watch(POD)
+    sending = asyncio.create_task(gather.run())
+    await gather.flush()
+    sending.cancel()
+    written = [event for stored in log.commits for event in envelope.decode(stored).events]
+    assert [event.name for event in written if isinstance(event, PodObserved)] == ["a"]
+
+
+class Ending:
+    """Every watch ends in an error of the server's; a list is empty."""
+
+    async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+        status = {"kind": "Status", "metadata": {}, "code": 500, "reason": "InternalError", "message": "etcd"}
+        yield [encode({"type": "ERROR", "object": status})]
+
+    async def pages(self, *_: object) -> AsyncIterator[bytes]:
+        yield encode({"metadata": {"resourceVersion": "6"}, "items": []})
+
+
+async def test_a_list_is_a_new_beginning_also_for_watches_that_end_in_errors() -> None:
+    """As at first, some may end so before the next list."""
+    reader = reading(Ending())
+    for _ in range(2):
+        for _ in range(service.ERRORS):
+            with pytest.raises(ApiError) as raised:
+                await reader._watch(POD)
+            assert raised.type is ApiError, "and no Expired yet"
+        with pytest.raises(Expired):
+            await reader._watch(POD)
+        await reader._list(POD)
+
+
+async def test_what_came_between_the_pages_of_a_list_is_watched_for() -> None:
+    """From the version of the first page: a later page's skips what was said of the first one's objects in between."""
+
+    class InPages:
+        async def pages(self, *_: object) -> AsyncIterator[bytes]:
+            for version in ("6", "9"):
+                yield encode({"metadata": {"resourceVersion": version}, "items": []})
+
+    reader = reading(InPages())
+    await reader._list(POD)
+    assert reader._versions[POD.name] == "6"
+
+
+@pytest.mark.parametrize("refused", range(3))
+async def test_a_kind_is_read_in_the_best_version_that_there_is(refused: int) -> None:
+    """The server names some that it does not serve any more: a list says so."""
+    versions = max(OFFERED, key=len)
+    asked = list[str]()
+
+    class Leaving:
+        async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
+            asked.append(resource.api_version)
+            if len(asked) <= refused:
+                raise NotFound(f"list {resource.name}", 404, "NotFound", "")
+            yield encode({"metadata": {"resourceVersion": "6"}, "items": []})
+
+    reader = reading(Leaving())
+    named = [kind.resource for kind in versions]
+    reader._served = Served({one.api_version: frozenset({one.plural}) for one in named})
+    found = await reader._list_offered(versions)
+    assert len(versions) > 1
+    assert found is (versions[refused] if refused < len(versions) else None)
+    assert asked == [one.api_version for one in named[: refused + 1]]
+
+
+@pytest.mark.parametrize("versions", [(1, 1), (2, 2)])
+async def test_what_it_writes_names_the_versions_in_force(versions: tuple[int, int]) -> None:
+    """Those of the log at its start (design, 3)."""
+    rules, state = versions
+    log = MemoryLog("test")
+    announced = ev.VersionsAnnounced(rules=(1, rules), state=(1, state))
+
+    class Empty:
+        async def discover(self) -> Served:
+            return Served({})
+
+        async def pages(self, *_: object) -> AsyncIterator[bytes]:
+            yield encode({"metadata": {"resourceVersion": "6"}, "items": []})
+
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            await asyncio.Event().wait()
+            yield []
+
+    client: Any = Empty()
+    with second():
+        before = Writer(log, "binder")
+        await before.take(ev.BinderTaken(holder="test"), announced)
+        switch = Writer(log, "admin")
+        await switch.append([ev.VersionsSwitched(rules=rules, state=state)], basis=before.last, cause="admin")
+        running = asyncio.create_task(service.run(log, client, holder="test"))
+        synced = None
+        while synced is None:
+            await asyncio.sleep(0)
+            commits = map(envelope.decode, log.commits)
+            synced = next((one for one in commits if type(one.events[-1]) is ev.ClusterSynced), None)
+        running.cancel()
+    assert (synced.header.rules, synced.header.state) == versions
