@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
 import sys
 import threading
@@ -106,3 +107,34 @@ async def test_requests_are_refused_while_a_plugin_hangs(monkeypatch: pytest.Mon
         over.set()
         monkeypatch.undo()
         assert await client.get_pod("default", "p") is None
+
+
+async def test_files_about_tls_that_cannot_be_looked_at_count_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: they were looked at in the event loop, and a disk that was lost kept all of the process."""
+    monkeypatch.setattr("services.kubernetes.transport.TOKEN_LIFE_S", 0.0)
+    begun, disk_is_there = [], threading.Event()
+
+    def context() -> ssl.SSLContext:
+        begun.append(1)
+        assert disk_is_there.wait(60)
+        return ssl.create_default_context()
+
+    def patience(within_s: float) -> None:
+        monkeypatch.setattr("services.kubernetes.transport.FILES_WITHIN_S", within_s)
+
+    async with (
+        SimulatedCluster(kubelet=False) as cluster,
+        Client(Access(base_url=cluster.url, ssl_context=context)) as client,
+    ):
+        patience(0.05)
+        with pytest.raises(NoCredentials, match=r"no word of the files about TLS within 0\.05 s"):
+            await client.get_pod("default", "p")
+        disk_is_there.set()
+        patience(60.0)
+        assert await client.get_pod("default", "p") is None
+        disk_is_there.clear()
+        patience(0.05)
+        for _ in range(3):
+            assert await client.get_pod("default", "p") is None
+        disk_is_there.set()
+    assert len(begun) == 2

@@ -37,6 +37,8 @@ TOKEN_LIFE_S = 60.0
 """How long a credential that can change, or a certificate, is used before it is asked for again."""
 CREDENTIALS_WITHIN_S = 30.0
 """What a plugin takes longer for is asked for again."""
+FILES_WITHIN_S = 1.0
+"""Files about TLS that take longer to look at, as on a disk that is lost, count as they were."""
 LONGEST_WAIT_S = 3_600.0
 """Who asks to be left alone for longer is not believed."""
 REPEATED_WITHIN_S = 30.0
@@ -169,6 +171,7 @@ class Transport:
         self._fresh_until = -1.0
         self._refreshing = asyncio.Lock()
         self._authorization = BackgroundCall(access.authorization)
+        self._context = None if access.ssl_context is None else BackgroundCall(access.ssl_context)
 
     async def __aenter__(self) -> Self:
         return self
@@ -266,11 +269,10 @@ class Transport:
             raise _unreachable(request, error) from error
 
     def _doubt(self, error: Exception) -> None:
-        """If the server's certificate is not trusted, the files about TLS are looked at again: nothing is asked before it
-        is trusted, and most of a minute may be left until they are looked at anyway."""
-        untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
-        if untrusted and self._access.ssl_context is not None:
-            self._options["ssl"] = self._access.ssl_context()
+        """If the server's certificate is not trusted, the files about TLS are looked at with the next request: nothing is
+        asked before it is trusted, and most of a minute may be left until they are looked at anyway."""
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            self._fresh_until = -1.0
 
     async def _headers_for(self, content_type: str) -> dict[str, str]:
         """Headers are made once for each kind of content and again when the credentials may have changed."""
@@ -296,10 +298,17 @@ class Transport:
             if authorization:
                 common["Authorization"] = authorization
             self._headers = {"": common}
-            if self._access.ssl_context is not None:
-                self._options["ssl"] = self._access.ssl_context()
-            changes = self._access.refreshed or self._access.ssl_context is not None
+            if self._context is not None:
+                await self._look_at_files(self._context)
+            changes = self._access.refreshed or self._context is not None
             self._fresh_until = loop.time() + TOKEN_LIFE_S if changes else float("inf")
+
+    async def _look_at_files(self, context: BackgroundCall[ssl.SSLContext]) -> None:
+        try:
+            self._options["ssl"] = await context(FILES_WITHIN_S)
+        except TimeoutError as error:
+            if "ssl" not in self._options:
+                raise NoCredentials(f"no word of the files about TLS within {FILES_WITHIN_S:g} s") from error
 
 
 def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
