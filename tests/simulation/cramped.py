@@ -18,12 +18,13 @@ from services.binder.rules.koordinator import deadlock
 from services.binder.service import effects, pod_groups, rounds
 from services.ingest import differ, normalise
 from services.ingest import service as ingest
+from services.kubernetes import share
 from services.kubernetes.client import Client
 from services.planner import limits, placement
 from services.state import commits, deadlines, declarations, form, snapshot, tallies
 from tests.bounds import FORGETFUL
 from tests.simulation import launch
-from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
 
 CRAMPED, TERSE = 0.25, 0.2
 """In how many histories: all bounds but those of a decision; those of a decision."""
@@ -61,6 +62,8 @@ NEWEST: tuple[tuple[Any, str, int], ...] = (
     (tallies, "SLICE_MEMBERS", 1),
 )
 """Besides, in later histories."""
+LATEST: tuple[tuple[Any, str, int], ...] = ((share, "LEAST", 1),)
+"""And in the latest."""
 SAYING: tuple[tuple[Any, str, int], ...] = (
     (commits, "PODS_SURELY_FIT", 0),
     (commits, "PODS_NAMED", 2),
@@ -76,7 +79,8 @@ def cramped(seed: int) -> Iterator[ExitStack]:
     with ExitStack() as throughout, ExitStack() as meanwhile:
         if seed >= WIDER_FROM and source.random() < CRAMPED:
             _patch(throughout, DECIDING)
-            _patch(meanwhile, (*FORGETFUL, *SERVICES, *(NEWEST if seed >= NEWEST_FROM else ())))
+            _patch(meanwhile, (*FORGETFUL, *SERVICES))
+            _patch(meanwhile, (*(NEWEST if seed >= NEWEST_FROM else ()), *(LATEST if seed >= LATEST_FROM else ())))
         if seed >= WIDER_FROM and source.random() < TERSE:
             _patch(throughout, (*SAYING, (commits, "DECISION_BYTES", source.choice(DECISION_BYTES))))
         yield meanwhile

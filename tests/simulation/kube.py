@@ -16,10 +16,11 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
-from services.kubernetes.access import direct
+from services.kubernetes.access import Access, direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import Unreachable
-from services.kubernetes.transport import JSON, Answer, Transport, error_of
+from services.kubernetes.share import TURNED_AWAY, Share
+from services.kubernetes.transport import Answer, Transport, error_of
 from services.simulator import errors, event_forms, resources
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
@@ -31,6 +32,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.processes import Process
 
+CONNECTIONS = 128
 TIMEOUT_S = 30.0
 """After this long without an answer Muster's client gives up a request."""
 REASONS = {
@@ -193,6 +195,8 @@ class ApiServer:
         self.created = 200
         """What it answers to a POST. An API server says 201: after any other answer a binding is in doubt, and asked for
         once more, as in all histories before `NEWEST_FROM`."""
+        self.turns_away = False
+        """Whether a 429 is of its own words, of whoever asks for more than his share; else a webhook's."""
         self.up = True
         self.incarnation = 0
         """How often etcd was restored."""
@@ -384,7 +388,8 @@ class Asked:
             return
         reason, message = REASONS[code]
         after = 1.0 if code == 429 else None
-        self._reply(Answer(code, ApiError(code, reason, message).body, after), 0.0)
+        own = code == 429 and self.server.turns_away and self._on != "evict"
+        self._reply(Answer(code, TURNED_AWAY if own else ApiError(code, reason, message).body, after), 0.0)
 
     def fail(self, after_s: float, *, sent: bool = True) -> None:
         why = "ServerDisconnectedError" if sent else "ClientConnectorError"
@@ -432,17 +437,11 @@ class Wire(Transport):
     server: ApiServer
     process: Process
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
+    def __init__(self, access: Access, **_: Any) -> None:
+        self._access, self._share = access, Share(CONNECTIONS)
 
-    async def send(
-        self,
-        request: str,
-        verb: str,
-        path: str,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
+    async def _send(
+        self, request: str, verb: str, path: str, body: bytes | None, content_type: str, accept: str
     ) -> Answer:
         on, name = _asked(verb, path)
         return await self.server.request(

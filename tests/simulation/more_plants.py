@@ -386,4 +386,10 @@ MORE: dict[str, Plant] = {
         ),
         first=LATEST_FROM,
     ),
+    "turn never comes": Plant(
+        "who waits for his turn at an API server whose share is small is not let in as others leave",
+        "services.kubernetes.share",
+        (("        self._on_their_way -= 1\n        self._let_in()\n\n", "        self._on_their_way -= 1\n\n"),),
+        first=LATEST_FROM,
+    ),
 }

@@ -23,7 +23,8 @@ BINDER_FIRST_FROM = 384_000
 """The first seed with restores behind which the binder is started first (`backups`)."""
 LATEST_FROM = 420_000
 """The first seed with an ingest that is away for long or looks for pods of other schedulers (`absences`), rollouts that
-open ports (`openings`), and, over the DLRM trace, what came from `NEWEST_FROM` on."""
+open ports (`openings`), 429s of the API server's own (`kube`), and, over the DLRM trace, what came from `NEWEST_FROM`
+on."""
 
 
 class Plant(NamedTuple):

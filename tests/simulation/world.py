@@ -37,7 +37,7 @@ from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.network import run_now
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
-from tests.simulation.planting import NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.processes import Process
 from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
@@ -82,6 +82,7 @@ class World:
             self.kube.bookmarks = random.Random(f"{plan.seed}/bookmarks")
         if plan.seed >= NEWEST_FROM:
             self.kube.created = 201
+        self.kube.turns_away = plan.seed >= LATEST_FROM
         self.witness.api = self.kube.api
         self._policies = random.Random(f"{plan.seed}/policies")
         self.workload = WORKLOADS[plan.workload](self.kube)
