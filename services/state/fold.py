@@ -154,6 +154,8 @@ class State:
     basis: int = 0
     commit_epoch: int = 0
     writer: str = ""
+    regrouped: tuple[str, ...] = ()
+    """Gangs whose groups the last commit formed anew: no event of it need be about them."""
 
     @property
     def resources(self) -> list[str | None]:
@@ -212,8 +214,7 @@ class State:
                 table[kind](self, event)
             else:
                 self.ignore(event)
-        if self.regrouping:
-            gang_groups.regroup(self)
+        self.regrouped = gang_groups.regroup(self) if self.regrouping else ()
 
     def ignore(self, event: ev.Event) -> None:
         """Count an event that was not current at its own place."""

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 
-def regroup(state: State) -> None:
-    """Form the groups anew of all gangs that wait for it, where nothing of these groups is proposed or held.
+def regroup(state: State) -> tuple[str, ...]:
+    """Form the groups anew of all gangs that wait for it, where nothing of these groups is proposed or held. Those gangs.
 
     Of gangs whose groups may change each other the first answers for all: thousands may name each other in one commit.
     """
-    formed: set[str] = set()
+    formed: dict[str, None] = {}
     frozen: set[str] = set()
     for key in list(state.regrouping):
         gang = state.gangs.get(key)
@@ -33,8 +33,9 @@ def regroup(state: State) -> None:
             if not _regrouped(state, touched):
                 frozen.update(touched)
                 continue
-            formed.update(touched)
+            formed.update(dict.fromkeys(touched))
         del state.regrouping[key]
+    return tuple(formed)
 
 
 def _regrouped(state: State, touched: dict[str, tuple[str, ...]]) -> bool:

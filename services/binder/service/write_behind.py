@@ -75,6 +75,7 @@ class WriteBehind:
             note = NOTICED.get(type(event))
             if note is not None:
                 note(self, event, commit.header.time_ns)
+        self.pod_groups.note(self._decider.state.regrouped)
 
     def note_refused(self, event: ev.GroupsRefused, _: int) -> None:
         for key in event.groups:
