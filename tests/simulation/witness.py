@@ -113,7 +113,7 @@ class Witness:
             if commit.header.writer.startswith("planner.") and commit.header.cause == "decide":
                 self.cycles += 1
                 self._in_queue_order(commit)
-                fits = not first or ahead.fits(self.state, first)
+                fits = not first or ahead.has_room(self.state, first)
                 _require(fits, f"{commit.sequence} takes the room of {first}, which goes before all others (7.5)")
         self._last[stored.subject] = stored.sequence
 
