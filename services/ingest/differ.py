@@ -106,13 +106,20 @@ class Ingest:
             seen = identity.unidentified(seen)
         book = self._books[identity.kind_of(seen)]
         uid, version = seen.metadata.uid, objects.version(seen.metadata.resource_version)
-        before = self._set_back(book, seen, version) if listed else []
+        before = self._set_back(book, seen, version) if listed or self._lives_again(seen, version) else []
         if self._ledger.stale(uid, version):
             return before
         events = book.observe(seen, listed)
         if uid:  # even if its fact is over, which forgets it: the object is there, and its older versions may yet come
             self._ledger.versions[uid] = version
         return before + events
+
+    def _lives_again(self, seen: Observed, version: int) -> bool:
+        """Whether a pod's life went backwards by what a watch says: versions may have caught up, as after a backup of a
+        few minutes ago. Only facts count, which are older than it: what the binder wrote may be newer."""
+        if not isinstance(seen, Pod) or self._ledger.stale(seen.metadata.uid, version):
+            return False
+        return restored.lives_again(self.pods.get(seen.metadata.uid), "", seen)
 
     def _set_back(self, book: Book, seen: Observed, version: int) -> list[Event]:
         """That what the log says is over, if a consistent list has an older version of the object, or an older object of

@@ -348,7 +348,7 @@ MORE: dict[str, Plant] = {
     "restored unnoticed": Plant(
         "what a list says of before a backup is taken for older than the log",
         "services.ingest.differ",
-        (("self._set_back(book, seen, version) if listed else []", "[]"),),
+        (("self._set_back(book, seen, version) if listed or self._lives_again(seen, version) else []", "[]"),),
         first=NEWEST_FROM,
     ),
     "lives once": Plant(
