@@ -7,7 +7,8 @@ stands here is asked of all of them alike.
 
 Events of a watch may come late or twice, and around a relist in any order; what decides is the resourceVersion, which
 only grows, and that a UID never comes back. Both are so until etcd is restored from a backup. Then a list, which is
-consistent, has older versions than the log, and decides (`_set_back`).
+consistent, has older versions than the log, and decides (`_set_back`); or, where versions have caught up, a watch says of
+a pod what no later version can.
 """
 
 from __future__ import annotations

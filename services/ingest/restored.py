@@ -1,7 +1,8 @@
 """Etcd that was restored from a backup: by what a list shows that something that the log says never was.
 
 A list is a consistent read, and what it is compared with was known before it began. So no resourceVersion in it is
-smaller than one that is known, and no pod's life goes backwards: unless the history of the cluster was set back.
+smaller than one that is known, and no pod's life goes backwards: unless the history of the cluster was set back. What is
+newer than a pod's last fact takes that life back by a watch, too.
 """
 
 from __future__ import annotations
