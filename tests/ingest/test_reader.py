@@ -21,6 +21,7 @@ from services.writer import Gather, Writer
 from tests.ingest import objects
 from tests.manifests import node, pod
 from tests.second import second
+from tests.waiting import until
 
 
 def reading(client: Any) -> service.Reader:
@@ -198,10 +199,7 @@ async def test_what_it_writes_names_the_versions_in_force(versions: tuple[int, i
         switch = Writer(log, "admin")
         await switch.append([ev.VersionsSwitched(rules=rules, state=state)], basis=before.last, cause="admin")
         running = asyncio.create_task(service.run(log, client, holder="test"))
-        synced = None
-        while synced is None:
-            await asyncio.sleep(0)
-            commits = map(envelope.decode, log.commits)
-            synced = next((one for one in commits if type(one.events[-1]) is ev.ClusterSynced), None)
+        await until(lambda: b"ClusterSynced" in log.commits[-1].payload, "everything to be listed")
         running.cancel()
-    assert (synced.header.rules, synced.header.state) == versions
+    synced = envelope.decode(log.commits[-1]).header
+    assert (synced.rules, synced.state) == versions
