@@ -102,7 +102,7 @@ class Decider:
         self._traces: Traces | None = None
         self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
-        self._stirred = asyncio.Event()
+        self._stirred, self._folded = asyncio.Event(), asyncio.Event()
         self._news = True
         """Whether something was folded since the core last decided nothing."""
         self._decision_spacing = Spacing()
@@ -118,6 +118,14 @@ class Decider:
         """End `run` soon: with this commit, or without one while the subject is not taken yet."""
         self._leaving = last
         self._stirred.set()
+
+    async def hear_all(self) -> None:
+        """Until everything is folded that the log holds by now: who was replaced while he stood still ends here. For an
+        effect that is not fenced by what the log knew when it was intended. Raises LogError."""
+        end = await self.log.end()
+        while self.state.sequence < end:
+            self._folded.clear()
+            await self._folded.wait()
 
     async def catch_up(self) -> None:
         """The state at the log's end as of now."""
@@ -271,6 +279,7 @@ class Decider:
             if self.tail_bytes - folded >= FOLD_BYTES:
                 folded = self.tail_bytes
                 await asyncio.sleep(0)
+        self._folded.set()
         self._read_versions()
 
     def _fold_one(self, stored: Stored) -> None:

@@ -48,6 +48,36 @@ async def test_a_process_that_wakes_up_replaced_does_nothing_of_what_its_success
     assert [commit.sequence for commit in seen] == []
 
 
+async def test_who_hears_all_of_a_log_that_went_on_has_folded_it() -> None:
+    log = MemoryLog("test")
+    decider = Decider(log, Writer(log, "binder"), nothing)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.active, "it to be at work")
+    for number in range(3):
+        header = Header(writer="ingest", epoch=0, basis=0, time_ns=0, cause="facts")
+        fact = ev.IngestTaken(holder=f"ingest-{number}")
+        last = log._last.get(subjects.subject("test", "ingest"), 0)
+        log.append_now(subjects.subject("test", "ingest"), header, envelope.encode_events([fact]), last)
+    assert decider.state.sequence < (end := await log.end())
+    await asyncio.wait_for(decider.hear_all(), 60)
+    assert decider.state.sequence == end
+    running.cancel()
+
+
+async def test_who_was_replaced_does_not_hear_all_of_it() -> None:
+    log = MemoryLog("test")
+    decider = Decider(log, Writer(log, "binder"), nothing)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="old")))
+    await until(lambda: decider.active, "it to be at work")
+    header = Header(writer="binder", epoch=0, basis=1, time_ns=0, cause="taken")
+    log.append_now(SUBJECT, header, envelope.encode_events([ev.BinderTaken(holder="new")]), log._last[SUBJECT])
+    hearing = asyncio.create_task(decider.hear_all())
+    with pytest.raises(SteppedDown):
+        await asyncio.wait_for(running, 60)
+    assert not hearing.done()
+    hearing.cancel()
+
+
 async def test_a_standby_that_leaves_waits_for_the_end_of_its_turn() -> None:
     """A lease that was claimed just now is given back: that takes the connection, which is closed after this."""
     log, waits, ended = MemoryLog("test"), asyncio.Event(), asyncio.Event()

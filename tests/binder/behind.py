@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,10 +83,16 @@ class Client:
             raise self.refusal
 
 
-def behind(world: World, client: Client) -> tuple[WriteBehind, list[ev.Event]]:
+async def heard() -> None:
+    """The log ends where it is folded."""
+
+
+def behind(
+    world: World, client: Client, hear_all: Callable[[], Awaitable[None]] = heard
+) -> tuple[WriteBehind, list[ev.Event]]:
     outcomes: list[ev.Event] = []
     client.world = world
-    decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append)
+    decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append, hear_all=hear_all)
     rates = Rates(conditions_per_s=1_000.0, events_per_s=20.0)
     return WriteBehind(decider, client, holder="test", busy=lambda: False, rates=rates), outcomes  # type: ignore[arg-type]
 

@@ -20,6 +20,7 @@ from services.kubernetes.binding import BindResult, Outcome
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.state.slices import at_once
 from services.telemetry import repeated
+from tests.binder.behind import heard
 from tests.binder.bindings import MANY, UNBOUND, Binding, said
 from tests.waiting import until
 from tests.world import World
@@ -406,7 +407,7 @@ async def test_a_pod_hears_again_what_it_waits_for_where_a_write_that_fenced_its
     world.node("n0", cpu=1)
     world.pod("waits", cpu=2)
     outcomes: list[ev.Event] = []
-    decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append)
+    decider: Any = SimpleNamespace(state=world.state, active=True, report=outcomes.append, hear_all=heard)
     client: Any = Refusing("")
     behind = WriteBehind(decider, client, holder="test", busy=lambda: False, rates=DEFAULT_RATES)
     binding = Effects(decider, client, 4, overwrites=behind.conditions.doubt)

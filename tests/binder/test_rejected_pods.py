@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import events as ev
+from events.log import Unavailable
 from services.binder.service.rounds import Rate
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.objects import Pod
@@ -125,6 +126,35 @@ async def test_what_was_changed_between_reading_and_writing_is_read_again(world:
     client.seen = {"metadata": {"uid": "u-bad", "resourceVersion": "10"}}
     await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
     assert [said["message"] for said in client.said] == [MESSAGE]
+
+
+async def test_who_was_replaced_while_he_stood_still_does_not_tell_what_was_wrong_with_the_pod_then(
+    world: World,
+) -> None:
+    """Simulated seed 420778: it has been taken since, and waits for something else by its successor's word."""
+    client = Reading()
+
+    async def hears_of_it() -> None:
+        world.facts(ev.RejectionEnded(kind="Pod", namespace="default", name="bad", uid="u-bad"))
+
+    writer, _ = behind(world, client, hears_of_it)
+    notice(writer, world)
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert not client.said
+    assert not writer.rejected_pods.waiting
+
+
+async def test_while_the_log_cannot_be_heard_nobody_is_told(world: World) -> None:
+    client = Reading()
+
+    async def silence() -> None:
+        raise Unavailable("no answer")
+
+    writer, _ = behind(world, client, silence)
+    notice(writer, world)
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert not client.said
+    assert len(writer.rounds.failed) == 1
 
 
 async def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:

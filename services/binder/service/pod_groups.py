@@ -103,6 +103,7 @@ class PodGroups:
         try:
             requests, written = await self._statuses.write(resource, *about, status, where=where)
         except Conflict:
+            await self._decider.hear_all()
             self.gangs.put(key)  # seen now, written in the next round: as a condition is
             return 2
         self._written[key] = (fact.uid, written)

@@ -2,7 +2,8 @@
 
 The Kubernetes event that says so is gone after an hour, and a pod that was unschedulable before would go on saying that,
 on which autoscalers act. The log has no fact of such a pod by which to tell whether it still waits, and for whom: it is
-read before it is written.
+read before it is written. Then the log is: somebody who was replaced long ago must not tell the pod as it is now what was
+wrong with it then.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class RejectedPods:
             if error.reason == UNREADABLE:
                 return 1  # whose it is cannot be read either
             raise
-        if pod is None or not _waits(pod, rejection.uid) or self._decider.state.rejections.get(key) != rejection:
+        if pod is None or not _waits(pod, rejection.uid):
+            return 1
+        await self._decider.hear_all()
+        if self._decider.state.rejections.get(key) != rejection:
             return 1
         if pod.spec.scheduling_gates:  # its condition says so; no fact will say that they are gone
             self._rounds.refused.append(partial(self.waiting.put, key))

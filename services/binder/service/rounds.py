@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from events.log import LogError
 from services.decider import Decider
 from services.kubernetes.errors import ApiError, NotFound
 from services.state.fold import State
@@ -161,6 +162,9 @@ class Rounds:
         """How many requests it took. Its failure costs only itself."""
         try:
             return await write.make()
+        except LogError:  # whoever cannot hear the log does not know whether it is still true
+            self.failed.append(write.again)
+            return 1
         except ApiError as error:
             if not isinstance(error, NotFound):  # by then it has gone, as a rule; a webhook may say so, too
                 self._warn(error)
