@@ -314,6 +314,8 @@ class Verifier:
                 self._differ(stored, commit.header, f"event {index}: {type(event).__name__} under the cause {cause!r}")
             elif type(event) is ev.SnapshotTaken:
                 self._check_snapshot(stored, commit.header, event)
+            elif cause == "taken":
+                self._checks.taken(event)
             elif cause == "outcome":
                 self.report.outcomes += 1
                 if (intended := self._checks.unintended(event)) is not None:

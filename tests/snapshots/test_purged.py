@@ -176,11 +176,43 @@ async def test_an_outcome_whose_intent_was_purged_is_counted_not_blamed() -> Non
     assert report.verified, report.difference
     assert report.before == 2
     assert report.outcomes == 3
-    world.pod("stranger")
-    stranger = ev.PodBound(uid="stranger", namespace="default", name="stranger", node="n0")
-    world.append("binder", [stranger], cause="outcome")
+
+
+async def test_so_is_one_of_a_pod_that_was_gone_and_is_there_again() -> None:
+    """Simulated seed 424188: etcd was restored from a backup that knows it as it waited."""
+    world = World()
+    world.node("n0", cpu=8)
+    world.gang("train", 3, 3)
+    world.plan()
+    world.judge()
+    world.deleted("train-0")
+    at = world.state.sequence
+    world.pod("train-0", "train")
+    world.append("binder", [gone("train-0")], cause="outcome")
+    report = await verify(await purged(world.log.commits, at))
+    assert report.verified, report.difference
+    assert report.before == 1
+
+
+async def test_a_binder_that_took_over_since_knows_of_no_intent_that_was_purged() -> None:
+    world = World()
+    world.node("n0", cpu=8)
+    world.gang("train", 3, 3)
+    world.plan()
+    world.judge()
+    world.deleted("train-0")
+    at = world.state.sequence
+    world.append("binder", [ev.BinderTaken(holder="new")], cause="taken")
+    world.append("binder", [gone("train-0")], cause="outcome")
     report = await verify(await purged(world.log.commits, at))
     assert report.exit_code == 1
+    assert report.difference is not None
+    assert report.difference.what == "event 0: BindingFailed, intended was nothing"
+
+
+def gone(uid: str) -> ev.BindingFailed:
+    about = {"uid": uid, "namespace": "default", "name": uid, "node": "n0"}
+    return ev.BindingFailed(**about, reason="PodGone", message="gone", assigned_node="")
 
 
 async def test_a_purged_log_without_a_snapshot_is_not_verifiable(world: World) -> None:

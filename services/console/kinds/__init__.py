@@ -37,6 +37,10 @@ class Checks(Protocol):
         """What of this, decided over the state as it is now, must never be, whatever the rules say; else empty."""
         ...
 
+    def taken(self, event: Event) -> None:
+        """Who writes from here on."""
+        ...
+
     def decided(self, events: list[Event]) -> None:
         """What was intended."""
         ...

@@ -12,7 +12,6 @@ from services.console.kinds import permits
 from services.console.summary import summary, waiting_groups
 from services.planner import core as planner
 from services.state.fold import State
-from services.state.records import PENDING
 from services.state.validate import validate_state
 
 BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
@@ -36,8 +35,9 @@ class Checks:
     def __init__(self, state: State) -> None:
         self.before = 0
         self._state = state
-        self._stands = state.sequence > 0
-        """Whether the log was purged, and what is left stands on this state."""
+        self._purged = state.sequence > 0
+        """Whether the binder that writes knows of intents which were purged: what is left of the log stands on this
+        state, and it took the subject before. One that took it later intends what the state has it intend."""
         self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
         """UID → the node that its last permit named."""
         self._answered: set[str] = set()
@@ -46,10 +46,6 @@ class Checks:
         """UID and node of permits without an answer, of pods that wait again since: etcd was restored."""
         self._evicting = set(state.evictions)
         self._marking = {*state.marks, *(uid for gang in state.gangs.values() for uid in gang.timed_out)}
-        self._settled = frozenset(uid for uid, pod in state.pods.items() if pod.status != PENDING)
-        """Pods whose intents lie before the start."""
-        self._there = frozenset(state.pods)
-        """Pods that may have been marked before the start, though nothing says so any more: their user acted."""
 
     def decide(self, writer: str) -> Generator[None, None, list[Event]]:
         role, _, shard = writer.partition(".")
@@ -59,6 +55,10 @@ class Checks:
 
     def broken(self, decided: list[Event]) -> str:
         return permits.broken(self._state, decided)
+
+    def taken(self, event: Event) -> None:
+        if type(event) is ev.BinderTaken:
+            self._purged = False
 
     def decided(self, events: list[Event]) -> None:
         for event in events:
@@ -86,20 +86,20 @@ class Checks:
                     self._answered.add(event.uid)
                 return None
             fits = (event.uid, event.node) in self._overtaken
-            return None if fits or (not intended and self._lies_before(event.uid, self._settled)) else intended
+            return None if fits or (not intended and self._lies_before()) else intended
         if type(event) in EVICTIONS and event.uid not in self._evicting:
-            return None if self._lies_before(event.uid, self._settled) else ""
+            return None if self._lies_before() else ""
         if type(event) in MARKS:
             pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
-            lacks = any(uid not in self._marking and not self._lies_before(uid, self._there) for uid in pods)
+            lacks = any(uid not in self._marking and not self._lies_before() for uid in pods)
             return "" if lacks else None
         return None
 
-    def _lies_before(self, uid: str, known: Collection[str]) -> bool:
-        """Whether the intent may have been purged: the pod is one of those `known` at the start, or is gone. Counted."""
-        before = self._stands and (uid in known or uid not in self._state.pods)
-        self.before += before
-        return before
+    def _lies_before(self) -> bool:
+        """Whether the intent may have been purged. Counted. The pod says nothing of it: it may be gone, and be there
+        again, as where etcd was restored from a backup."""
+        self.before += self._purged
+        return self._purged
 
     def inert(self) -> str:
         """An outcome for a pod that is gone changes nothing, and is right."""

@@ -53,6 +53,9 @@ class Checks:
     def broken(self, decided: list[Event]) -> str:
         return ""
 
+    def taken(self, event: Event) -> None:
+        """The fold knows the intents."""
+
     def decided(self, events: list[Event]) -> None:
         """The fold knows the intents."""
 
