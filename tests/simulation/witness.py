@@ -420,8 +420,10 @@ class Witness:
 
     def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
         """A refusal is definite: the intent did not take hold, unless the pod is gone since, whatever the reason is:
-        admission is asked before anybody looks for the pod."""
+        admission is asked before anybody looks for the pod. It may be there again, where etcd was restored since."""
         if event.uid not in self.bound_by or self.bound[event.uid] != event.node:
+            return
+        if event.reason == "PodGone" and self.lives.stale(event.uid, event.node):
             return
         _require(
             all(event.uid != entry.object["metadata"]["uid"] for entry in self._cluster.pods.entries.values()),
