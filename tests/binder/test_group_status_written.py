@@ -208,6 +208,37 @@ async def test_a_gang_that_waited_for_room_with_another_of_its_group_says_when_t
     assert reader.client.phases == ["Unknown", "Running", "Pending"]
 
 
+@pytest.mark.parametrize("other", ["", "other"], ids=["alone", "of another gang"])
+async def test_a_gang_says_so_when_a_pod_is_not_its_own_any_more_that_was_on_its_way_to_a_node(other: str) -> None:
+    """Simulated seed 437266: its label was taken away while it was permitted, which counts once its binding is refused:
+    the PodGroup said Scheduling for good. And where it went to another gang, that one counts with it, and without it when
+    it is gone."""
+    world = World()
+    world.node("n0", cpu=8)
+    for gang, minimum in (("train", 2), ("other", 3)):
+        world.pod_group(gang, minimum)
+    for name in ("train-0", "train-1"):
+        world.pod(name, "train")
+    for name in ("other-0", "other-1"):
+        world.pod(name, "other")
+    world.plan()
+    world.judge()
+    reader = Reader(world)
+    at_once(reader.writer.resume())
+    await reader.round()
+    world.pod("train-1", other)
+    await reader.round()
+    written = len(reader.client.phases)
+    about = {"uid": "train-1", "namespace": "default", "name": "train-1", "node": "n0"}
+    failed = ev.BindingFailed(**about, reason="Forbidden", message="no", assigned_node="")
+    world.append("binder", [failed], cause="outcome")
+    await reader.round()
+    assert reader.client.phases[written:] == (["Pending", "Scheduling"] if other else ["Pending"])
+    world.deleted("train-1")
+    await reader.round()
+    assert reader.client.phases[written:] == (["Pending", "Scheduling", "Pending"] if other else ["Pending"])
+
+
 async def test_a_refusal_of_a_group_that_is_gone_concerns_nobody() -> None:
     world, client = World(), Client()
     world.pod("waits", cpu=200)

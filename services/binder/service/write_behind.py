@@ -76,6 +76,8 @@ class WriteBehind:
             if note is not None:
                 note(self, event, commit.header.time_ns)
         self.pod_groups.note(self._decider.state.regrouped)
+        for uid in self._decider.state.moved:
+            self._note_member(uid)
 
     def note_refused(self, event: ev.GroupsRefused, _: int) -> None:
         for key in event.groups:
@@ -112,12 +114,7 @@ class WriteBehind:
             self._note_group(gang.group)
 
     def note_observed(self, event: ev.PodObserved, _: int) -> None:
-        """A pod that comes to those that were refused waits for the same."""
-        pod = self._decider.state.pods.get(event.uid)
-        group = self._decider.state.groups.get(pod.group) if pod is not None else None
-        if group is not None and group.cohort:
-            self.conditions.note((event.uid,))
-        self.pod_groups.note_pod(event.uid)
+        self._note_member(event.uid)
 
     def note_pod(self, event: ev.PodFinished | ev.PodAssigned | ev.PodTerminating, _: int) -> None:
         self.pod_groups.note_pod(event.uid)
@@ -133,6 +130,14 @@ class WriteBehind:
 
     def note_pod_group(self, event: ev.PodGroupObserved | ev.PodGroupDeleted, _: int) -> None:
         self.pod_groups.note((dialects.gang_key(event.dialect, event.namespace, event.name),))
+
+    def _note_member(self, uid: str) -> None:
+        """A pod that comes to those that were refused waits for the same."""
+        pod = self._decider.state.pods.get(uid)
+        group = self._decider.state.groups.get(pod.group) if pod is not None else None
+        if group is not None and group.cohort:
+            self.conditions.note((uid,))
+        self.pod_groups.note_pod(uid)
 
     def _note_group(self, key: str) -> None:
         group = self._decider.state.groups.get(key)
