@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from events import dialects
 from events.objects import Declaration, Membership
 from services.ingest.dialects import batch, coscheduling, koordinator, native
@@ -44,7 +46,10 @@ def membership(pod: Pod) -> Membership | Rejection | None:
     spec = pod.spec
     if not (pod.metadata.labels or pod.metadata.annotations or spec.scheduling_group or spec.workload_ref):
         return None
-    return next((found for read in ON_PODS if (found := read(pod)) is not None), None)
+    found = next((found for read in ON_PODS if (found := read(pod)) is not None), None)
+    if isinstance(found, Membership) and koordinator.timed_out(pod, found):
+        return msgspec.structs.replace(found, timed_out=True)
+    return found
 
 
 def of_pod_group(seen: PodGroup) -> str:

@@ -1,8 +1,8 @@
 """Koordinator (seed 002, API): annotations on pods, or a community PodGroup with annotations; both, and the pod's win.
 
-A pod is Koordinator's if it names a gang, and any annotation of Koordinator's stands on it or its schedulerName is
-``koord-scheduler``. The name is looked for in the label ``pod-group.scheduling.sigs.k8s.io``, the label ``…/name``, the
-annotation ``gang.scheduling.koordinator.sh/name``, in this order.
+A pod is Koordinator's if it names a gang, and any annotation of Koordinator's but ``timeout`` stands on it or its
+schedulerName is ``koord-scheduler``. The name is looked for in the label ``pod-group.scheduling.sigs.k8s.io``, the label
+``…/name``, the annotation ``gang.scheduling.koordinator.sh/name``, in this order.
 
 The text is silent about bad values; Koordinator's code logs them and takes the default. Here they are rejected, but for a
 total below the minimum, which counts as the minimum there and here. The text bounds no group; here a gang that names more
@@ -18,7 +18,14 @@ from typing import Any
 
 import msgspec
 
-from events.dialects import ONCE_SATISFIED, ONLY_WAITING, TIMEOUT_ANNOTATION, WAITING_AND_RUNNING
+from events.dialects import (
+    ONCE_SATISFIED,
+    ONLY_WAITING,
+    TIMEOUT_ANNOTATION,
+    WAITING_AND_RUNNING,
+    api_group,
+    declared_in,
+)
 from events.objects import Declaration, Membership
 from events.wire import UNDECODABLE
 from services.ingest.dialects import coscheduling
@@ -92,10 +99,13 @@ def membership(pod: Pod) -> Membership | Rejection | None:
     declared = _declared(metadata, key)
     if isinstance(declared, Rejection):
         return declared
-    found = Membership(gang=key, dialect=DIALECT, declared=declared)
-    if annotation(metadata, TIMEOUT_ANNOTATION) == "true":
-        return msgspec.structs.replace(found, timed_out=True)
-    return found
+    return Membership(gang=key, dialect=DIALECT, declared=declared)
+
+
+def timed_out(pod: Pod, found: Membership) -> bool:
+    """Whether the pod says so of its gang. That may be Koordinator's by its PodGroup alone, whatever its pods are."""
+    says = annotation(pod.metadata, TIMEOUT_ANNOTATION) == "true"
+    return says and api_group(DIALECT) in declared_in(found.gang, found.dialect)
 
 
 def _gang(metadata: Metadata) -> str | Rejection | None:
@@ -161,4 +171,5 @@ def _said(metadata: Metadata, key: str, known: dict[str, tuple[str, Read]]) -> d
 
 
 def _annotated(metadata: Metadata) -> bool:
-    return any(key.startswith(PREFIX) for key in metadata.annotations or ())
+    """By its user: what the binder writes must not change whose the pod is, and so what its gang's minimum is."""
+    return any(key.startswith(PREFIX) and key != TIMEOUT_ANNOTATION for key in metadata.annotations or ())

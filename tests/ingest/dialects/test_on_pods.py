@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -151,6 +152,32 @@ def test_the_other_name_of_the_groups_that_the_text_has() -> None:
 def test_a_gang_that_timed_out() -> None:
     assert member(**koordinator(name="g", timeout="true")).timed_out is True
     assert member(**koordinator(name="g", timeout="false")).timed_out is UNSET
+
+
+LABELLED = [
+    {SIGS: "g", SIGS + "/min-available": "2"},
+    {SIGS + "/name": "g", SIGS + "/min-available": "2"},
+    {"pod-group.scheduling.x-k8s.io/name": "g", "pod-group.scheduling.x-k8s.io/min-available": "2"},
+    {"pod-group/name": "g", "pod-group/min-available": "2"},
+]
+
+
+@pytest.mark.parametrize("labels", LABELLED, ids=["v0.19", "v0.18", "KEP-2", "2020"])
+def test_that_it_timed_out_is_read_of_whatever_pod_and_changes_nothing_else(labels: dict[str, str]) -> None:
+    """Its PodGroup alone may make a gang Koordinator's. The binder writes the annotation: were the pod Koordinator's for
+    that, its label would be the gang's minimum from then on, where the PodGroup was heard before."""
+    before = member(labels=labels)
+    after = member(labels=labels, **koordinator(timeout="true"))
+    assert after == msgspec.structs.replace(before, timed_out=True)
+    assert member(labels=labels, **koordinator(timeout="false")) == before
+
+
+def test_who_is_declared_elsewhere_does_not_time_out() -> None:
+    """Volcano's gangs, Kubernetes' own and those of coscheduling's newest label can never be Koordinator's."""
+    for of in ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, {"schedulingGroup": {"podGroupName": "g"}}):
+        assert member(**of, **koordinator(timeout="true")) == member(**of)
+    annotations = {GROUP_NAME: "g", K + "timeout": "true"}
+    assert member(annotations=annotations) == member(annotations={GROUP_NAME: "g"})
 
 
 def test_kube_batch_without_a_pod_group() -> None:
