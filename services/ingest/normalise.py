@@ -56,6 +56,8 @@ CLASSES_KEPT = 4_096
 LARGEST_CLASS = 1 << 19
 """Bytes of a scheduling class in the log, at most: it must go into a message with its pod, and NATS takes 1 MiB by
 default. A term of an affinity that says nothing is two bytes of a pod for etcd, and 41 here."""
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of a pod that only shows a static one."""
 PORTS_COUNTED = 4_096
 """Host ports that count of a pod whose class would be larger."""
 
@@ -117,8 +119,9 @@ class PodNormaliser:
         self._classes: dict[bytes, SchedulingClassObserved] = {}
 
     def __call__(self, seen: Pod) -> PodFacts:
-        """A pod that cannot be taken as declared is no candidate; if it is bound, it occupies its node all the same."""
-        candidate = seen.spec.scheduler_name in self.scheduler_names
+        """A pod that cannot be taken as declared is no candidate; if it is bound, it occupies its node all the same. Nor
+        is the mirror of a static pod: its node's kubelet runs that, whatever its schedulerName is."""
+        candidate = seen.spec.scheduler_name in self.scheduler_names and MIRROR not in (seen.metadata.annotations or ())
         problems: list[Rejection] = []
         requests = pod_requests(seen, problems)
         gang: Membership | None = None

@@ -192,7 +192,7 @@ def _labelled(table: NodeTable, info: ClassInfo, rows: Rows, *, declared: bool) 
     return mask
 
 
-def _named(info: ClassInfo) -> set[str] | None:
+def nodes_named(info: ClassInfo) -> set[str] | None:
     """The nodes that the terms of the required affinity name; None: the class may go to others, too."""
     terms = info.fact.required_affinity
     if not terms:
@@ -237,7 +237,7 @@ def columns_in_slices(table: NodeTable, info: ClassInfo, *, preferred: bool = Fa
 
 
 def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Filters:
-    present, only = table.present[rows], _named(info)
+    present, only = table.present[rows], nodes_named(info)
     down = {
         FEATURELESS: ~_labelled(table, info, rows, declared=True),
         UNSELECTED: ~_selected(table, info, rows),
@@ -401,7 +401,7 @@ def why_not(table: NodeTable, free: Ints, info: ClassInfo, ports: Mask | None) -
             counts[reason] = counts.get(reason, 0) + nodes
 
     first = filtered(table, info)
-    word = "node(s) didn't satisfy plugin(s) [NodeAffinity]" if _named(info) else "pod affinity terms conflict"
+    word = "node(s) didn't satisfy plugin(s) [NodeAffinity]" if nodes_named(info) else "pod affinity terms conflict"
     count(word, first == OTHERS)
     counts.update(_turned_away(table, first == TAINTED, info))
     count("node(s) didn't match Pod's node affinity/selector", first == UNSELECTED)

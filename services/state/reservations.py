@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import classes, groups, queueing
+from services.state import classes, fits, groups, queueing
 from services.state.clock import RESERVATION, group_key, of_group, set_deadline
 from services.state.records import NOMINATED, TERMINATING, Claim, Group, Reservation, RoomRequest
 
@@ -106,11 +106,13 @@ def asked_before(state: State, group: Group, asked: Iterable[ev.RoomRequested]) 
 
 def stays(state: State, claim: Claim) -> bool:
     """Whether the claim's room must count as taken for ever: it is nominated, or its pod is not Muster's to schedule
-    (a DaemonSet's, another scheduler's)."""
+    (another scheduler's), or of one node alone (a DaemonSet's)."""
     if claim.stage == NOMINATED:
         return True
     pod = state.pods[claim.uid]
-    return pod.status != TERMINATING and not pod.fact.candidate
+    if pod.status == TERMINATING:
+        return False
+    return not pod.fact.candidate or fits.nodes_named(state.table.classes[claim.scheduling_class]) is not None
 
 
 def _has_nominated(state: State, group: Group) -> bool:

@@ -72,6 +72,7 @@ def test_a_pod_of_our_scheduler_is_a_candidate_and_a_gate_holds_it() -> None:
     assert (found.priority, found.gated, found.gang, found.node) == (7, False, None, "")
     assert found.created_ns == 1_767_323_045 * 10**9
     assert not facts(pod(scheduler="default-scheduler")).pod.candidate
+    assert not facts(pod(annotations={"kubernetes.io/config.mirror": "5f3e"}, nodeName="n0")).pod.candidate
     assert facts(pod(schedulingGates=[{"name": "x"}])).pod.gated
     assert facts(pod()).pod.priority == 0
 

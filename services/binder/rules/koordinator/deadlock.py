@@ -15,12 +15,15 @@ that run to end, or for its own time to be over. In the text's example the third
 two take two each. The room of the text is a quota's, Muster's is the nodes'; that changes nothing.
 
 Whether what is lacking has a place is asked class by class, the largest first, and of the first `ASKED` in the line. An
-answer that is wrong costs a hold, never more.
+answer that is wrong costs a hold, never more. A port has a place where nobody has it open but the holders behind; pods
+that are refused whatever room there is (`unsupported`) have none.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Generator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +32,27 @@ from events import DeadlockFound, GangReleased
 from services.state import cohorts, commits, fits, membership, queueing, reasons, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import Ints
+from services.state.nodes import Ints, NodeTable
 from services.state.records import PARKED, Group
+
+Port = tuple[str, int, str]
+"""Protocol, port, address."""
+
+
+class Left(NamedTuple):
+    """What there would be once holders behind have given theirs back."""
+
+    free: Ints
+    """rows × resources."""
+    shut: defaultdict[int, Counter[Port]]
+    """row → ports that these holders have open there."""
+    opened: defaultdict[int, list[ClassInfo]]
+    """row → classes with ports that are kept for others there, or have found their place."""
+
+    def copy(self) -> Left:
+        """For one to be placed."""
+        return Left(self.free.copy(), self.shut, defaultdict(list))
+
 
 ASKED = 8
 """Holders that may be found blocked, from the head of the line: bounds the work of a decision."""
@@ -46,12 +68,12 @@ def release(state: State, given_back: Collection[str]) -> Generator[None, None, 
         return []
     line = sorted(holders, key=lambda group: _place(state, group))
     last = line[-1]
-    free = state.table.allocatable - state.table.held
+    left = Left(state.table.allocatable - state.table.held, defaultdict(Counter), defaultdict(list))
     for group in line:
-        _count_held(state, group, free, 1)
+        _count_held(state, group, left, 1)
     for group in line[:-1][:ASKED]:
-        _count_held(state, group, free, -1)
-        if (yield from _fits(state, group, free.copy())):
+        _count_held(state, group, left, -1)
+        if (yield from _fits(state, group, left.copy())):
             others = tuple(group.key for group in line[:-1][:NAMED])
             given_back = tuple(last.held)[: commits.PODS_NAMED]
             found = DeadlockFound(group=last.key, blocked=others)
@@ -71,44 +93,69 @@ def _place(state: State, group: Group) -> tuple[int, int, str]:
     return -queueing.priority(state, group), queueing.created_ns(state, group), group.key
 
 
-def _count_held(state: State, group: Group, free: Ints, sign: int) -> None:
+def _count_held(state: State, group: Group, left: Left, sign: int) -> None:
     """What the group holds, given back (1) or taken again (-1)."""
     table = state.table
     for uid in group.held:
         claim = state.claims[uid]
         row = table.rows.get(claim.node)
         if row is not None:
-            free[row] += sign * table.requests[table.classes[claim.scheduling_class].number]
+            info = table.classes[claim.scheduling_class]
+            left.free[row] += sign * table.requests[info.number]
+            for port in info.fact.host_ports:
+                left.shut[row][port.protocol, port.port, port.host_ip] += sign
 
 
-def _fits(state: State, group: Group, free: Ints) -> Generator[None, None, bool]:
-    """Whether what each gang of the group lacks has a place in `free`, which is used up, beside what is reserved."""
+def _fits(state: State, group: Group, left: Left) -> Generator[None, None, bool]:
+    """Whether what each gang of the group lacks has a place in what is `left`, which is used up, beside what is
+    reserved."""
     table = state.table
     for one in reservations.against(state, group):
         for digest, node, pods in reservations.rooms(one):
             if node in table.rows:
-                free[table.rows[node]] -= pods * table.requests[table.classes[digest].number]
+                row, info = table.rows[node], table.classes[digest]
+                left.free[row] -= pods * table.requests[info.number]
+                if info.ports:
+                    left.opened[row].append(info)
     yield from table.rank_in_slices()
     rows = np.argsort(table.rank(), kind="stable")
     for key in group.gangs:
         gang = state.gangs[key]
         lacks = membership.lacks(state, gang)
         placeable = membership.census(state, gang.members).placeable
-        for _, digest in sorted(fits.sizes(table, [table.classes[digest] for digest in placeable]), reverse=True):
-            lacks -= _fill(state, table.classes[digest], min(lacks, len(placeable[digest])), free, rows)
+        classes = [info for digest in placeable if not (info := table.classes[digest]).fact.unsupported]
+        for _, digest in sorted(fits.sizes(table, classes), reverse=True):
+            lacks -= _fill(table, table.classes[digest], min(lacks, len(placeable[digest])), left, rows)
             yield
         if lacks > 0:
             return False
     return True
 
 
-def _fill(state: State, info: ClassInfo, pods: int, free: Ints, rows: npt.NDArray[np.intp]) -> int:
+def _fill(table: NodeTable, info: ClassInfo, pods: int, left: Left, rows: npt.NDArray[np.intp]) -> int:
     """Take the room of up to so many pods, node after node in this order; of how many."""
     if pods <= 0:
         return 0
-    most = 1 if info.fact.host_ports else pods
-    deep = np.where(fits.feasible(state.table, info), np.minimum(fits.capacity(free, info), most), 0)[rows]
+    most = 1 if info.ports else pods
+    deep = np.where(fits.feasible(table, info), np.minimum(fits.capacity(left.free, info), most), 0)
+    deep[_where_ports_are_taken(table, info, left)] = 0
+    deep = deep[rows]
     counts = np.clip(pods - (np.cumsum(deep) - deep), 0, deep)
     for column, amount in info.columns:
-        free[rows, column] -= counts * amount
+        left.free[rows, column] -= counts * amount
+    if info.ports:
+        for row in rows[counts > 0].tolist():
+            left.opened[row].append(info)
     return int(counts.sum())
+
+
+def _where_ports_are_taken(table: NodeTable, info: ClassInfo, left: Left) -> list[int]:
+    """Rows where somebody else has a port of the class open, and keeps it, or will have."""
+    free = fits.ports_mask(table, info)
+    if free is None:
+        return []
+    held = ((row, Counter(table.ports[row]) - left.shut[row]) for row in np.flatnonzero(~free).tolist())
+    taken = [row for row, ports in held if any(fits.is_taken(port, info) for port in ports)]
+    return taken + [
+        row for row, others in left.opened.items() if any(fits.classes_collide(info, one) for one in others)
+    ]

@@ -5,8 +5,8 @@
 
 Requests are answered in log order, each at once. A claim is granted while fewer than `Policy.reservations` stand; beyond
 that only in place of one of a lower priority, the lowest first and the youngest of these. What is asked for must fit
-the nodes beside what is reserved for gangs of the same or a higher priority, host ports included, once everything that
-may ever leave them has left: so each of these gangs can have all of its room while the others keep theirs. Planners see
+the nodes beside what is reserved for gangs of the same or a higher priority, once everything that may ever leave them
+has left, host ports included: so each of these gangs can have all of its room while the others keep theirs. Planners see
 to that within a cycle, and for what stands in the log; two shards that ask at the same time do not know of each other.
 """
 
@@ -75,7 +75,8 @@ def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -
         row, info = table.rows.get(node), table.classes[digest]
         if row is None or not fits.admits(table, info, row):
             return "NodeGone"
-        if any(fits.classes_collide(info, other) for other in opened.get(node, ())):
+        beside = (*opened.get(node, ()), *_open_for_ever(state, node)) if info.ports else ()
+        if any(fits.classes_collide(info, other) for other in beside):
             return "Overlap"
         if not fits.take(left[node], info, pods):
             return "Overlap"
@@ -92,6 +93,13 @@ class _Left(dict[str, list[int]]):
     def __missing__(self, node: str) -> list[int]:
         self[node] = _could_be_free(self._state, node)
         return self[node]
+
+
+def _open_for_ever(state: State, node: str) -> Iterator[ClassInfo]:
+    """Classes of those who may never go."""
+    for uid in state.nodes[node].claims:
+        if reservations.stays(state, claim := state.claims[uid]):
+            yield state.table.classes[claim.scheduling_class]
 
 
 def _could_be_free(state: State, node: str) -> list[int]:

@@ -9,10 +9,10 @@ the nodes' `rank`, as in `services.planner.placement`.
 
 What a node can give back: the room of pods on their way out counts as free now; that of pods of the gang's own or a
 lower priority comes next; where those do not suffice, that of pods of a higher priority, too, although their like will
-pass. What stays: the gang's own pods, pods that are not Muster's to schedule (nobody knows that they ever end:
-DaemonSets, other schedulers'), and room that is nominated or reserved for others, or that others asked for before: in
-this cycle, or without an answer yet. A gang that does not fit the cluster without all that could leave gets nothing, and
-is told so.
+pass. What stays, with its host ports: the gang's own pods, pods of one node alone and those that are not Muster's to
+schedule (nobody knows that they ever end: DaemonSets, other schedulers'), and room that is nominated or reserved for
+others, or that others asked for before: in this cycle, or without an answer yet. A gang that does not fit the cluster
+without all that could leave gets nothing, and is told so.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Prospect(NamedTuple):
     """Once pods of its own or a lower priority left."""
     ever: Ints
     opened: dict[int, list[ClassInfo]]
-    """row → classes whose host ports are promised there."""
+    """row → classes whose host ports stay open there, or are promised."""
 
 
 def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested]) -> Prospect:
@@ -66,20 +66,22 @@ def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequest
     leaves: dict[int, list[int]] = {LEAVING: [], LOWER: [], HIGHER: []}
     """When → row and class of each claim that leaves then."""
     priority = queueing.priority(state, group)
+    before = reservations.asked_before(state, group, asked)
+    opened = _opened(table, (*reservations.against(state, group), *before))
     for claim in state.claims.values():
         row = table.rows.get(claim.node)
         if row is None:
             continue
-        when = _leaves(state, group, priority, claim)
+        info, when = table.classes[claim.scheduling_class], _leaves(state, group, priority, claim)
         if when is not None:
-            leaves[when].extend((row, table.classes[claim.scheduling_class].number))
+            leaves[when].extend((row, info.number))
+        elif info.ports:
+            opened.setdefault(row, []).append(info)
     kept = 0 if room.kept is None else room.kept
-    before = reservations.asked_before(state, group, asked)
     promised = _promised(table, before)
     placed = table.allocatable - table.held - table.proposed - kept - room.free
     now = cast(Ints, room.free + _sum(table, leaves[LEAVING]) - promised)
     soon = cast(Ints, now + placed + _sum(table, leaves[LOWER]))
-    opened = _opened(table, (*reservations.against(state, group), *before))
     return Prospect(now, soon, cast(Ints, soon + _sum(table, leaves[HIGHER])), opened)
 
 
@@ -105,11 +107,13 @@ def _opened(table: NodeTable, kept: Iterable[Reservation | RoomRequest | RoomReq
 
 def _leaves(state: State, group: Group, priority: int, claim: Claim) -> int | None:
     """When the claim's room may be given back; None: never, as far as anybody knows."""
-    if claim.group == group.key or reservations.stays(state, claim):
+    if reservations.stays(state, claim):
         return None
     pod = state.pods[claim.uid]
     if pod.status == TERMINATING:
         return LEAVING
+    if pod.group == group.key:
+        return None
     other = state.groups.get(pod.group)
     its = pod.fact.priority if other is None else queueing.priority(state, other)
     return LOWER if its <= priority else HIGHER
@@ -136,7 +140,8 @@ def choose(
     nobody_higher = np.array_equal(found.soon, found.ever)
     for limit in (found.soon,) if nobody_higher else (found.soon, found.ever):
         for order in orders:
-            left = found._replace(ever=limit.copy(), now=found.now.copy())
+            opened = {row: list(infos) for row, infos in found.opened.items()}
+            left = found._replace(ever=limit.copy(), now=found.now.copy(), opened=opened)
             chosen = yield from _place(table, left, parts, needs, order, seed)
             if chosen is not None:
                 return tuple(ClassRoom(digest, dict(sorted(nodes.items()))) for digest, nodes in chosen.items())
@@ -151,20 +156,23 @@ def _place(
     order: Sequence[int],
     seed: int,
 ) -> Generator[None, None, dict[str, dict[str, int]] | None]:
-    """class → node → pods; None when a need is not met. What is placed is taken off what there is `ever` and `now`."""
-    limit, now = found.ever, found.now
+    """class → node → pods; None when a need is not met. What is placed is taken off what there is `ever` and `now`, and
+    its ports are `opened`."""
+    limit, now, opened = found.ever, found.now, found.opened
     chosen: dict[str, dict[str, int]] = {}
     used = [0] * len(parts)
     for of_need, needed in needs:
         left, meant = max(0, needed - sum(used[index] for index in of_need)), set(of_need)
         for index in (index for index in order if index in meant):
             info, pods = parts[index]
-            within = _where_ports_are(info, limit, found.opened)
+            within = _where_ports_are(info, limit, opened)
             for row, count in nearest(table, info, within, now, min(pods - used[index], left), seed):
                 left -= count
                 used[index] += count
                 nodes = chosen.setdefault(info.fact.digest, {})
                 nodes[table.names[row]] = nodes.get(table.names[row], 0) + count
+                if info.ports:
+                    opened.setdefault(row, []).append(info)
                 for column, amount in info.columns:
                     limit[row, column] -= count * amount
                     now[row, column] -= count * amount
@@ -175,7 +183,9 @@ def _place(
 
 
 def _where_ports_are(info: ClassInfo, limit: Ints, opened: dict[int, list[ClassInfo]]) -> Ints:
-    """`limit`, but nothing where a port of the class is promised to others."""
+    """`limit`, but nothing where a port of the class is open, or promised to others."""
+    if not info.ports:
+        return limit
     taken = [row for row, others in opened.items() if any(fits.classes_collide(info, other) for other in others)]
     if not taken:
         return limit

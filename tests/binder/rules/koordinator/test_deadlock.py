@@ -229,6 +229,66 @@ def test_a_node_takes_one_pod_of_those_that_open_a_port() -> None:
     assert released(world) == []
 
 
+def who_waits_for_a_pod(**asks: Any) -> World:
+    """Two gangs of two on one node of four cpu, each with a pod that holds one and a pod without a node: the older one's
+    asks for this, too, the other's for two cpu."""
+    world = World()
+    world.node("n0", cpu=4)
+    said = Declaration(min_member=2, waiting_time_ms=600_000, mode="NonStrict", said=("min_member", "mode"))
+    for age, gang in enumerate("ab", start=1):
+        for name in ("holds", "waits"):
+            more = {"cpu": 2} if gang == "b" else {"cpu": 2, **asks}
+            of = {} if name == "holds" else more
+            world.pod(f"{gang}-{name}", gang, dialect="koordinator/v1alpha1", declared=said, created_s=age, **of)
+        world.propose(f"default/{gang}", {}, {f"{gang}-holds": "n0"})
+        world.judge()
+    world.pod("other", node="n0", cpu=1)
+    return world
+
+
+def test_nobody_gives_back_for_a_port_that_is_somebody_elses() -> None:
+    for taken, expected in ((False, [("b", "Deadlock")]), (True, [])):
+        world = who_waits_for_a_pod(ports=WEB)
+        if taken:
+            world.pod("daemon", node="n0", candidate=False, cpu=0, ports=WEB)
+        world.plan()
+        assert released(world) == expected
+
+
+def test_a_port_of_who_is_behind_is_given_back_with_the_room() -> None:
+    world = World()
+    world.node("n0", cpu=4)
+    said = Declaration(min_member=2, waiting_time_ms=600_000, mode="NonStrict", said=("min_member", "mode"))
+    of: dict[str, Any] = {"dialect": "koordinator/v1alpha1", "declared": said}
+    world.pod("a-0", "a", created_s=1, **of)
+    world.pod("a-1", "a", created_s=1, ports=WEB, **of)
+    world.pod("b-0", "b", created_s=2, ports=WEB, **of)
+    world.pod("b-1", "b", created_s=2, cpu=4, **of)
+    for gang in "ab":
+        world.propose(f"default/{gang}", {}, {f"{gang}-0": "n0"})
+        world.judge()
+    world.plan()
+    assert released(world) == [("b", "Deadlock")]
+
+
+@pytest.mark.parametrize("unsupported", [(), ("persistentVolumeClaim",)])
+def test_nobody_gives_back_for_a_pod_that_is_refused_whatever_room_there_is(unsupported: tuple[str, ...]) -> None:
+    """Another of the gang's waits for room."""
+    world = World()
+    world.node("n0", cpu=4)
+    for age, (gang, pods) in enumerate((("a", 3), ("b", 2)), start=1):
+        said = Declaration(min_member=pods, waiting_time_ms=600_000, mode="NonStrict", said=("min_member", "mode"))
+        of: dict[str, Any] = {"dialect": "koordinator/v1alpha1", "declared": said, "created_s": age}
+        world.pod(f"{gang}-0", gang, cpu=1 if gang == "a" else 3, **of)
+        world.pod(f"{gang}-1", gang, cpu=2, **of)
+        if gang == "a":
+            world.pod("a-2", gang, unsupported=unsupported, **of)
+        world.propose(f"default/{gang}", {}, {f"{gang}-0": "n0"})
+        world.judge()
+    world.plan()
+    assert released(world) == ([] if unsupported else [("b", "Deadlock")])
+
+
 def test_what_is_reserved_for_a_starving_gang_is_no_room_for_those_who_wait() -> None:
     world = World()
     world.node("n0", cpu=4)

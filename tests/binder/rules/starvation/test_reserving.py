@@ -324,6 +324,17 @@ def test_host_ports_are_kept_as_well() -> None:
     assert not kept.keeps(table.rows["n1"], table.classes[other], [1 << 40] * table.resources.width)
 
 
+def test_where_a_port_never_is_free_none_is_kept() -> None:
+    """A DaemonSet's pod came since the planner asked."""
+    world = starving("train")
+    world.pod("daemon", node="n0", cpu=0.1, candidate=False, ports=WEB)
+    room = (ClassRoom(world.scheduling_class(0.1, ports=WEB), {"n0": 1}),)
+    world.pod("train-0", "train", cpu=0.1, ports=WEB)
+    world.plan()
+    world.append("planner.a", [ev.RoomRequested(group="default/train", room=room)], cause="by hand")
+    assert answers(world) == [("RoomDeclined", "train", "Overlap")]
+
+
 # ----------------------------------------------------------------------------------------------- planners meet it, too
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import events as ev
-from events.objects import ClassRoom
+from events.objects import ClassRoom, HostPort, SelectorRequirement, SelectorTerm
 from events.policy import DEFAULT_POLICY
 from services.planner.rules.starvation.node_choice import BEYOND, Prospect, choose, nearest
 from services.state.nodes import Ints, NodeTable
@@ -169,15 +169,19 @@ def test_large_quantities_stay_exact() -> None:
 
 def asked(world: World, gang: str = "default/train") -> dict[str, int]:
     """The nodes that the gang asks for, once it starves."""
+    (room,) = all_of(world, gang)
+    return room.nodes
+
+
+def all_of(world: World, gang: str) -> tuple[ClassRoom, ...]:
+    """What it asks for, by class."""
     for turn in range(9):
         world.deleted(f"noise-{turn}")
         world.pod(f"noise-{turn + 1}", node="noise", candidate=False)
         world.pass_s(11)
         for event in world.plan():
             if isinstance(event, ev.RoomRequested) and event.group == gang:
-                (room,) = event.room
-                assert isinstance(room, ClassRoom)
-                return room.nodes
+                return event.room
         world.judge()
     raise AssertionError("it never asks")
 
@@ -253,4 +257,86 @@ def test_room_that_is_nominated_stays() -> None:
     assert of_type(world.judge(), ev.RoomNominated)
     world.terminating("a")
     world.gang("train", 1, 1, cpu=3.5)
+    assert asked(world) == {"b": 1}
+
+
+# ---------------------------------------------------------------------------------------- what stays, though others leave
+
+
+WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+
+
+def own_node(name: str) -> SelectorTerm:
+    """As the DaemonSet controller has a pod go to one node alone."""
+    requirement = SelectorRequirement(key="metadata.name", operator="In", values=(name,))
+    return SelectorTerm(match_expressions=(), match_fields=(requirement,))
+
+
+def test_a_port_of_a_pod_that_never_leaves_stays_open() -> None:
+    world = full("a", "b")
+    for i in range(3):
+        world.finished(f"a-{i}")
+    world.pod("daemon", node="a", candidate=False, cpu=0.1, ports=WEB)
+    world.gang("train", 1, 1, cpu=2, ports=WEB)
+    assert asked(world) == {"b": 1}, "on a there is more room now, and never that port"
+
+
+def test_so_does_one_of_the_gangs_own() -> None:
+    world = full("b")
+    world.node("a", cpu=4)
+    world.pod("train-0", "train", minimum=2, node="a", ports=WEB)
+    world.pod("train-1", "train", minimum=2, cpu=2, ports=WEB)
+    assert asked(world) == {"b": 1}
+
+
+def test_one_that_may_leave_is_waited_for() -> None:
+    world = full("a", "b")
+    for i in range(3):
+        world.finished(f"a-{i}")
+    world.pod("other", node="a", cpu=0.1, ports=WEB)
+    world.gang("train", 1, 1, cpu=2, ports=WEB)
+    assert asked(world) == {"a": 1}
+
+
+def test_two_classes_of_the_gang_that_open_one_port_go_to_different_nodes() -> None:
+    world = full("a", "b")
+    for i in range(3):
+        world.finished(f"a-{i}")
+    for name, memory_gi in (("one", 1), ("two", 2)):
+        world.pod(name, "train", minimum=2, cpu=2, memory_gi=memory_gi, ports=WEB)
+    assert [room.nodes for room in all_of(world, "default/train")] in ([{"a": 1}, {"b": 1}], [{"b": 1}, {"a": 1}])
+
+
+def test_who_goes_leaves_though_it_is_the_gangs_own() -> None:
+    world = full("b")
+    world.node("a", cpu=4)
+    world.pod("train-0", "train", minimum=1, cpu=3, node="a")
+    world.terminating("train-0")
+    world.pod("train-1", "train", minimum=1, cpu=3)
+    assert asked(world) == {"a": 1}
+
+
+def test_pods_that_run_stay_its_own_where_its_gangs_became_one_group_since() -> None:
+    """Their claims have the key of the group that they were of."""
+    world = full("b")
+    world.node("a", cpu=4)
+    both = {"groups": ("default/apart", "default/train")}
+    world.koordinator("default/train", 1, 1)
+    world.assigned("train-0", "a")
+    world.koordinator("default/train", 1, 1, both)
+    fact = world.state.pods["train-0"].fact
+    assert fact.gang is not None
+    world.pod("apart-0", "apart", dialect="koordinator/v1alpha1", declared=fact.gang.declared, cpu=4)
+    assert world.state.groups["default/apart"].gangs == ("default/apart", "default/train")
+    assert asked(world, "default/apart") == {"b": 1}
+
+
+def test_pods_of_one_node_alone_stay_though_muster_schedules_them() -> None:
+    """DaemonSets', where the default scheduler's pods are Muster's, too."""
+    world = full("a", "b")
+    for i in range(4):
+        world.finished(f"a-{i}")
+    world.pod("daemon", node="a", cpu=1, priority=-5, affinity=(own_node("a"),))
+    world.pod("small", node="a", cpu=1)
+    world.gang("train", 1, 1, cpu=4)
     assert asked(world) == {"b": 1}
