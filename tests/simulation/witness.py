@@ -22,14 +22,13 @@ from services.state import membership
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.records import BOUND, PENDING, PERMITTED, SUCCEEDED, Group
+from services.state.records import BOUND, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
-from tests.simulation import ahead, current
+from tests.simulation import ahead, current, fitting
 from tests.simulation.before import Before
 from tests.simulation.holds import Holds
 from tests.simulation.lives import Lives
 from tests.simulation.truth import is_ours
-from tests.state import naive
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
@@ -283,6 +282,13 @@ class Witness:
             f"{commit.sequence}: a request of epoch {commit.header.epoch} counts (section 2)",
         )
 
+    def reserved(self, event: ev.RoomReserved, commit: Commit, index: int, before: Before) -> None:
+        """What is kept can become free, on each node of which no fact came since it was decided."""
+        for node, classes in fitting.by_node(self.state, event).items():
+            if self._touched.get(node, 0) <= commit.header.basis:
+                found = fitting.never_free(self.state, node, classes)
+                _require(not found, f"{commit.sequence} reserves {found} (section 5)")
+
     def _in_queue_order(self, commit: Commit) -> None:
         """Each group is one entry of the queue, and of what is proposed the higher priority comes first (7.5). As far
         as nothing of these groups changed since."""
@@ -311,8 +317,11 @@ class Witness:
                     self.lives.intends(uid, assignment.node)
             if self._touched.get(assignment.node, 0) <= basis:
                 uids = [binding.uid for binding in assignment.pods]
-                self._within_allocatable(assignment.node, uids, commit.sequence)
-                self._fit([uid for uid in uids if self._touched.get(uid, 0) <= basis], assignment.node, commit.sequence)
+                found = fitting.exceeds(self.state, assignment.node, uids)
+                _require(not found, f"{commit.sequence} permits {found} (7.2)")
+                known = [uid for uid in uids if self._touched.get(uid, 0) <= basis]
+                found = fitting.misfit(self.state, assignment.node, known)
+                _require(not found, f"{commit.sequence} permits {found} (rule 4)")
         pods = [binding.uid for assignment in permit.bindings for binding in assignment.pods]
         started = {pod.gang: None for uid in pods if (pod := self.state.pods.get(uid)) is not None and pod.gang}
         if group is not None and self._touched.get(permit.group, 0) <= basis:
@@ -329,39 +338,6 @@ class Witness:
         for other in (key, *named_by(self.state.gangs[key])):
             if other not in before.free:
                 self._reached(other, commit, before.group_of.get(other) == group.key)
-
-    def _within_allocatable(self, node: str, uids: list[str], sequence: int) -> None:
-        """Of what these pods ask for; something else may be overdrawn since the node shrank."""
-        table, pods = self.state.table, self.state.pods
-        asked = {
-            column
-            for uid in uids
-            if uid in pods
-            for column, _ in table.classes[pods[uid].fact.scheduling_class].columns
-        }
-        row = table.rows.get(node)
-        _require(row is not None, f"{sequence} permits something on {node}, which is not there (7.2)")
-        over = [column for column in sorted(asked) if table.held[row, column] > table.allocatable[row, column]]
-        _require(not over, f"{sequence}: the permits exceed what {node} has (7.2)")
-
-    def _fit(self, uids: list[str], node: str, sequence: int) -> None:
-        """Pods that wait and are not gated, on a node that takes such pods, and whose ports are free there (rule 4)."""
-        table, taken = self.state.table, Counter[tuple[str, int, str]]()
-        for uid in uids:
-            pod = self.state.pods[uid]
-            _require(pod.status == PENDING and not pod.fact.gated, f"{sequence} permits {uid}, {pod.status} (rule 4)")
-            info = table.classes[pod.fact.scheduling_class]
-            takes = not info.fact.unsupported and self._takes(node, info.fact)
-            _require(takes, f"{sequence} permits {uid} on {node}, which does not take such pods (rule 4)")
-            taken.update((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
-        held = table.ports.get(table.rows[node], {})
-        twice = [port for port in taken if held.get(port, 0) > 1]
-        _require(not twice, f"{sequence}: the permits open {twice} on {node} a second time (rule 4)")
-
-    def _takes(self, node: str, asked: ev.SchedulingClassObserved) -> bool:
-        """By the node's fact alone: no table of labels, no mask that might be of before."""
-        fact = self.state.nodes[node].fact
-        return fact is not None and naive.selected(fact, asked) and naive.untolerated(fact, asked) is None
 
     def _reached(self, key: str, commit: Commit, of_group: bool) -> None:
         """That so many of the gang run as must, or of one that counts only those that wait, are to be bound."""
@@ -478,6 +454,7 @@ CHECKS: dict[type, Check] = {
     ev.GangPlaced: Witness.placed,
     ev.GroupsRefused: Witness.refused,
     ev.RoomRequested: Witness.requested,
+    ev.RoomReserved: Witness.reserved,
     ev.GangPermitted: Witness.permitted,
     ev.GangHeld: Witness.held,
     ev.GangReleased: Witness.released,

@@ -99,12 +99,19 @@ def ports_free(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObs
         claim = state.claims[uid]
         if claim.stage == PROPOSED:
             continue
-        for held in state.classes[claim.scheduling_class].fact.host_ports:
-            for port in asked.host_ports:
-                same = (held.protocol, held.port) == (port.protocol, port.port)
-                if same and (held.host_ip == port.host_ip or "0.0.0.0" in (held.host_ip, port.host_ip)):
-                    return False
+        if collide(state.classes[claim.scheduling_class].fact, asked):
+            return False
     return True
+
+
+def collide(one: ev.SchedulingClassObserved, other: ev.SchedulingClassObserved) -> bool:
+    """Whether a pod of each would open the same port."""
+    for port in one.host_ports:
+        for its in other.host_ports:
+            same = (port.protocol, port.port) == (its.protocol, its.port)
+            if same and (port.host_ip == its.host_ip or "0.0.0.0" in (port.host_ip, its.host_ip)):
+                return True
+    return False
 
 
 def lacking(state: State, node: ev.NodeObserved, asked: ev.SchedulingClassObserved) -> list[str]:
