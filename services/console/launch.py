@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from events.envelope import MalformedCommit
-from events.homes import SUFFIX, is_server, open_log, split
+from events.homes import split
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, acquire_first
 from events.log import EventLog, LogError, Unavailable
@@ -38,8 +38,6 @@ AUTO_SHARDS = 64
 OF_CLUSTERS = ("ingest", "binder")
 """Writers that every cluster's log has; the federator is the one writer of a federation's."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
-NEED_NATS = ("feed", "federator")
-"""Services that keep more there than a log; the others could do with a file."""
 AGAIN_S = 1.0
 """The pause between two attempts to open the log at a start, while NATS does not answer."""
 LEAVE_WITHIN_S = 10.0
@@ -65,7 +63,7 @@ def serve(role: str, settings: Settings) -> int:
         logger.error("%s", error)
         return USAGE
     try:
-        if wrong := _no_log(role, settings.nats_url):
+        if wrong := _no_log(settings.nats_url):
             logger.error("%s", wrong)
             return USAGE
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
@@ -74,11 +72,10 @@ def serve(role: str, settings: Settings) -> int:
         telemetry.shutdown()
 
 
-def _no_log(role: str, location: str) -> str:
-    """What is wrong with where the log should be."""
+def _no_log(location: str) -> str:
+    """What is wrong with where the log should be. A file has no leases, and may be somebody's copy of a log."""
     try:
-        if role in NEED_NATS or not location.endswith(SUFFIX):
-            split(location)
+        split(location)
     except LogError as error:
         return f"--nats, MUSTER_NATS_URL: {error}"
     return ""
@@ -183,9 +180,6 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
         stack.push_async_callback(log.close)
         await _check_kind(role, log)
         health.ready = True
-        if not isinstance(log, JetStreamLog):
-            await roles.run(role, settings, log, Seat(_writers(role, settings)[0], stop))
-            return
         seat, lease = await _take_seat(role, settings, log, stop)
         stack.push_async_callback(lease.release)
         if role == "binder":
@@ -201,16 +195,14 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
             lost.cancel()
 
 
-async def _opened(settings: Settings) -> EventLog:
+async def _opened(settings: Settings) -> JetStreamLog:
     """The log, however long NATS is away: a process that ended instead would be restarted ever later, at last five
-    minutes after NATS is back. Raises LogError where it answers otherwise, or the log is a file."""
-    where, options = settings.nats_url, settings.nats_options()
+    minutes after NATS is back. Raises LogError where it answers otherwise."""
+    (servers, _), replicas, options = split(settings.nats_url), settings.log_replicas, settings.nats_options()
     while True:
         try:
-            return await open_log(where, settings.cluster, create=True, replicas=settings.log_replicas, **options)
+            return await JetStreamLog.open(servers, settings.cluster, create=True, replicas=replicas, **options)
         except Unavailable as error:
-            if not is_server(where):
-                raise
             logger.warning("%s; tried again, until the log can be had", error)
         await asyncio.sleep(AGAIN_S)
 

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from events.homes import is_server
 from events.jetstream import JetStreamLog
 from events.lease import Watch
 from events.subjects import shard_of
@@ -136,12 +135,11 @@ async def check_files(role: str, settings: Settings) -> None:
 
     They are read again when its turn comes, as they may change until then. Raises AccessError, InvalidSetting.
     """
-    if is_server(settings.nats_url):
-        for name in NATS_FILES:
-            if file := getattr(settings, name):
-                _check_readable(f"{PREFIX}{name.upper()}", Path(file))
-        if settings.nats_key_file and not settings.nats_certificate_file:
-            raise InvalidSetting(f"{PREFIX}NATS_KEY_FILE: expected {PREFIX}NATS_CERTIFICATE_FILE beside it")
+    for name in NATS_FILES:
+        if file := getattr(settings, name):
+            _check_readable(f"{PREFIX}{name.upper()}", Path(file))
+    if settings.nats_key_file and not settings.nats_certificate_file:
+        raise InvalidSetting(f"{PREFIX}NATS_KEY_FILE: expected {PREFIX}NATS_CERTIFICATE_FILE beside it")
     if role in ASK_KUBERNETES:
         await _access(settings)
     elif role == FEDERATOR:
