@@ -95,9 +95,10 @@ def report(found: Report) -> None:
     """What `muster verify` found."""
     out = console()
     commits = sum(found.causes.values())
-    held = (
-        f"commits {found.first} to {found.last} ({counts(found.causes)})" if found.last else "none that could be folded"
-    )
+    folded = f"commits {found.first} to {found.last}" if found.folded else "none that could be folded"
+    if found.folded < commits:
+        folded = f"{counted(commits, 'commit')}, {folded} of these"
+    held = f"{folded} ({counts(found.causes)})" if commits else folded
     out.print(f"log of {found.cluster!r}: {held}")
     if found.start:
         gone = (
@@ -113,7 +114,7 @@ def report(found: Report) -> None:
         f"{counted(found.decisions, 'decision')}; "
         f"{counted(found.outcomes, 'intended outcome')}; "
         + (f"{counted(found.snapshots, 'snapshot')} reproduced; " if found.snapshots else "")
-        + f"{counted(commits, 'commit')} folded"
+        + f"{counted(found.folded, 'commit')} folded"
     )
     out.print(f"digest {found.digest}", soft_wrap=True)
     if found.difference is not None:

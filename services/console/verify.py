@@ -32,7 +32,7 @@ from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
 from services.start import FOLD_BYTES, NoStart, beginning, in_slices, read_on, snapshots_said
-from services.state.form import Folded, UnknownVersion
+from services.state.form import Folded, UnknownCommit, UnknownVersion
 from services.state.slices import at_once
 from services.state.validate import Violated
 
@@ -62,6 +62,8 @@ class Report(msgspec.Struct, kw_only=True):
     last: int = 0
     causes: dict[str, int] = {}
     """Commits by cause."""
+    folded: int = 0
+    """Of these; `last` is the last of them."""
     decided: int = 0
     reproduced: int = 0
     decisions: int = 0
@@ -71,7 +73,7 @@ class Report(msgspec.Struct, kw_only=True):
     before: int = 0
     """Of a purged log, decisions whose basis, and outcomes whose intent, lies before `start`."""
     unverifiable: int = 0
-    """Commits that this version cannot decide again."""
+    """Commits that this version cannot decide again, or not even fold."""
     why_unverifiable: str = ""
     """Of the first."""
     differences: int = 0
@@ -194,15 +196,13 @@ class Verifier:
                 yield
             header = envelope.header_of(stored)
             if header is not None and header.state not in self._kind.form.folds:
-                self._blinded(f"commit {stored.sequence} was folded by state version {header.state}")
+                self._blinded(f"from commit {stored.sequence} on it was folded by state version {header.state}")
                 return
             reproduced = self._compare(stored, header) if self._is_decision(header) else None
             if header is not None:
                 self._said[header.writer] = stored.sequence
-            try:
-                commit = self.state.apply_stored(stored, reproduced)
-            except UnknownVersion as error:
-                self._blinded(str(error))
+            commit = self._fold(stored, header, reproduced)
+            if self.blind:
                 return
             if commit is not None:
                 self._note(stored, commit)
@@ -213,6 +213,25 @@ class Verifier:
                 self._digests[stored.sequence] = yield from self._kind.form.digest_in_slices(self.state)
             if validate_every and stored.sequence % validate_every == 0:
                 self._validate()
+
+    def _fold(self, stored: Stored, header: Header | None, reproduced: list[Event] | None) -> Commit | None:
+        """None for what is nobody's, and where nothing can be folded from here on. Raises UnknownCommit."""
+        try:
+            commit: Commit | None = self.state.apply_stored(stored, reproduced)
+        except UnknownVersion as error:
+            self.report.folded += 1
+            self._blinded(str(error))
+            return None
+        except UnknownCommit as error:
+            if header is None or self._is_known(header):
+                raise
+            self._blinded(str(error))
+            return None
+        self.report.folded += 1
+        here = self._is_decision(header) and header.basis >= self.report.start
+        if here and header is not None and not self._has_rules(header.writer, header.rules):
+            self.cannot(f"commit {stored.sequence} was decided by rules version {header.rules}")
+        return commit
 
     def finish(self, *, strict: bool = False) -> None:
         """`strict`: a snapshot of the state must be the state, too."""
@@ -225,11 +244,12 @@ class Verifier:
             self._unsound("the state of its snapshot has another digest (7.6)")
 
     def _blinded(self, why: str) -> None:
-        self.cannot(why)
+        """Nothing can be said of the rest."""
+        self.cannot(why, max(1, sum(self.report.causes.values()) - self.report.folded))
         self.blind = True
 
-    def cannot(self, why: str) -> None:
-        self.report.unverifiable += 1
+    def cannot(self, why: str, commits: int = 1) -> None:
+        self.report.unverifiable += commits
         self.report.why_unverifiable = self.report.why_unverifiable or why
 
     def _unsound(self, why: str) -> None:
@@ -237,6 +257,11 @@ class Verifier:
 
     def _is_decision(self, header: Header | None) -> TypeGuard[Header]:
         return header is not None and header.cause == "decide" and subjects.role_of(header.writer) in self._checks.rules
+
+    def _is_known(self, header: Header) -> bool:
+        """Whether this code has the rules of who wrote the commit: else it may say what this code has no word for."""
+        of_all = [version for versions in self._checks.rules.values() for version in versions]
+        return header.rules in self._checks.rules.get(subjects.role_of(header.writer), of_all)
 
     def _has_rules(self, writer: str, version: int) -> bool:
         """Whether this code can decide by these rules of that writer's."""
@@ -260,7 +285,6 @@ class Verifier:
             return None
         report.decided += 1
         if not self._has_rules(header.writer, header.rules):
-            self.cannot(f"commit {stored.sequence} was decided by rules version {header.rules}")
             return None
         again = self._again.pop(stored.sequence, None)
         if again is None:

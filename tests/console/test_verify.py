@@ -216,8 +216,24 @@ async def test_another_state_version_is_not_verifiable_here(world: World, monkey
     header = msgspec.structs.replace(decode_header(world.log.commits[7]), state=envelope.FIRST_VERSION + 1)
     report = await verify(altered(world.log, 8, header=envelope.encode_header(header)))
     assert (report.exit_code, report.verified) == (5, False)
-    assert "commit 8 was folded by state version" in report.why_unverifiable
-    assert (report.last, report.unverifiable, report.digest) == (7, 1, snapshot.digest(folded(world.log.commits, 7)))
+    assert "commit 8 on it was folded by state version" in report.why_unverifiable
+    rest = len(world.log.commits) - 7
+    assert (report.folded, report.last, report.unverifiable) == (7, 7, rest)
+    assert report.digest == snapshot.digest(folded(world.log.commits, 7))
+
+
+async def test_what_this_code_has_no_word_for_is_not_verifiable_where_other_rules_wrote_it(world: World) -> None:
+    """In a commit of its own rules it is no commit, as ever."""
+    payload = b'[{"type":"NotYetInvented"}]'
+    for sequence, _ in (find(world.log, ev.GangPlaced), find(world.log, ev.NodeObserved)):
+        header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), rules=7)
+        log = altered(world.log, sequence, header=envelope.encode_header(header), payload=payload)
+        report = await verify(log)
+        assert (report.exit_code, report.folded) == (5, sequence - 1)
+        assert report.unverifiable == len(log.commits) - sequence + 1
+        assert f"commit {sequence} on" in report.why_unverifiable
+        with pytest.raises(UnknownCommit, match="NotYetInvented"):
+            await verify(altered(world.log, sequence, payload=payload))
 
 
 async def test_a_log_without_its_beginning_is_not_verifiable(world: World, tmp_path) -> None:
