@@ -69,6 +69,7 @@ fuzz: $(VENV)/.fuzz  ## decoders and parsers, guided by coverage: MINUTES
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 bench: $(READY)  ## every figure in benchmarks/README.md
+	$(BIN)/python -m deploy.e2e.build
 	$(BIN)/python -m benchmarks
 
 faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted; MINUTES, WORKLOAD=dlrm

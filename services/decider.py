@@ -40,6 +40,8 @@ GATHERED_OUTCOMES = 2_000
 """Outcomes that share a commit, at most."""
 ASKED_NS, ABSENT_NS = 1_000_000_000, 3_000_000_000
 """How often the log is asked whether it is there, where time without it is not to count; and from when on it was away."""
+TURNS = ("tick", "decide", "outcome")
+"""Causes of commits, in the order in which they go where the log is quick."""
 Deciding = Generator[None, None, Sequence[Event]]
 """A decision under way: it yields between slices of work, and returns its events."""
 
@@ -107,6 +109,8 @@ class Decider:
         """Whether something was folded since the core last decided nothing."""
         self._decision_spacing = Spacing()
         self._outcome_spacing = Spacing()
+        self._turns = dict.fromkeys(TURNS)
+        """Causes: who goes first when several are due."""
 
     def report(self, outcome: Event) -> None:
         """Append an outcome soon, under load with those that come meanwhile; only the first wakes the loop."""
@@ -297,30 +301,46 @@ class Decider:
             self._traces.applied(commit, self._deciding_s)
 
     async def _append_due(self) -> bool:
-        """Append at most one commit; whether there was one."""
+        """Append at most one commit; whether there was one. Who has had his turn goes behind the others until nobody has
+        anything to say: where the log takes its time over each commit, all of them have all the time."""
         self.writer.epoch = self.state.epoch
-        due = tick(self._log_time, self._clock.now_ns())
-        if due is not None:
-            await self._append([due], "tick")
-            return True
-        if self._news and time.monotonic() >= self._decision_spacing.due_s:
-            began_s = time.perf_counter()
-            decided = await self._run_core()
-            if decided:
-                self._decision_spacing.sent(time.monotonic())
-                self._deciding_s = time.perf_counter() - began_s
-                await self._append(decided, "decide")
-                telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
+        append = {"tick": self._append_tick, "decide": self._append_decision, "outcome": self._append_outcomes}
+        for cause in list(self._turns):
+            if await append[cause]():
+                self._turns[cause] = self._turns.pop(cause)
                 return True
-            self._news = False
-        if self.outcomes and time.monotonic() >= self._outcome_spacing.due_s:
-            self._outcome_spacing.sent(time.monotonic())
-            await self._append_payload(*self.outcomes.cut(), "outcome")
-            return True
+        self._turns = dict.fromkeys(TURNS)
         if time.monotonic() >= self.writer.renew_at_s:
             await self._append([Renewed()], "renew")
             return True
         return False
+
+    async def _append_tick(self) -> bool:
+        due = tick(self._log_time, self._clock.now_ns())
+        if due is not None:
+            await self._append([due], "tick")
+        return due is not None
+
+    async def _append_decision(self) -> bool:
+        if not self._news or time.monotonic() < self._decision_spacing.due_s:
+            return False
+        began_s = time.perf_counter()
+        decided = await self._run_core()
+        if not decided:
+            self._news = False
+            return False
+        self._decision_spacing.sent(time.monotonic())
+        self._deciding_s = time.perf_counter() - began_s
+        await self._append(decided, "decide")
+        telemetry.CYCLE_S.record(time.perf_counter() - began_s, writer=self.writer.name)
+        return True
+
+    async def _append_outcomes(self) -> bool:
+        if not self.outcomes or time.monotonic() < self._outcome_spacing.due_s:
+            return False
+        self._outcome_spacing.sent(time.monotonic())
+        await self._append_payload(*self.outcomes.cut(), "outcome")
+        return True
 
     async def _run_core(self) -> Sequence[Event]:
         """What the core says of the state, in slices; nothing is folded meanwhile."""

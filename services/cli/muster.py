@@ -269,7 +269,7 @@ def import_log(
     """Copy an exported log into NATS: the inverse of export."""
     from services.console import commands
 
-    raise typer.Exit(commands.copy_log(file, target, None, as_json=as_json))
+    raise typer.Exit(commands.copy_log(file, target, None, into_nats=True, as_json=as_json))
 
 
 @app.command(rich_help_panel=TRYING)

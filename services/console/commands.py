@@ -167,12 +167,12 @@ def take_snapshot(location: str | None, cluster: str | None, *, as_json: bool = 
 # --------------------------------------------------------------------------------------------------------- copies
 
 
-def copy_log(source: str, target: str, cluster: str | None, *, as_json: bool = False) -> int:
-    """Export and import: all commits of one home into another, at their own sequences."""
+def copy_log(source: str, target: str, cluster: str | None, *, into_nats: bool = False, as_json: bool = False) -> int:
+    """Export and import, which is `into_nats`: all commits of one home into another, at their own sequences."""
     shown = without_credentials(target)
 
     async def work(log: EventLog) -> dict[str, Any]:
-        if is_server(target) and split(target)[1] not in ("", log.cluster):
+        if (into_nats or is_server(target)) and split(target)[1] not in ("", log.cluster):
             raise Unusable(f"{shown}: a copy keeps its cluster's name, expected {log.cluster!r} behind the URL")
         into = await open_location(target, log.cluster, create=True)
         try:

@@ -25,7 +25,7 @@ from services.federator.backends import Owner
 from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob, MultiClusterJob, load
 from services.federator.records import SETTLED
-from services.federator.requests import PAGE
+from services.federator.requests import MOST_DOCUMENT, PAGE
 from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
 from services.federator.state import WRITER, State
@@ -58,6 +58,8 @@ def _read(file: Path) -> tuple[str, MultiClusterJob]:
     """The document, and what it says. Raises Unusable."""
     try:
         text = documents.read(file)
+        if len(text) > MOST_DOCUMENT:
+            raise Unusable(f"{file}: {len(text):,} characters: expected at most {MOST_DOCUMENT:,}")
         return text, load(text)
     except documents.Unreadable as error:
         raise Unusable(str(error)) from error
@@ -97,7 +99,7 @@ async def _watched(name: str, federator: _Asking, as_json: bool) -> int:
         if job["phase"] == SETTLED:
             if as_json:
                 show.json_line(job)
-            return 0 if job["cluster"] else 1
+            return 0 if job["cluster"] and not job["cancelled"] else 1
         await asyncio.sleep(WATCH_S)
 
 
@@ -133,7 +135,7 @@ def status(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
     if as_json:
         show.json_line(job)
         return 0
-    columns = ("cluster", "priority", "submission", "run", "name there", "why it is stopped")
+    columns = ("cluster", "priority", "submission", "run", "name there", "why it is refused or stopped")
     rows = [
         (at["cluster"], f"{at['priority']:g}", _phase(at), at["run"], at["name"], _why(at)) for at in job["clusters"]
     ]
@@ -294,7 +296,12 @@ class _Asking:
 
 
 def _lines(job: dict[str, Any]) -> list[str]:
-    return [f"{at['cluster']}: {_phase(at)} {at['run']}".rstrip() for at in job["clusters"]] + [_stand(job)]
+    return [*map(_line, job["clusters"]), _stand(job)]
+
+
+def _line(at: dict[str, Any]) -> str:
+    why = _why(at)
+    return f"{at['cluster']}: {_phase(at)} {at['run']}".rstrip() + (f": {why}" if why else "")
 
 
 def _why(at: dict[str, Any]) -> str:

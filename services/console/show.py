@@ -56,10 +56,13 @@ def headed(head: str, style: str, rest: str) -> Text:
     return Text.assemble((head, style), rest)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, low: bool = False) -> Table:
+    """`low`: without the frame, where lines are few."""
+    from rich import box
     from rich.table import Table
 
-    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    frame = box.SIMPLE_HEAD if low else box.HEAVY_HEAD
+    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=frame)
     for column in columns:
         shown.add_column(column, overflow="fold")
     rows = list(rows)

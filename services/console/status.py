@@ -14,6 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from events import ProposalRefused, envelope, subjects
@@ -301,21 +302,22 @@ def picture(found: dict[str, Any]) -> Group:
         f"rejected objects: {objects}; ignored: {wrong}; set aside: {found['set_aside']}; "
         f"epoch {found['epoch']}; {in_force}"
     )
+    low = partial(show.table, low=True)  # all of it on 24 lines
     return Group(
         Text(head, style="bold"),
         Text(rates),
         Text(also, style="dim"),
-        show.table("Waiting groups", ("reason", "groups", "tried again in s"), _waiting_rows(found)),
+        low("Waiting groups", ("reason", "groups", "tried again in s"), _waiting_rows(found)),
         *(
-            show.table(title, columns, found[name].items())
+            low(title, columns, found[name].items())
             for title, columns, name in (
                 ("Kept for starving gangs", ("gang", "room"), "reserved"),
                 ("Nodes that hold more than they offer", ("node", "held"), "overdrawn"),
             )
             if found[name]
         ),
-        show.table("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
-        show.table("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
+        low("Writers", ("writer", "holder", "lease", "last commit", "age s", "lag"), _writer_rows(found)),
+        low("Shards", ("shard", "alive", "partitions", "to try", "refused"), _shard_rows(found)),
     )
 
 

@@ -36,7 +36,7 @@ async def test_who_backs_off_and_has_a_reason_is_told_when() -> None:
     assert why(world).endswith(" have a node. Tried again in 1 s.")
     assert (await status(world))["tried_again_s"] == {"InsufficientRoom": 1.0}
     row = next(line for line in printed(await status(world)).splitlines() if "InsufficientRoom" in line)
-    assert row.split()[-2] == "1.0"
+    assert row.split()[-1] == "1.0"
 
 
 async def test_the_time_that_is_left_is_the_logs() -> None:
