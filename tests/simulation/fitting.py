@@ -9,7 +9,7 @@ from itertools import combinations
 
 import events as ev
 from services.state.fold import State
-from services.state.records import NOMINATED, PENDING, TERMINATING, Claim
+from services.state.records import NOMINATED, PENDING, PROPOSED, TERMINATING, Claim
 from tests.state import naive
 
 Rooms = list[tuple[ev.SchedulingClassObserved, int]]
@@ -75,9 +75,10 @@ def never_free(state: State, node: str, rooms: Rooms) -> str:
 
 
 def _stays(state: State, claim: Claim) -> bool:
-    """But for room that is nominated: that may be so since the same decision, and not for long."""
+    """But for room that is nominated, which may be so since the same decision, and not for long; and for what is proposed
+    at the same time."""
     pod = state.pods.get(claim.uid)
-    if pod is None or claim.stage == NOMINATED or pod.status == TERMINATING:
+    if pod is None or claim.stage in (NOMINATED, PROPOSED) or pod.status == TERMINATING:
         return False
     return not pod.fact.candidate or naive.named(state.table.classes[claim.scheduling_class].fact) is not None
 
