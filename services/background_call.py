@@ -23,10 +23,15 @@ class BackgroundCall(Generic[T]):
         self._under_way: asyncio.Future[T] | None = None
 
     async def __call__(self, within_s: float) -> T:
-        """What the call returns or raises. Raises TimeoutError when it takes longer, and leaves it under way."""
+        """What the call returns or raises. Raises TimeoutError when it takes longer, and leaves it under way; also where
+        no thread can be had, as then it would be without end."""
         if self._under_way is None:
-            self._under_way = asyncio.get_running_loop().create_future()
-            Thread(target=self._run, args=(self._under_way,), daemon=True).start()
+            under_way = asyncio.get_running_loop().create_future()
+            try:
+                Thread(target=self._run, args=(under_way,), daemon=True).start()
+            except RuntimeError as error:
+                raise TimeoutError from error
+            self._under_way = under_way
         under_way = self._under_way
         await asyncio.wait({under_way}, timeout=within_s)
         if not under_way.done():

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,6 +26,16 @@ try:
 except TimeoutError:
     print("goes on")
 """
+
+
+async def test_where_no_thread_can_be_had_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: what had never begun was waited for, for good."""
+    ask = BackgroundCall(lambda: "said")
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        with pytest.raises(TimeoutError):
+            await ask(60.0)
+    assert await ask(60.0) == "said"
 
 
 async def test_what_hangs_is_asked_of_again_and_not_begun_again() -> None:

@@ -15,6 +15,7 @@ import contextlib
 import os
 import ssl
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -28,6 +29,8 @@ import msgspec
 from events import tls
 from events.homes import without_credentials
 
+REFUSED_S = 10.0
+"""How soon credentials that are not accepted though they are new are asked for once more: a plugin may take seconds."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -71,6 +74,8 @@ class Access:
     """The value of the Authorization header as of now. May read a file or run a plugin: call it off the loop."""
     refreshed: bool = False
     """Whether `authorization` can give another answer later."""
+    refused: Callable[[], None] = lambda: None
+    """Hears that what it gave was not accepted (401)."""
     server_hostname: str | None = None
     """The name that the server's certificate is checked against, where it is not the URL's."""
     proxy: str | None = None
@@ -129,42 +134,85 @@ def _sections(file: Path) -> tuple[_Cluster, _User]:
 
 def official(path: str) -> Access:
     """A kubeconfig as the `kubernetes` package reads it, plugins and token refresh included. Raises AccessError."""
+    official = _Official(path)
+    server = _server(path, official.configuration.host)
+    return Access(
+        base_url=server,
+        ssl_context=official.context if urlsplit(server).scheme == "https" else None,
+        authorization=official.authorization,
+        refused=official.refused,
+        refreshed=True,
+        server_hostname=official.configuration.tls_server_name,
+        proxy=_proxy(path, official.configuration.proxy, server),
+    )
+
+
+class _Official:
+    """What the package made of a kubeconfig. By itself it asks a plugin again only for a token whose expiry that has
+    told. So all of it is read again once it is not accepted, as client-go asks a plugin: for a certificate, a token
+    without an expiry or of another kind, a file with a new one. Methods may be called off the loop, one at a time."""
+
+    def __init__(self, path: str) -> None:
+        """Raises AccessError."""
+        self._path = path
+        self._refused, self._again_s = False, float("-inf")
+        self._load()
+
+    def _load(self) -> None:
+        self.configuration = _loaded(self._path)
+        verify = self.configuration.verify_ssl
+        files = self.configuration.ssl_ca_cert, self.configuration.cert_file, self.configuration.key_file
+        self._context = _renewed(files, lambda: _ssl_context(verify, *files))
+
+    def refused(self) -> None:
+        self._refused = True
+
+    def authorization(self) -> str | None:
+        """What the package sends, after a plugin or a refresh of its own. Raises AccessError."""
+        if self._refused and time.monotonic() >= self._again_s:
+            self._again_s = time.monotonic() + REFUSED_S
+            self._load()
+            self._refused = False
+        try:
+            said: str | None = self.configuration.get_api_key_with_prefix("BearerToken")
+        except Exception as error:  # a plugin's, whatever it is
+            raise AccessError(f"{self._path}: user: no bearer token: {type(error).__name__}: {error}") from error
+        if said and not all(map(_one_word, said.strip(" ").split(" "))):
+            raise AccessError(f"{self._path}: user: expected a bearer token: one word without spaces or line ends")
+        return said
+
+    def context(self) -> ssl.SSLContext:
+        """Of the files that the last reading named. Raises AccessError."""
+        return self._context()
+
+
+def _loaded(path: str) -> Any:
+    """The package's configuration. Raises AccessError, also where a plugin gave nothing: the package goes on without, and
+    who asks as nobody is refused for good."""
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, load_kube_config
+    from kubernetes.config.kube_config import KubeConfigMerger
 
     # Without a proxy it has the environment's, also where NO_PROXY names the server; without a host http://localhost.
     configuration = Configuration(host="", proxy="")
     try:
         load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+        asked = _asked(KubeConfigMerger(path).config)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError) as error:
         raise AccessError(f"{path}: {error}") from error
     except Exception as error:  # it takes the file for what it should be
         raise AccessError(f"{path}: expected a kubeconfig file: {type(error).__name__}: {error}") from error
-    server = _server(path, configuration.host)
-    context = None
-    if urlsplit(server).scheme == "https":
-        verify = configuration.verify_ssl
-        files = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
-        context = _renewed(files, lambda: _ssl_context(verify, *files))
-    return Access(
-        base_url=server,
-        ssl_context=context,
-        authorization=lambda: _of_plugin(path, configuration),
-        refreshed=configuration.refresh_api_key_hook is not None,
-        server_hostname=configuration.tls_server_name,
-        proxy=_proxy(path, configuration.proxy, server),
-    )
+    if asked and not (configuration.api_key.get("BearerToken") or configuration.cert_file):
+        raise AccessError(f"{path}: user.{asked}: expected a token or a certificate, and none came of it")
+    return configuration
 
 
-def _of_plugin(path: str, configuration: Any) -> str | None:
-    """What the package sends, after a plugin or a refresh of its own. Raises AccessError."""
-    try:
-        said: str | None = configuration.get_api_key_with_prefix("BearerToken")
-    except Exception as error:  # a plugin's, whatever it is
-        raise AccessError(f"{path}: user: no bearer token: {type(error).__name__}: {error}") from error
-    if said and not all(map(_one_word, said.strip(" ").split(" "))):
-        raise AccessError(f"{path}: user: expected a bearer token: one word without spaces or line ends")
-    return said
+def _asked(config: Any) -> str:
+    """What is asked for credentials, of a configuration as the package merges it; empty: nothing."""
+    context = config["contexts"].get_with_name(config["current-context"])["context"]
+    found = config["users"].get_with_name(context.safe_get("user"), safe=True) if config.value.get("users") else None
+    user = found.safe_get("user") if found is not None else None
+    return next((one for one in ("exec", "auth-provider") if one in (user or ())), "")
 
 
 def _converted(file: Path, what: str, section: dict[str, Any], kind: type[S]) -> S:
@@ -303,9 +351,16 @@ def _as_file(kubeconfig: Path, key: str, path: str | None, data: str | None) -> 
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
         raise AccessError(f"{kubeconfig}: {key}-data: expected base64: {error}") from error
-    with tempfile.NamedTemporaryFile(prefix="muster-") as file:
-        file.write(content)
-        file.flush()
+    try:
+        file = tempfile.NamedTemporaryFile(prefix="muster-")  # noqa: SIM115
+    except OSError as error:
+        raise AccessError(f"{kubeconfig}: {key}-data: no temporary file: {error.strerror}") from error
+    with file:
+        try:
+            file.write(content)
+            file.flush()
+        except OSError as error:
+            raise AccessError(f"{kubeconfig}: {key}-data: no temporary file: {error.strerror}") from error
         yield file.name
 
 

@@ -57,10 +57,11 @@ def body(namespace: str, name: str, uid: str, resource_version: str, node: str) 
 
 
 def result(request: str, answer: Answer) -> BindResult:
-    """What the server's answer means. Only its own yes is one: something between may answer 200 to everything."""
+    """What the server's answer means. Only its own yes is one: something between may answer 200 to everything, or send
+    elsewhere whoever asks."""
     if answer.code == CREATED:
         return BOUND
-    if answer.code < 300:
+    if answer.code < 400:
         return BindResult("in_doubt", f"{request}: {answer.code}: expected {CREATED}, of the API server")
     return result_of(error_of(request, answer))
 

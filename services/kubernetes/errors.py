@@ -18,8 +18,9 @@ class ApiError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may be answered otherwise a moment later."""
-        return self.code in RETRYABLE and not self.final
+        """Whether the same request may be answered otherwise a moment later. Of server errors any may: a gateway has
+        numbers of its own (520, 529, 561) for an API server whose answer it lost."""
+        return (self.code in RETRYABLE or self.code >= 500) and not self.final
 
     @property
     def final(self) -> bool:
@@ -29,7 +30,7 @@ class ApiError(Exception):
 
 
 TOO_LARGE = "etcdserver: request is too large"
-RETRYABLE = frozenset({0, 408, 429, 500, 502, 503, 504})
+RETRYABLE = frozenset({0, 408, 429})
 
 
 class Unauthorized(ApiError):

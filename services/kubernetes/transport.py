@@ -201,7 +201,7 @@ class Transport:
         try:
             answer = await self._send(request, verb, path, body, content_type, accept)
             if answer.code == 401 and self._access.refreshed:
-                self._fresh_until = -1.0
+                self._refused()
                 answer = await self._send(request, verb, path, body, content_type, accept)
             if answer.code == 429 and answer.body.startswith(TURNED_AWAY):
                 share.turned_away(entered)
@@ -256,7 +256,7 @@ class Transport:
                 telemetry.REQUESTS.add(1, verb="WATCH", status=str(response.status))
                 if response.status != 200:
                     if response.status == 401:
-                        self._fresh_until = -1.0
+                        self._refused()
                     async with asyncio.timeout(silence_s):
                         body = await response.read()
                     raise error_of(request, Answer(response.status, body, _retry_after_s(response)))
@@ -267,6 +267,10 @@ class Transport:
                 telemetry.REQUESTS.add(1, verb="WATCH", status="unreachable")
             self._doubt(error)
             raise _unreachable(request, error) from error
+
+    def _refused(self) -> None:
+        self._access.refused()
+        self._fresh_until = -1.0
 
     def _doubt(self, error: Exception) -> None:
         """If the server's certificate is not trusted, the files about TLS are looked at with the next request: nothing is

@@ -99,4 +99,4 @@ class Binding:
         for uid in uids:
             self.effects._put(uid)
         await until(lambda: len(self.outcomes) == before + len(uids), "them to be bound")
-        await until(lambda: not self.effects.in_flight, "the workers to be idle")
+        await until(lambda: not self.effects._first and not self.effects._again, "the workers to be idle")

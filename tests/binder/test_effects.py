@@ -54,6 +54,20 @@ async def test_one_that_is_asked_for_or_is_to_be_is_on_its_way(binding: Binding)
     await until(lambda: not binding.effects.busy, "it to be over")
 
 
+async def test_those_that_are_asked_for_again_keep_nothing_from_being_written(binding: Binding) -> None:
+    """As it was: a few pods behind a webhook that hangs had users read of everybody's every five seconds alone, for as
+    long as it hung."""
+    binding.client.in_doubt = 1
+    binding.effects._put(binding.intents[0])
+    await until(lambda: binding.client.asked, "the attempt")
+    binding.client.answers.clear()
+    await until(lambda: binding.client.asked == 2, "the second one to be on its way")
+    assert not binding.effects.busy
+    binding.client.answers.set()
+    await until(lambda: binding.outcomes, "the answer")
+    await until(lambda: not binding.effects._repeated, "nobody's to be repeated")
+
+
 @pytest.mark.parametrize("concurrency", [1, 64])
 async def test_one_in_doubt_is_repeated_however_few_may_be_asked_for_at_a_time(concurrency: int) -> None:
     binding = Binding(concurrency)

@@ -88,6 +88,15 @@ async def test_an_eviction_that_a_disruption_budget_keeps_waiting_is_asked_for_e
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
 
 
+async def test_a_server_that_asks_to_be_left_alone_is_within_bounds(pauses: list[float]) -> None:
+    """As it was: its own `Retry-After`, which bindings heed, was passed over."""
+    answers = [ApiError("evict", 429, "TooManyRequests", BUDGET, after_s) for after_s in (7.0, 0.0, 600.0)]
+    async with Evicting("p0", answers=answers) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.outcomes, "its outcome")
+    assert pauses == [7.0, 0.2, effects.REPEATED_WITHIN_S]
+
+
 async def test_of_thousands_that_a_budget_keeps_waiting_each_waits_for_longer(pauses: list[float]) -> None:
     """A gang of 20,000 pods would be 4,000 requests a second, for as long as the budget stands."""
     async with Evicting("p0", answers=[ApiError("evict", 429, "TooManyRequests", BUDGET)] * 12) as evicting:

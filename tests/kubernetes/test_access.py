@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import json
+import os
 import ssl
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import aiohttp
 import pytest
@@ -189,6 +193,26 @@ def test_a_server_that_cannot_be_asked_is_named(
     with pytest.raises(AccessError) as error:
         read(path)
     assert f"{path}: cluster.server: {server or ''!r}: expected an http or https URL" in str(error.value)
+
+
+@pytest.mark.parametrize("method", ["open", "write"])
+def test_where_no_temporary_file_can_be_had_what_was_read_counts_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """As it was: a kubeconfig that was written anew while the disk was full ended whoever asked next."""
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority-data": encoded(CERTIFICATE)}
+    found = access.from_kubeconfig(kubeconfig(tmp_path, cluster, {}))
+    assert found.ssl_context is not None
+    before = found.ssl_context()
+    full = OSError(errno.ENOSPC, "No space left on device")
+    file = MagicMock(**{"write.side_effect": full})
+    made = Mock(side_effect=full) if method == "open" else Mock(return_value=file)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", made)
+    os.utime(tmp_path / "config", ns=(1, 1))
+    assert found.ssl_context() is before
+    assert made.called
+    with pytest.raises(AccessError, match="certificate-authority-data: no temporary file: No space left"):
+        access.from_kubeconfig(kubeconfig(tmp_path, cluster, {})).ssl_context()  # type: ignore[misc]
 
 
 def test_a_home_that_nobody_has_is_named() -> None:

@@ -32,6 +32,8 @@ def test_of_a_long_answer_the_beginning_is_repeated() -> None:
         (200, b"<html>please log in</html>", "in_doubt"),
         (204, b"", "in_doubt"),
         (101, b"", "in_doubt"),
+        (302, b"", "in_doubt"),
+        (529, b"<html>the site is overloaded</html>", "in_doubt"),
     ],
 )
 def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: str) -> None:

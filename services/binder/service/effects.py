@@ -90,7 +90,6 @@ class Effects:
         self._doubtful_evictions: set[str] = set()
         self._doubtful: dict[str, str] = {}
         """UID → node of intents with an attempt that may still land: it had no answer, or was an earlier process's."""
-        self.in_flight = 0
         self._ended_s: deque[float] = deque(maxlen=LOAD)
         """When the last bindings ended."""
         self._failed_bindings = Repeated(logger, "bindings that came to nothing: %d, the last of %s: %s")
@@ -98,8 +97,9 @@ class Effects:
 
     @property
     def busy(self) -> bool:
-        """Whether bindings are on their way, or many were a moment ago and more may follow."""
-        if self.in_flight or self._first:
+        """Whether bindings are on their way, or many were a moment ago and more may follow. Not those that are repeated:
+        a few behind a webhook that hangs are on their way all the time, for as long as it does."""
+        if self._first:
             return True
         return len(self._ended_s) == LOAD and time.monotonic() - self._ended_s[0] < LULL_S
 
@@ -149,6 +149,8 @@ class Effects:
             turns.done(due)
             if due.began_s:
                 self._repeated[due.namespace] -= 1
+                if not self._repeated[due.namespace]:
+                    del self._repeated[due.namespace]
             if after_s is not None:
                 self._repeated[due.namespace] += 1
                 tasks.create_task(self._bind_again(due._replace(began_s=began_s), after_s))
@@ -167,11 +169,7 @@ class Effects:
 
     async def _bind(self, uid: str, began_s: float) -> float | None:
         """One attempt; how long the server asks to be left alone before the next, None: it was the last one needed."""
-        self.in_flight += 1
-        try:
-            after_s = await self._attempt(uid, began_s)
-        finally:
-            self.in_flight -= 1
+        after_s = await self._attempt(uid, began_s)
         if after_s is None:
             self._ended_s.append(time.monotonic())
         return after_s
@@ -265,20 +263,21 @@ class Effects:
     async def _evict_forever(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             due = await self._evictions.take()
-            settled = await self._evict(due.uid)
+            after_s = await self._evict(due.uid)
             self._evictions.done(due)
-            if settled:
+            if after_s is None:
                 self._doubtful_evictions.discard(due.uid)
                 self._evicting.discard(due.uid)
             else:
-                tasks.create_task(self._evict_again(due))
+                tasks.create_task(self._evict_again(due, after_s))
 
-    async def _evict_again(self, due: Due) -> None:
-        await asyncio.sleep(due.pause_s)
+    async def _evict_again(self, due: Due, after_s: float) -> None:
+        await asyncio.sleep(max(due.pause_s, min(after_s, REPEATED_WITHIN_S)))
         self._evictions.put(due.later(len(self._evicting)))
 
-    async def _evict(self, uid: str) -> bool:
-        """Try an eviction once: whether the pod is gone or going, or has ended, or its gang has its minimum again.
+    async def _evict(self, uid: str) -> float | None:
+        """Try an eviction once. None: the pod is gone or going, or has ended, or its gang has its minimum again; else how
+        long the server asks to be left alone.
 
         No refusal settles it: a disruption budget, a webhook or a missing right may let it through later, and until then
         the gang stays half bound. Nor could a refusal while an older attempt may still land: an eviction's precondition
@@ -286,11 +285,12 @@ class Effects:
         that may still land (design, rule 5).
         """
         if (eviction := self._decider.state.evictions.get(uid)) is None:
-            return True
+            return None
         found = self._needless(eviction) or await self._evict_once(uid, eviction.namespace, eviction.name)
-        if found is not None:
-            self._report(found)
-        return found is not None
+        if isinstance(found, float):
+            return found
+        self._report(found)
+        return None
 
     def _needless(self, eviction: Eviction) -> ev.PodEvicted | ev.EvictionFailed | None:
         """While it was kept waiting it may have become needless: the pod goes by itself, or has ended; or the gang has
@@ -309,8 +309,8 @@ class Effects:
             return None
         return ev.EvictionFailed(**about, message=f"gang {gang.key} has its minimum again")
 
-    async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | None:
-        """What became of one attempt; None: nothing yet, try again.
+    async def _evict_once(self, uid: str, namespace: str, name: str) -> ev.PodEvicted | float:
+        """What became of one attempt; nothing yet: after how many seconds at the earliest the server wants it again.
 
         A conflict says that the UID is another's, or that somebody else wrote the pod just then, or a webhook says it, as
         it may say 404: the pod tells.
@@ -323,15 +323,15 @@ class Effects:
                 seen = await self._client.get_pod(namespace, name)
             except ApiError as error:
                 self._failed_evictions.warn(f"{namespace}/{name}", str(error))
-                return None
+                return 0.0
             if seen is not None and seen.metadata.uid == uid and seen.metadata.deletion_timestamp is None:
                 self._failed_evictions.warn(f"{namespace}/{name}", str(refusal))
-                return None
+                return refusal.retry_after_s or 0.0
         except ApiError as error:
             self._failed_evictions.warn(f"{namespace}/{name}", str(error))
             if result_of(error).outcome == "in_doubt":
                 self._doubtful_evictions.add(uid)
-            return None
+            return error.retry_after_s or 0.0
         return ev.PodEvicted(**about)
 
     def _report(self, found: Event) -> None:
