@@ -64,6 +64,10 @@ class Served:
         served = self._resources.get(resource.api_version, frozenset())
         return served is None or (f"{resource.plural}/{subresource}" if subresource else resource.plural) in served
 
+    def tells(self, resource: Resource) -> bool:
+        """Whether the server says what there is in the resource's version, if that is there."""
+        return self._resources.get(resource.api_version, frozenset()) is not None
+
     def versions(self, resource: Resource) -> list[str]:
         """The apiVersions in which its API group has it, as far as the server says."""
         group = resource.api_version.partition("/")[0]

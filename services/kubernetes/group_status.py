@@ -3,7 +3,8 @@
 - Some definitions have no status subresource (Koordinator's, Volcano's). There the status is a field like any other, and
   the object itself is patched. Discovery tells. It is asked again for a kind that it did not have, and when a write
   changed nothing: a definition installed or replaced later may have its status elsewhere. Then a patch of the object
-  succeeds, and leaves the status as it was.
+  succeeds, and leaves the status as it was. Where a server does not tell (before 1.27), the object is patched once its
+  status is not there.
 - The patch of a custom resource's status overlooks the UID. So each carries a resourceVersion: that of the fact, or of
   the write before. When somebody else wrote meanwhile, the object is read, and its UID compared. It is written when the
   caller asks again: a binder that was replaced meanwhile knows by then, and does not overwrite its successor's status.
@@ -109,7 +110,8 @@ class GroupStatusWriter:
         except NotFound as error:
             missing = error
         self._served = await self._client.discover()
-        if self._has_subresource(resource) != by_subresource and self._served.has(resource):
+        elsewhere = self._has_subresource(resource) != by_subresource and self._served.has(resource)
+        if elsewhere or (missing is not None and not self._served.tells(resource)):
             await self._patch(*about, not by_subresource)
             return 3
         if missing is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -248,6 +249,18 @@ async def test_a_kind_that_discovery_does_not_name_yet_has_its_status_written_al
     about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
     await GroupStatusWriter(client).write(POD_GROUPS, *about, {"running": 1})
     assert cluster.get("PodGroup", "g", "default")["status"] == {"running": 1}
+
+
+async def test_where_a_server_does_not_tell_where_the_status_is_it_is_looked_for(
+    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Kubernetes 1.27. As it was: where a definition has no status subresource none was ever written."""
+    older = b'{"groups":[{"name":"scheduling.volcano.sh","versions":[{"version":"v1beta1"}]}]}'
+    monkeypatch.setattr(client, "discover", AsyncMock(return_value=served(older)))
+    made = cluster.create(volcanos("g"))["metadata"]
+    writer = GroupStatusWriter(client)
+    await writer.write(WITHOUT, "default", "g", made["uid"], made["resourceVersion"], {"phase": "Running"})
+    assert cluster.get("PodGroup.scheduling.volcano.sh", "g", "default")["status"] == {"phase": "Running"}
 
 
 async def test_what_says_so_already_among_what_others_said_is_not_asked_about(
