@@ -44,6 +44,38 @@ class Client(nats.aio.client.Client):
         await super().flush(timeout)
         await super().flush(timeout)
 
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        """nats-py's own passes a cancellation over: with much that waits to go, a request whose time is over would wait
+        on, and a service that is told to end would run on."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
+        found = await super()._flush_pending(force_flush)
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
+        return found
+
+    async def _ping_interval(self) -> None:
+        """What comes, or goes, is a sign of life: a ping and its answer may wait behind megabytes on a slow link, and
+        nats-py would take the connection for dead."""
+        heard = left = 0
+        while True:
+            await asyncio.sleep(self.options["ping_interval"])
+            if not self.is_connected:
+                continue
+            if isinstance(self._transport, tls.Transport):
+                came, waits = self._transport.progress()
+                if came != heard or 0 < waits < left:
+                    self._pings_outstanding = 0
+                heard, left = came, waits
+            self._pings_outstanding += 1
+            if self._pings_outstanding > self.options["max_outstanding_pings"]:
+                await self._process_op_err(nats.errors.StaleConnectionError())
+                return
+            try:
+                await self._send_ping()
+            except (RuntimeError, AttributeError):
+                return
+
     async def _process_pong(self) -> None:
         """The answer to a flush that was cancelled, or whose time was over, is an answer: nats-py would fail at it, and
         read no more."""

@@ -12,7 +12,7 @@ or as silence, and the consumer is made anew behind the last commit that was rea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -32,7 +32,7 @@ from events.answers import (
     decode_stream,
     decoded,
 )
-from events.connection import Connection
+from events.connection import REQUEST_WITHIN_S, Connection
 from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import Bounds, Conflict, LogError, Purged, TooLarge, check_place, check_purge, check_size
@@ -41,7 +41,24 @@ from events.patience import patiently
 
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3
-IMPORT_WINDOW = 64
+IMPORT_WINDOW, IMPORT_WINDOW_BYTES = 64, 1 << 20
+"""Commits that are on their way at a time when a log is copied into NATS, and bytes."""
+SLOWEST_BYTES_PER_S = 250_000
+"""On a link that is no slower each of these has its time for an answer."""
+
+
+def _windows(commits: list[Stored]) -> Iterator[list[Stored]]:
+    """One commit at least."""
+    window: list[Stored] = []
+    size = 0
+    for commit in commits:
+        size += len(commit.payload)
+        if window and (len(window) == IMPORT_WINDOW or size > IMPORT_WINDOW_BYTES):
+            yield window
+            window, size = [], len(commit.payload)
+        window.append(commit)
+    if window:
+        yield window
 
 
 class _Stale(Unanswered):
@@ -160,8 +177,7 @@ class JetStreamLog:
         if not commits:
             return
         await self._begin_at(commits[0].sequence)
-        for start in range(0, len(commits), IMPORT_WINDOW):
-            window = commits[start : start + IMPORT_WINDOW]
+        for window in _windows(commits):
             try:
                 await self._import_all(window)
             except (Unanswered, NotLast):
@@ -169,9 +185,11 @@ class JetStreamLog:
 
     # ------------------------------------------------------------------------------------------------------- appending
 
-    async def _publish(self, subject: str, headers: dict[str, str], payload: bytes) -> int:
+    async def _publish(
+        self, subject: str, headers: dict[str, str], payload: bytes, within_s: float | None = None
+    ) -> int:
         try:
-            sequence = await self.connection.publish(subject, payload, headers)
+            sequence = await self.connection.publish(subject, payload, headers, within_s)
         except Refused as refused:
             if refused.number == MESSAGE_TOO_LARGE:
                 raise TooLarge(f"{subject}: {len(payload)} bytes; the stream's max_msg_size is less") from refused
@@ -234,7 +252,8 @@ class JetStreamLog:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}
         present = {name: value for name, value in headers.items() if value}
         present[EXPECTED_LAST] = str(commit.sequence - 1)
-        sequence = await self._publish(commit.subject, present, commit.payload)
+        behind_s = (IMPORT_WINDOW_BYTES + len(commit.payload)) / SLOWEST_BYTES_PER_S
+        sequence = await self._publish(commit.subject, present, commit.payload, REQUEST_WITHIN_S + behind_s)
         if sequence != commit.sequence:
             raise LogError(f"{self.stream}: commit {commit.sequence} became {sequence}: the log is not a continuation")
 

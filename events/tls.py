@@ -144,7 +144,20 @@ class Trust:
 
 
 class Transport(TcpTransport):
-    """nats-py's, but for a handshake that fails, an end that the server does not answer, and one that it does not see."""
+    """nats-py's, but for a handshake that fails, an end that the server does not answer, and one that it does not see.
+    And it counts what comes."""
+
+    _heard_bytes = 0
+
+    def progress(self) -> tuple[int, int]:
+        """Bytes that came so far; and that wait to go."""
+        writer = self._io_writer
+        return self._heard_bytes, 0 if writer is None else writer.transport.get_write_buffer_size()
+
+    async def read(self, buffer_size: int) -> bytes:
+        found: bytes = await super().read(buffer_size)
+        self._heard_bytes += len(found)
+        return found
 
     def write(self, payload: bytes) -> None:
         try:
