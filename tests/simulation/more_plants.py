@@ -12,8 +12,8 @@ MORE: dict[str, Plant] = {
         "services.binder.service.effects",
         (
             (
-                "            return None\n        return ev.PodEvicted(",
-                "            return None if error.retryable else ev.EvictionFailed(**about, message=str(error))\n"
+                "            return error.retry_after_s or 0.0\n        return ev.PodEvicted(",
+                "            return 0.0 if error.retryable else ev.EvictionFailed(**about, message=str(error))\n"
                 "        return ev.PodEvicted(",
             ),
         ),
@@ -297,8 +297,8 @@ MORE: dict[str, Plant] = {
                 "        if self._served is None:\n",
             ),
             (
-                "        self._served = await self._client.discover()\n        if self._has",
-                "        self._served = None\n        if False and self._has",
+                "        self._served = await self._client.discover()\n        elsewhere =",
+                "        self._served = Served({})\n        elsewhere = False and",
             ),
             (" or not served.has(resource)\n", "\n"),
         ),
