@@ -40,8 +40,6 @@ GATHERED_OUTCOMES = 2_000
 """Outcomes that share a commit, at most."""
 ASKED_NS, ABSENT_NS = 1_000_000_000, 3_000_000_000
 """How often the log is asked whether it is there, where time without it is not to count; and from when on it was away."""
-TURNS = ("tick", "decide", "outcome")
-"""Causes of commits, in the order in which they go where the log is quick."""
 Deciding = Generator[None, None, Sequence[Event]]
 """A decision under way: it yields between slices of work, and returns its events."""
 
@@ -109,8 +107,8 @@ class Decider:
         """Whether something was folded since the core last decided nothing."""
         self._decision_spacing = Spacing()
         self._outcome_spacing = Spacing()
-        self._turns = dict.fromkeys(TURNS)
-        """Causes: who goes first when several are due."""
+        self._ticked = False
+        """Whether a tick was appended last of what may be due at any time."""
 
     def report(self, outcome: Event) -> None:
         """Append an outcome soon, under load with those that come meanwhile; only the first wakes the loop."""
@@ -301,19 +299,26 @@ class Decider:
             self._traces.applied(commit, self._deciding_s)
 
     async def _append_due(self) -> bool:
-        """Append at most one commit; whether there was one. Who has had his turn goes behind the others until nobody has
-        anything to say: where the log takes its time over each commit, all of them have all the time."""
+        """Append at most one commit; whether there was one."""
         self.writer.epoch = self.state.epoch
-        append = {"tick": self._append_tick, "decide": self._append_decision, "outcome": self._append_outcomes}
-        for cause in list(self._turns):
-            if await append[cause]():
-                self._turns[cause] = self._turns.pop(cause)
+        for append in self._turns():
+            if await append():
+                self._ticked = append == self._append_tick
                 return True
-        self._turns = dict.fromkeys(TURNS)
         if time.monotonic() >= self.writer.renew_at_s:
             await self._append([Renewed()], "renew")
             return True
         return False
+
+    def _turns(self) -> Sequence[Callable[[], Awaitable[bool]]]:
+        """Ticks, decisions, outcomes. But no tick comes behind another where there is something else, and no outcomes
+        wait for longer than they are apart at most: over a slow log all may be due all the time."""
+        turns = [self._append_tick, self._append_decision, self._append_outcomes]
+        if self._ticked:
+            turns = turns[1:] + turns[:1]
+        if time.monotonic() >= self._outcome_spacing.due_s + Spacing.LONGEST_S:
+            turns.sort(key=self._append_outcomes.__ne__)
+        return turns
 
     async def _append_tick(self) -> bool:
         due = tick(self._log_time, self._clock.now_ns())
