@@ -82,9 +82,10 @@ FEDERATOR_FILES = Files(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Writes the generated manifests.")
-    parser.add_argument("--cluster", default=CLUSTER, help="the cluster's name in the log")
-    parser.add_argument("--image", default=IMAGE, help="the image of deploy/Dockerfile")
-    parser.add_argument("--servers", type=int, choices=(1, 3, 5), default=SERVERS, help="NATS servers, a node each")
+    parser.add_argument("--cluster", default=CLUSTER, help="the cluster's name in the log (%(default)s)")
+    parser.add_argument("--image", default=IMAGE, help="the image of deploy/Dockerfile (%(default)s)")
+    of_nats = "NATS servers, a node each (%(default)s)"
+    parser.add_argument("--servers", type=int, choices=(1, 3, 5), default=SERVERS, help=of_nats)
     parser.add_argument("--shards", default="", help="planner shards with names and users of their own, with commas")
     parser.add_argument("--leaves", default="", help="clusters whose logs the federation here reads, with commas")
     parser.add_argument(
@@ -111,7 +112,10 @@ def main() -> None:
         sys.stdout.write(secrets)
         return
     for name, text in texts.items():
-        (MANIFESTS / name).write_text(text)
+        try:
+            (MANIFESTS / name).write_text(text)
+        except OSError as error:
+            parser.error(f"{MANIFESTS / name}: {error.strerror}")
         print(f"deploy.render: {MANIFESTS / name}")
 
 
