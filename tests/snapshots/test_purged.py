@@ -160,14 +160,20 @@ async def test_a_lie_behind_the_snapshot_is_found(world: World) -> None:
     assert report.difference.sequence == place
 
 
-async def test_an_outcome_whose_intent_was_purged_is_counted_not_blamed() -> None:
-    """The pod is gone, or was settled by its fact: the state does not show the permit any more."""
+def lost_one_of_three() -> World:
+    """A gang was permitted, and a pod of it went before any outcome."""
     world = World()
     world.node("n0", cpu=8)
     world.gang("train", 3, 3)
     world.plan()
     world.judge()
     world.deleted("train-0")
+    return world
+
+
+async def test_an_outcome_whose_intent_was_purged_is_counted_not_blamed() -> None:
+    """The pod is gone, or was settled by its fact: the state does not show the permit any more."""
+    world = lost_one_of_three()
     world.assigned("train-1", "n0")
     at = world.state.sequence
     for uid in ("train-0", "train-1", "train-2"):
@@ -180,12 +186,7 @@ async def test_an_outcome_whose_intent_was_purged_is_counted_not_blamed() -> Non
 
 async def test_so_is_one_of_a_pod_that_was_gone_and_is_there_again() -> None:
     """Simulated seed 424188: etcd was restored from a backup that knows it as it waited."""
-    world = World()
-    world.node("n0", cpu=8)
-    world.gang("train", 3, 3)
-    world.plan()
-    world.judge()
-    world.deleted("train-0")
+    world = lost_one_of_three()
     at = world.state.sequence
     world.pod("train-0", "train")
     world.append("binder", [gone("train-0")], cause="outcome")
@@ -195,12 +196,7 @@ async def test_so_is_one_of_a_pod_that_was_gone_and_is_there_again() -> None:
 
 
 async def test_a_binder_that_took_over_since_knows_of_no_intent_that_was_purged() -> None:
-    world = World()
-    world.node("n0", cpu=8)
-    world.gang("train", 3, 3)
-    world.plan()
-    world.judge()
-    world.deleted("train-0")
+    world = lost_one_of_three()
     at = world.state.sequence
     world.append("binder", [ev.BinderTaken(holder="new")], cause="taken")
     world.append("binder", [gone("train-0")], cause="outcome")
