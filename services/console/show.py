@@ -62,7 +62,8 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
     from rich.table import Table
 
     frame = box.SIMPLE_HEAD if low else box.HEAVY_HEAD
-    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=frame)
+    styles = {"title_justify": "left", "title_style": "bold", "header_style": "bold"}
+    shown = Table(title=title, box=frame, show_edge=not low, **styles)  # type: ignore[arg-type]
     for column in columns:
         shown.add_column(column, overflow="fold")
     rows = list(rows)

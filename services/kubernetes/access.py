@@ -159,10 +159,11 @@ class _Official:
         self._load()
 
     def _load(self) -> None:
-        self.configuration = _loaded(self._path)
-        verify = self.configuration.verify_ssl
-        files = self.configuration.ssl_ca_cert, self.configuration.cert_file, self.configuration.key_file
-        self._context = _renewed(files, lambda: _ssl_context(verify, *files))
+        found = _loaded(self._path)
+        verify, files = found.verify_ssl, (found.ssl_ca_cert, found.cert_file, found.key_file)
+        if urlsplit(found.host).scheme == "https":
+            self._context = _renewed(files, lambda: _ssl_context(verify, *files))
+        self.configuration = found
 
     def refused(self) -> None:
         self._refused = True

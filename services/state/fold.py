@@ -156,7 +156,7 @@ class State:
     writer: str = ""
     regrouped: tuple[str, ...] = ()
     """Gangs whose groups the last commit formed anew: no event of it need be about them."""
-    moved: tuple[str, ...] = ()
+    moved: list[str] = field(default_factory=list)
     """Pods whose claim the last commit settled, and that are of another gang since: their facts said so before."""
 
     @property
@@ -209,7 +209,8 @@ class State:
         self.commit_epoch = header.epoch
         allowed = subjects.WRITES[subjects.role_of(header.writer)]
         table = FOLDS[self.state_version]
-        self.moved = ()
+        if self.moved:
+            self.moved = []
         for index, event in enumerate(commit_events):
             kind = type(event)
             if kind in allowed:

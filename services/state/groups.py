@@ -196,7 +196,7 @@ def settled(state: State, uid: str, pod: Pod) -> None:
     fact = pod.fact
     if pod.gang != (fact.gang.gang if fact.gang is not None else "") or not fact.candidate:
         changed(state, uid, pod)
-        state.moved += (uid,)
+        state.moved.append(uid)
 
 
 def shrunk(state: State, pod: Pod) -> None:

@@ -153,6 +153,7 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["replay", "at@home.db"], "error: at@home.db: no such log"),
         (["subscribe", ">", "--nats", "user:secret@host"], "error: host: expected a NATS URL"),
         (["import", "{log}", "nats://user:secret@host/other"], "error: nats://host/other: a copy keeps"),
+        (["import", "{log}", "another.db"], "error: another.db: expected a NATS URL"),
         (["retention", "{log}", "--archive", "nats://u:secret@host/a"], "--archive nats://host/a: expected the path"),
         (["retention", "{log}", "--archive", "there.txt"], "--archive there.txt: expected the path of a file *.db"),
         (["verify", ""], "'': expected a NATS URL"),

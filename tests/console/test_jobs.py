@@ -104,6 +104,31 @@ def test_a_job_that_was_cancelled_is_said_to_be(monkeypatch: pytest.MonkeyPatch)
     assert "settled, cancelled" in said.stdout
 
 
+def test_who_watches_a_job_that_is_cancelled_is_told_that_no_cluster_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: 0, as of one that runs."""
+    monkeypatch.setattr(jobs, "_Asking", Federator(SETTLED | {"cancelled": True}))
+    said = CliRunner().invoke(app, ["job", "status", "train", "--watch"])
+    assert (said.exit_code, said.stdout.splitlines()) == (1, ["settled on a1, cancelled"])
+
+
+def test_a_job_that_a_cluster_refuses_is_watched_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = {"cluster": "a1", "phase": "refused", "run": "", "in_doubt": False, "given_up": "", "stopped_for": ""}
+    nowhere = SETTLED | {"cluster": "", "clusters": [at | {"refusal": "InvalidProtocolError: no such image"}]}
+    monkeypatch.setattr(jobs, "_Asking", Federator(nowhere))
+    said = CliRunner().invoke(app, ["job", "status", "train", "--watch"])
+    assert said.stdout.splitlines()[0] == "a1: refused: InvalidProtocolError: no such image"
+
+
+def test_a_job_that_is_too_long_is_named_with_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: words of the federator about `$.document`."""
+    monkeypatch.setattr(jobs, "MOST_DOCUMENT", 10)
+    federator = Federator()
+    said = submitted(federator, "name: a job that is longer\n", tmp_path, monkeypatch)
+    assert said.exit_code == 2
+    assert "job.yaml: 27 characters: expected at most 10" in said.output
+    assert not federator.asked
+
+
 def test_a_job_that_no_cluster_keeps_is_said_to_be_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """R13. As it was: `settled`, and whoever watched it saw no other end than that of a job that runs."""
     nowhere = SETTLED | {"cluster": ""}

@@ -245,6 +245,13 @@ async def test_a_small_terminal_shows_what_is_now_first() -> None:
         assert any(word in line for line in beginning)
 
 
+async def test_a_terminal_of_24_lines_shows_the_shards_of_a_small_muster() -> None:
+    """As it was: their table was cut to its title."""
+    shown = printed(await of(World(shards=("a", "b"))), width=80).rstrip().split("\n")
+    assert len(shown) < 24
+    assert [line.split()[0] for line in shown[-2:]] == ["a", "b"]
+
+
 async def test_objects_that_are_not_taken_as_they_are_are_counted() -> None:
     world = World()
     assert (await of(world))["rejected"] == 0
