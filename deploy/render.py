@@ -18,6 +18,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,7 +110,9 @@ def main() -> None:
         parser.error(str(error))
     if asked.secrets or asked.certificates:
         secrets = nats.password_secrets(shards, leaves.clusters) if asked.secrets else nats.certificate_secret()
-        sys.stdout.write(secrets)
+        with suppress(BrokenPipeError):  # whoever reads them took enough
+            sys.stdout.write(secrets)
+            sys.stdout.flush()
         return
     for name, text in texts.items():
         try:

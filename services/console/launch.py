@@ -214,7 +214,9 @@ async def _check_kind(role: str, log: EventLog) -> None:
     for other in others:
         theirs = theirs or await log.last(subject(log.cluster, other)) is not None
     if theirs:
-        raise InvalidSetting(f"--cluster {log.cluster}: expected another name: this is the log of a {kind}")
+        raise InvalidSetting(
+            f"{log.cluster}: this is the log of a {kind}; expected another name (--cluster, or behind the URL)"
+        )
 
 
 def _writers(role: str, settings: Settings) -> list[str]:

@@ -223,9 +223,10 @@ def json_event(message: FeedMessage) -> str:
 
 
 def versions(found: Mapping[str, Any]) -> None:
-    """What is in force, and who has the code for what."""
+    """What is in force, and who has the code for what; of a switch, whether there was anything to switch."""
     out = console()
-    out.print(f"in force at {found['sequence']}: rules version {found['rules']}, state version {found['state']}")
+    already = "" if found.get("switched", True) else "already "
+    out.print(f"{already}in force at {found['sequence']}: rules version {found['rules']}, state version {found['state']}")
     rows = [
         (writer, *(_numbers(has[name]) for name in ("rules", "state"))) for writer, has in found["supports"].items()
     ]

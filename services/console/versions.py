@@ -41,8 +41,8 @@ def described(state: State) -> dict[str, Any]:
 
 
 async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[str, Any]:
-    """Switch to these versions, what is not named stays; what is in force then. What is in force already is written
-    by nobody: to say so twice is no error.
+    """Switch to these versions, what is not named stays; what is in force then, and whether that was ``switched``. What
+    is in force already is written by nobody: to say so twice is no error.
 
     Raises Unusable when a writer lacks what is asked for, or when another admin was faster; LogError, UnknownCommit.
     """
@@ -53,7 +53,7 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     state = await replay(log)
     asked = ev.VersionsSwitched(rules=rules or state.rules_version, state=version or state.state_version)
     if (asked.rules, asked.state) == (state.rules_version, state.state_version):
-        return described(state)
+        return {"switched": False, **described(state)}
     _check(state, asked)
     writer.rules, writer.state = state.rules_version, state.state_version
     try:
@@ -63,7 +63,7 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     await fold(log, state, place)
     if (state.rules_version, state.state_version) != (asked.rules, asked.state):
         raise Unusable(f"nothing was switched, since somebody joined meanwhile: {_those(state, asked)}")
-    return described(state)
+    return {"switched": True, **described(state)}
 
 
 def _check(state: State, asked: ev.VersionsSwitched) -> None:

@@ -126,7 +126,8 @@ async def test_a_switch_is_refused_while_a_writer_lacks_it_and_names_him() -> No
         await switch(world.log, 2, None)
     assert len(world.log.commits) == commits
     world.leave("b")
-    assert (await switch(world.log, 2, None))["rules"] == 2
+    found = await switch(world.log, 2, None)
+    assert (found["rules"], found["switched"]) == (2, True)
 
 
 @pytest.mark.usefixtures("code")
@@ -163,7 +164,8 @@ async def test_rules_that_nobody_has_are_not_switched_to_where_nobody_could_lack
 async def test_what_is_in_force_is_not_written_again(asked: tuple[int | None, int | None]) -> None:
     world = World(supports=BOTH)
     commits = len(world.log.commits)
-    assert (await switch(world.log, *asked))["rules"] == 1
+    found = await switch(world.log, *asked)
+    assert (found["rules"], found["switched"]) == (1, False)
     assert len(world.log.commits) == commits
 
 
@@ -214,6 +216,9 @@ def test_show_and_switch_on_the_command_line(log: Path) -> None:
     said = runner.invoke(app, ["versions", "switch", str(log)])  # as it was: nothing was done, and all was well
     assert (said.exit_code, said.stdout) == (2, "")
     assert "expected --rules N or --state N" in said.stderr
+    said = runner.invoke(app, ["versions", "switch", str(log), "--rules", "1"])
+    assert said.output.startswith("already in force at ")
     said = runner.invoke(app, ["versions", "show", str(log)])
+    assert said.output.startswith("in force at ")
     assert "rules version 1, state version 1" in said.output
     assert "planner" in said.output

@@ -192,6 +192,8 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str], Remarks]:
         nodes = (_write(options.directory / "nodes.yaml", workload.nodes()),)
         pods = (_write(options.directory / "workload.yaml", workload.workload()),)
     objects = read_yaml([*nodes, *pods])[0]
+    if nodes and not any(obj["kind"] == "Node" for obj in objects):
+        raise Unusable(f"--nodes {', '.join(map(str, nodes))}: expected a Node, found none that can be used")
     said = remarks(objects)
     names |= scheduler_names(admitted(objects)[0])
     for flag, files in (("--nodes", nodes), ("--workload", pods)):
