@@ -18,6 +18,7 @@ import msgspec
 
 from events.homes import SUFFIX, copy, is_server, split, without_credentials
 from events.log import EventLog, LogError
+from events.subjects import FEDERATION
 from services.console import show
 from services.console.counted import counted
 from services.console.errors import Unusable, told
@@ -388,6 +389,8 @@ def subscribe(
 
         end_when_told()
         chosen = settings.read({"nats_url": nats, "cluster": cluster})
+        if chosen.cluster == FEDERATION:
+            raise Unusable("a federation's log has no feed; `muster job list` tells of its jobs")
         servers, _ = split(chosen.nats_url)
         found = messages(servers, chosen.cluster, pattern, durable, history=history, **chosen.nats_options())
         async with contextlib.aclosing(found):

@@ -393,7 +393,8 @@ async def test_nobody_writes_into_a_log_of_the_other_kind(
     await append(log, writer, [ev.Ticked(time_ns=0, jumped_ns=0)])
     await log.close()
     monkeypatch.setattr(roles, "check_files", AsyncMock())
-    with pytest.raises(settings.InvalidSetting, match=f"^test: this is the log of a {kind}; expected another name") as refused:
+    said = f"^test: this is the log of a {kind}; expected another name"
+    with pytest.raises(settings.InvalidSetting, match=said) as refused:
         async with asyncio.timeout(60):
             await launch._hold_and_run(role, chosen, asyncio.Event(), Health())
     assert launch._exit_code(refused.value) == launch.USAGE
