@@ -226,7 +226,9 @@ def versions(found: Mapping[str, Any]) -> None:
     """What is in force, and who has the code for what; of a switch, whether there was anything to switch."""
     out = console()
     already = "" if found.get("switched", True) else "already "
-    out.print(f"{already}in force at {found['sequence']}: rules version {found['rules']}, state version {found['state']}")
+    out.print(
+        f"{already}in force at {found['sequence']}: rules version {found['rules']}, state version {found['state']}"
+    )
     rows = [
         (writer, *(_numbers(has[name]) for name in ("rules", "state"))) for writer, has in found["supports"].items()
     ]

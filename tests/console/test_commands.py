@@ -174,7 +174,10 @@ def test_export_copies_and_takes_up_where_it_ended(log: Path, tmp_path: Path) ->
         (["subscribe", "PodBound", "--nats", "http://127.0.0.1:4222"], "expected a NATS URL"),
         (["demo", "--trace", "borg", "--dir", "."], "--trace borg: expected openb or dlrm"),
         (["subscribe", "PodBound", "--nats", "{log}"], "log.db: expected a NATS URL"),
-        (["subscribe", ">", "--cluster", "federation"], "error: a federation's log has no feed; `muster job list` tells"),
+        (
+            ["subscribe", ">", "--cluster", "federation"],
+            "error: a federation's log has no feed; `muster job list` tells",
+        ),
         (["job", "list", "--nats", "host"], "error: host: expected a NATS URL"),
         (["demo", "--keep", "README.md"], "README.md: File exists"),
         (["demo", "--at-most", "nan"], "--at-most nan: expected a number of seconds"),

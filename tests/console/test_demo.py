@@ -177,9 +177,12 @@ def test_what_it_cannot_run_is_told_at_once(arguments: list[str], said: str, tmp
 def test_without_a_node_nothing_is_started(tmp_path: Path) -> None:
     """As it was: it ran to its end over an empty cluster, and all was well."""
     pods = tmp_path / "pods.yaml"
-    pods.write_text('{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}')
+    pods.write_text("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}")
     done = runner.invoke(app, ["demo", "--nodes", str(pods), "--workload", str(pods), "--keep", str(tmp_path / "kept")])
-    assert (done.exit_code, done.stderr) == (2, f"error: --nodes {pods}: expected a Node, found none that can be used\n")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"error: --nodes {pods}: expected a Node, found none that can be used\n",
+    )
     assert processes_of(tmp_path) == []
 
 
