@@ -392,4 +392,22 @@ MORE: dict[str, Plant] = {
         (("        self._on_their_way -= 1\n        self._let_in()\n\n", "        self._on_their_way -= 1\n\n"),),
         first=LATEST_FROM,
     ),
+    "kept for what stays": Plant(
+        "room is kept for a gang that starves as if other schedulers' pods and DaemonSets' would leave",
+        "services.state.reservations",
+        (("    return not pod.fact.candidate or fits.nodes_named(", "    return False and fits.nodes_named("),),
+    ),
+    "kept where ports stay open": Plant(
+        "room is kept for a gang that starves beside host ports that stay open",
+        "services.planner.rules.starvation.node_choice",
+        (("        elif info.ports:\n", "        elif False:\n"),),
+        (
+            (
+                "services.binder.rules.starvation.reserving",
+                "        if any(fits.classes_collide(",
+                "        if False and any(fits.classes_collide(",
+            ),
+        ),
+        first=LATEST_FROM,
+    ),
 }
